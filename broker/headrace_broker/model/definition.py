@@ -1,0 +1,98 @@
+"""What the catalog defines: users, vhosts, exchanges, queues, bindings."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+EXCHANGE_TYPES: Final = ("direct", "fanout", "topic", "headers")
+QUEUE_QUORUM: Final = "quorum"
+QUEUE_CLASSIC: Final = "classic"
+
+
+class Vhost(msgspec.Struct, frozen=True):
+    """A name space for exchanges and queues."""
+
+    name: str
+
+
+class User(msgspec.Struct, frozen=True):
+    """A user and what proves it.
+
+    Attributes:
+        name: 1 to 255 octets.
+        salt: random octets of the password hash.
+        password_hash: scrypt of the password (parameters in runtime/password.py).
+        tags: management roles, for instance ("administrator",).
+        loopback_only: refuse log-ins from other than loopback addresses.
+    """
+
+    name: str
+    salt: bytes
+    password_hash: bytes
+    tags: tuple[str, ...] = ()
+    loopback_only: bool = False
+
+
+class Exchange(msgspec.Struct, frozen=True):
+    """Routes messages; the default exchange (name "") is not stored."""
+
+    vhost: str
+    name: str
+    type: str
+    durable: bool = True
+    auto_delete: bool = False
+    internal: bool = False
+    arguments: dict[str, Any] = {}
+
+
+class Queue(msgspec.Struct, frozen=True):
+    """A queue and where it lives.
+
+    Attributes:
+        kind: QUEUE_QUORUM (replicated log) or QUEUE_CLASSIC (one replica in memory).
+        group: incarnation id, unique for ever, also the Raft group id of a quorum queue.
+        members: node ids of its replicas, preferred leader first; one for a classic queue.
+        owner: id of the connection that an exclusive queue belongs to, "" for none.
+    """
+
+    vhost: str
+    name: str
+    kind: str
+    group: int
+    members: tuple[int, ...]
+    durable: bool = True
+    exclusive: bool = False
+    auto_delete: bool = False
+    owner: str = ""
+    arguments: dict[str, Any] = {}
+
+
+class Binding(msgspec.Struct, frozen=True):
+    """From an exchange to a queue or another exchange.
+
+    Attributes:
+        destination_type: "queue" or "exchange".
+    """
+
+    vhost: str
+    source: str
+    destination_type: str
+    destination: str
+    routing_key: str
+    arguments: dict[str, Any] = {}
+
+
+class Node(msgspec.Struct, frozen=True):
+    """A member of the cluster.
+
+    Attributes:
+        id: 1 to 1023, never reused.
+        name: unique, for people.
+        address: host:port of the inter-node listener.
+    """
+
+    id: int
+    name: str
+    address: str

@@ -1,0 +1,30 @@
+"""Who speaks to a queue: a session is one channel's conversation with one queue.
+
+A session id is one integer below 2**62, so that compiled code keeps it in a machine word:
+
+    node id (10 bits) | boot count of that node (20 bits) | number within that boot (32 bits)
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+BOOT_BITS: Final = 20
+NUMBER_BITS: Final = 32
+NODE_ID_MAX: Final = (1 << 10) - 1
+BOOT_MAX: Final = (1 << BOOT_BITS) - 1
+
+
+def session_id(node: int, boot: int, number: int) -> int:
+    """Return the id of session `number` (1 to 2**32-1) of boot `boot` of node `node`."""
+    return (((node << BOOT_BITS) | (boot & BOOT_MAX)) << NUMBER_BITS) | number
+
+
+def session_node(session: int) -> int:
+    """Return the node id (1 to 1023) in a session id."""
+    return session >> (BOOT_BITS + NUMBER_BITS)
+
+
+def session_boot(session: int) -> int:
+    """Return the boot count (modulo 2**20) in a session id."""
+    return (session >> NUMBER_BITS) & BOOT_MAX

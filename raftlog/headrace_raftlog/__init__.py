@@ -1,0 +1,1 @@
+"""Many Raft groups on one shared, fsynced, checksummed log per node."""

@@ -1,0 +1,76 @@
+"""One position of a replicated log."""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+ENTRY_NORMAL: Final = 0  # a command of the application
+ENTRY_NOOP: Final = 1  # what a new leader appends to commit its predecessors' entries
+ENTRY_CONFIG: Final = 2  # a change of membership
+
+
+@final
+class Entry:
+    """An entry of a group's log: one opaque blob, encoded once and never changed.
+
+    Attributes:
+        index: log position, from 1.
+        term: term of the leader that appended it, from 1.
+        kind: ENTRY_NORMAL, ENTRY_NOOP or ENTRY_CONFIG.
+        data: the blob; empty for a no-op.
+
+    Source: Ongaro, Consensus: Bridging Theory and Practice, section 3.5.
+    """
+
+    def __init__(self, index: i64, term: i64, kind: i64, data: bytes) -> None:
+        self.index = index
+        self.term = term
+        self.kind = kind
+        self.data = data
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Entry)
+            and self.index == other.index
+            and self.term == other.term
+            and self.kind == other.kind
+            and self.data == other.data
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.index, self.term, self.kind, self.data))
+
+    def __repr__(self) -> str:
+        return f"Entry({self.index}, t{self.term}, k{self.kind}, {len(self.data)}B)"
+
+
+@final
+class HardState:
+    """What a group must remember across a restart besides its entries.
+
+    Attributes:
+        term: newest term seen, from 0.
+        vote: member id voted for in that term, 0 for none.
+        commit: highest index known to be committed; a hint, durable only with the next sync.
+    """
+
+    def __init__(self, term: i64, vote: i64, commit: i64) -> None:
+        self.term = term
+        self.vote = vote
+        self.commit = commit
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, HardState)
+            and self.term == other.term
+            and self.vote == other.vote
+            and self.commit == other.commit
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.term, self.vote, self.commit))
+
+    def __repr__(self) -> str:
+        return f"HardState(t{self.term}, vote {self.vote}, commit {self.commit})"

@@ -1,0 +1,40 @@
+"""Errors of the environment that a host of the log decides about."""
+
+from __future__ import annotations
+
+
+class RaftLogError(Exception):
+    """Base of this package's errors."""
+
+
+class CorruptLogError(RaftLogError):
+    """Stored data fails its checksum where it must not: nothing was cut, the node must not serve.
+
+    Args:
+        path: log file.
+        offset: byte position of the record.
+        reason: what is wrong there.
+    """
+
+    def __init__(self, path: str, offset: int, reason: str) -> None:
+        super().__init__(
+            f"{path}: damaged record at byte {offset}: {reason}. The node refuses to start, "
+            "because cutting it could lose messages it has acknowledged. Run 'headrace log verify' "
+            "on the directory; with the other members alive, move the data directory away and "
+            "let the node join again as a new member."
+        )
+        self.path = path
+        self.offset = offset
+        self.reason = reason
+
+
+class LogFullError(RaftLogError):
+    """No space is left on the log's device; what was accepted stays, nothing new is taken."""
+
+
+class LogWriteError(RaftLogError):
+    """A write or sync failed; the node must stop, for a later sync may wrongly report success."""
+
+
+class IdentityError(RaftLogError):
+    """The data directory belongs to another node or cluster than the configuration says."""

@@ -1,0 +1,76 @@
+"""Who belongs to a group, and the tunables of its core."""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+FOLLOWER: Final = 0
+PRE_CANDIDATE: Final = 1
+CANDIDATE: Final = 2
+LEADER: Final = 3
+
+ROLE_NAMES: Final = ("follower", "pre_candidate", "candidate", "leader")
+
+NOT_LEADER: Final = -1  # propose: this member is not the leader (or is handing over)
+BUSY: Final = -2  # propose: the bound on uncommitted bytes is reached; try again later
+
+
+@final
+class GroupConfig:
+    """Membership of one group incarnation as seen by one member.
+
+    Attributes:
+        group: incarnation id, from 0 (0 is the catalog), unique for ever.
+        member: this member's id; equal to the node id in this version.
+        voters: member ids that count for quorums, ascending, 1 to 7 of them.
+        learners: member ids that receive entries but never count, ascending.
+    """
+
+    def __init__(
+        self, group: i64, member: i64, voters: tuple[int, ...], learners: tuple[int, ...] = ()
+    ) -> None:
+        self.group = group
+        self.member = member
+        self.voters = voters
+        self.learners = learners
+
+
+@final
+class CoreOptions:
+    """Tunables of a group's core.
+
+    Attributes:
+        election_ticks: base election timeout in ticks; drawn anew per term in [n, 2n).
+        heartbeat_ticks: ticks between a leader's heartbeats, less than election_ticks.
+        append_entries_max: entries in one APPEND.
+        append_bytes_max: bytes of entry data in one APPEND (one entry always fits).
+        inflight_max: APPENDs sent and not answered, per follower.
+        inflight_bytes_max: their bytes, per follower.
+        uncommitted_bytes_max: bytes appended and not committed, beyond which propose is BUSY.
+        committed_bytes_max: bytes handed out for application in one Ready (one entry always fits).
+        quiesce_ticks: idle ticks after which a leader lets its group fall silent; 0 never.
+    """
+
+    def __init__(
+        self,
+        election_ticks: i64 = 10,
+        heartbeat_ticks: i64 = 1,
+        append_entries_max: i64 = 1024,
+        append_bytes_max: i64 = 1 << 20,
+        inflight_max: i64 = 64,
+        inflight_bytes_max: i64 = 16 << 20,
+        uncommitted_bytes_max: i64 = 64 << 20,
+        committed_bytes_max: i64 = 4 << 20,
+        quiesce_ticks: i64 = 20,
+    ) -> None:
+        self.election_ticks = election_ticks
+        self.heartbeat_ticks = heartbeat_ticks
+        self.append_entries_max = append_entries_max
+        self.append_bytes_max = append_bytes_max
+        self.inflight_max = inflight_max
+        self.inflight_bytes_max = inflight_bytes_max
+        self.uncommitted_bytes_max = uncommitted_bytes_max
+        self.committed_bytes_max = committed_bytes_max
+        self.quiesce_ticks = quiesce_ticks

@@ -1,0 +1,36 @@
+"""The view of a group's log that its core reads."""
+
+from __future__ import annotations
+
+from mypy_extensions import i64, trait
+
+from headrace_raftlog.model.entry import Entry
+
+
+@trait
+class GroupLog:
+    """Everything appended to one group, durable or not yet.
+
+    Implementations: the shared log of a node, and a list in the simulator.
+    """
+
+    def first_index(self) -> i64:
+        """Return the lowest index that `entries` can give (1 while nothing was compacted)."""
+        raise AssertionError("abstract")
+
+    def last_index(self) -> i64:
+        """Return the highest appended index, 0 for an empty log."""
+        raise AssertionError("abstract")
+
+    def term_at(self, index: i64) -> i64:
+        """Return the term of `index`; 0 for index 0; -1 where it is not known (compacted, beyond)."""
+        raise AssertionError("abstract")
+
+    def entries(self, low: i64, high: i64, bytes_max: i64) -> list[Entry]:
+        """Return entries from `low` up to and without `high`, cut by bytes but never empty.
+
+        Raises:
+            KeyError: `low` is below `first_index()` or beyond `last_index()`.
+            CorruptLogError: a stored record fails its checksum.
+        """
+        raise AssertionError("abstract")

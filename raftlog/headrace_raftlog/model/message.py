@@ -1,0 +1,100 @@
+"""What the members of a group say to each other."""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from headrace_raftlog.model.entry import Entry
+
+PRE_VOTE: Final = 1
+PRE_VOTE_REPLY: Final = 2
+VOTE: Final = 3
+VOTE_REPLY: Final = 4
+APPEND: Final = 5
+APPEND_REPLY: Final = 6
+HEARTBEAT: Final = 7
+HEARTBEAT_REPLY: Final = 8
+TIMEOUT_NOW: Final = 9  # leadership transfer: campaign at once
+
+MESSAGE_NAMES: Final = {
+    PRE_VOTE: "pre_vote",
+    PRE_VOTE_REPLY: "pre_vote_reply",
+    VOTE: "vote",
+    VOTE_REPLY: "vote_reply",
+    APPEND: "append",
+    APPEND_REPLY: "append_reply",
+    HEARTBEAT: "heartbeat",
+    HEARTBEAT_REPLY: "heartbeat_reply",
+    TIMEOUT_NOW: "timeout_now",
+}
+
+
+@final
+class Message:
+    """One Raft message between two members of one group incarnation.
+
+    Attributes:
+        kind: one of the constants of this module.
+        group: incarnation id of the group, never used again after the group is removed.
+        source: member id of the sender.
+        target: member id of the receiver.
+        term: the sender's term; for PRE_VOTE the term it would campaign in.
+        index: APPEND: index before the first entry; APPEND_REPLY: last matching index, or when
+            rejected the index that did not match; votes: the candidate's last index.
+        log_term: APPEND: term at `index`; votes: the candidate's last term.
+        commit: APPEND and HEARTBEAT: the leader's commit index (for HEARTBEAT never beyond what
+            the receiver is known to hold).
+        entries: APPEND only.
+        reject: replies only.
+        hint_index: rejected APPEND_REPLY: highest index at which the logs may agree.
+        hint_term: rejected APPEND_REPLY: the receiver's term at `hint_index`.
+        quiesce: HEARTBEAT: the leader is about to fall silent; the receiver may stop its timer.
+        context: request id echoed by the reply; 0 for none (reads, forced votes by transfer).
+    """
+
+    def __init__(
+        self,
+        kind: i64,
+        group: i64,
+        source: i64,
+        target: i64,
+        term: i64,
+        index: i64 = 0,
+        log_term: i64 = 0,
+        commit: i64 = 0,
+        entries: list[Entry] | None = None,
+        reject: bool = False,
+        hint_index: i64 = 0,
+        hint_term: i64 = 0,
+        quiesce: bool = False,
+        context: i64 = 0,
+    ) -> None:
+        self.kind = kind
+        self.group = group
+        self.source = source
+        self.target = target
+        self.term = term
+        self.index = index
+        self.log_term = log_term
+        self.commit = commit
+        self.entries: list[Entry] = entries if entries is not None else []
+        self.reject = reject
+        self.hint_index = hint_index
+        self.hint_term = hint_term
+        self.quiesce = quiesce
+        self.context = context
+
+    def __repr__(self) -> str:
+        parts = [
+            f"{MESSAGE_NAMES.get(self.kind, str(self.kind))} {self.source}->{self.target}",
+            f"t{self.term} i{self.index}/{self.log_term} c{self.commit}",
+        ]
+        if self.entries:
+            parts.append(f"[{self.entries[0].index}..{self.entries[-1].index}]")
+        if self.reject:
+            parts.append(f"reject hint {self.hint_index}/{self.hint_term}")
+        if self.quiesce:
+            parts.append("quiesce")
+        return " ".join(parts)

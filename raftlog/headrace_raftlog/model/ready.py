@@ -1,0 +1,46 @@
+"""What a core hands to its host: things to write, to send and to apply."""
+
+from __future__ import annotations
+
+from typing import final
+
+from mypy_extensions import i64
+
+from headrace_raftlog.model.entry import Entry, HardState
+from headrace_raftlog.model.message import Message
+
+
+@final
+class Ready:
+    """One numbered batch of work; the host may have several under way, finished in order.
+
+    The host makes `entries` visible in the group's log before it calls the core again, sends
+    `messages` at once, writes `hard_state` and `entries` durably, then calls
+    `persisted(number)` and sends `messages_after_persist`. Entries whose first index lies at or
+    below the log's last index replace everything from there on.
+
+    Attributes:
+        number: counts up by one from 1; nothing to persist still needs `persisted(number)`
+            when `messages_after_persist` is not empty.
+        hard_state: changed hard state, or None.
+        entries: entries to append, consecutive.
+        messages: may leave before anything is durable.
+        messages_after_persist: leave only after `hard_state` and `entries` are durable.
+        committed: entries to apply now, consecutive, each durable here and committed.
+        leader: member id of the leader this member knows, 0 for none.
+        role: role after this Ready.
+        term: term after this Ready.
+        must_sync: whether the write needs a sync (term, vote or entries changed).
+    """
+
+    def __init__(self, number: i64) -> None:
+        self.number = number
+        self.hard_state: HardState | None = None
+        self.entries: list[Entry] = []
+        self.messages: list[Message] = []
+        self.messages_after_persist: list[Message] = []
+        self.committed: list[Entry] = []
+        self.leader: i64 = 0
+        self.role: i64 = 0
+        self.term: i64 = 0
+        self.must_sync = False
