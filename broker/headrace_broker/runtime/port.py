@@ -1,0 +1,333 @@
+"""What a gateway and the runtime ask of each other: abstract classes, no behaviour.
+
+They are abstract classes and not traits because interpreted code (tests, embedders) may subclass them also when
+they are compiled, which mypyc does not allow for traits. Everything here is called on the event loop's thread.
+Methods that are not coroutines neither block nor raise for reasons that lie with a peer.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, final
+
+from librt.strings import read_i32_be
+from mypy_extensions import i64, mypyc_attr
+
+from headrace_broker.model.definition import Binding, Exchange, Queue
+from headrace_broker.model.message import DeliveryRun, Publish
+
+if TYPE_CHECKING:
+    from headrace_broker.runtime.router import Route
+
+ACCEPT: Final = 1  # settled for good
+RELEASE: Final = 2  # back to the queue at its old position, to be delivered again
+REJECT: Final = 3  # refused: dead-lettered or dropped
+GET_CONSUMER: Final = 0  # the consumer number of `QueueClient.get`
+
+
+def delivery_octets(run: DeliveryRun, start: i64, stop: i64) -> i64:
+    """Return what deliveries `start` to `stop` - 1 of a run weigh in a delivery byte window.
+
+    That is the length of each message in its batch (route, properties and body). The sender of a run and
+    `QueueClient.consumed` must both count with this function, so that a window neither leaks nor grows.
+    """
+    blob = run.blob
+    ends: i64 = run.base + 4
+    positions = run.positions
+    total: i64 = 0
+    index = start
+    while index < stop:
+        position: i64 = positions[index]
+        end: i64 = i64(read_i32_be(blob, ends + 4 * position))
+        if position > 0:
+            end -= i64(read_i32_be(blob, ends + 4 * position - 4))
+        total += end
+        index += 1
+    return total
+
+
+@final
+class Ticket:
+    """Consecutive publishes of one channel with one route, waiting for their confirm; opaque to the runtime.
+
+    Attributes:
+        first: publish sequence number (the confirm's delivery tag) of the first one.
+        last: of the last one.
+        pending: queues that have not answered yet.
+        rejected: whether one of them refused.
+    """
+
+    def __init__(self, first: i64, last: i64) -> None:
+        self.first = first
+        self.last = last
+        self.pending: i64 = 0
+        self.rejected = False
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class QueueListener:
+    """What a channel hears from its queue clients. Calls come many per loop turn; none may block."""
+
+    @abstractmethod
+    def on_confirmed(self, client: QueueClient, tickets: list[Ticket]) -> None:
+        """All publishes that were handed over with these tickets are applied by the queue.
+
+        Each call of `QueueClient.publish` with a ticket is answered once, here or in `on_rejected`.
+        """
+
+    @abstractmethod
+    def on_rejected(self, client: QueueClient, tickets: list[Ticket]) -> None:
+        """At least one publish of each of these tickets was refused for good: `basic.nack`."""
+
+    @abstractmethod
+    def on_delivery(self, client: QueueClient, run: DeliveryRun) -> None:
+        """Messages for consumer `run.consumer`; may come before `QueueClient.attach` returns."""
+
+    @abstractmethod
+    def on_cancelled(self, client: QueueClient, consumer: int, reason: str) -> None:
+        """The consumer ended without being asked to: queue deleted or its node lost. Its unsettled are void."""
+
+    @abstractmethod
+    def on_writable(self, client: QueueClient) -> None:
+        """The congestion that `QueueClient.publish` reported is over."""
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class QueueClient:
+    """One channel's conversation with one queue, wherever the queue's leader is.
+
+    Attributes:
+        queue: the queue's definition; `queue.group` is its identity.
+    """
+
+    queue: Queue
+
+    @abstractmethod
+    def publish(self, publishes: list[Publish], ticket: Ticket | None) -> bool:
+        """Hand over publishes, in order; they gather until `flush`.
+
+        Returns:
+            False when too much is pending. The publishes are taken all the same; the caller stops reading its
+            socket until `QueueListener.on_writable`.
+        """
+
+    @abstractmethod
+    def flush(self) -> None:
+        """Send what gathered. Called once at the end of each received chunk for the clients it touched."""
+
+    @abstractmethod
+    def settle(self, consumer: int, operation: int, first: int, last: int) -> None:
+        """Settle deliveries `first` to `last` (delivery numbers, inclusive) of a consumer; gathers until `flush`.
+
+        Args:
+            operation: ACCEPT, RELEASE or REJECT.
+        """
+
+    @abstractmethod
+    async def attach(self, consumer: int, tag: str, prefetch: int, exclusive: bool) -> None:
+        """Start a consumer.
+
+        Args:
+            consumer: its number within this client, 1 or more, never used twice.
+            tag: for people.
+            prefetch: how many deliveries may be unsettled at once, 1 or more.
+            exclusive: be the queue's only consumer.
+
+        Raises:
+            AmqpError: ACCESS_REFUSED when exclusive use conflicts, NOT_FOUND when the queue is gone.
+        """
+
+    @abstractmethod
+    async def cancel(self, consumer: int) -> None:
+        """End a consumer: no more deliveries once this returns; its unsettled ones stay unsettled."""
+
+    @abstractmethod
+    async def get(self) -> tuple[DeliveryRun, int] | None:
+        """Take one message, as consumer GET_CONSUMER.
+
+        Returns:
+            A run of one delivery and how many ready messages are left, or None when there is none.
+        """
+
+    @abstractmethod
+    async def purge(self) -> int:
+        """Drop all ready messages and return how many there were."""
+
+    @abstractmethod
+    def consumed(self, consumer: int, octets: int) -> None:
+        """Deliveries of `octets` (by `delivery_octets`) left for the socket: opens the delivery byte window again.
+
+        Called for deliveries of `get` too.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the session: its consumers end and everything unsettled goes back to the queue.
+
+        Publishes that were handed over are still delivered; nobody hears of them any more.
+        """
+
+
+class ConnectionInfo:
+    """A client connection, for listings.
+
+    Attributes:
+        id: unique in the cluster for ever; also the `owner` of its exclusive queues.
+        name: "peer:port -> local:port".
+        connected_at_ms: Unix time.
+        channels: how many are open now.
+        state: "running", "blocked" (by an alarm) or "flow" (by a queue).
+    """
+
+    def __init__(self, connection_id: str, name: str, peer: str, connected_at_ms: int) -> None:
+        self.id = connection_id
+        self.name = name
+        self.peer = peer
+        self.connected_at_ms = connected_at_ms
+        self.protocol = "AMQP 0-9-1"
+        self.user = ""
+        self.vhost = ""
+        self.client_properties: dict[str, Any] = {}
+        self.channel_max = 0
+        self.frame_max = 0
+        self.heartbeat_s = 0
+        self.channels = 0
+        self.state = "running"
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Broker:
+    """The node as gateways see it.
+
+    Attributes:
+        node_name: unique in the cluster.
+        cluster_name: for `server-properties`.
+        boot: how many times this node was started.
+    """
+
+    node_name: str
+    cluster_name: str
+    boot: int
+
+    @abstractmethod
+    def blocked_reason(self) -> str:
+        """Return why publishers are blocked on this node, "" when they are not."""
+
+    @abstractmethod
+    def watch_blocked(self, callback: Callable[[str], None]) -> None:
+        """Call `callback` with the new reason ("" = over) at each change of `blocked_reason`."""
+
+    @abstractmethod
+    def unwatch_blocked(self, callback: Callable[[str], None]) -> None:
+        """Forget a callback given to `watch_blocked`; one that is not known is ignored."""
+
+    @abstractmethod
+    async def authenticate(self, user: str, password: str, loopback: bool) -> bool:
+        """Return whether the password is right and the user may come from there."""
+
+    @abstractmethod
+    def vhost_exists(self, vhost: str) -> bool:
+        """Return whether the catalog has this vhost."""
+
+    @abstractmethod
+    def route(self, vhost: str, raw_route: bytes) -> Route:
+        """Return where messages with this exchange and routing key (`Publish.route`) go; cached."""
+
+    @abstractmethod
+    def route_with_headers(self, vhost: str, raw_route: bytes, headers: dict[str, Any]) -> Route:
+        """Return where a message with these headers goes: for routes with `needs_headers`."""
+
+    @abstractmethod
+    def queue(self, vhost: str, name: str) -> Queue | None:
+        """Return a queue's definition."""
+
+    @abstractmethod
+    def exchange(self, vhost: str, name: str) -> Exchange | None:
+        """Return an exchange's definition; None for the default exchange."""
+
+    @abstractmethod
+    def open_queue(self, queue: Queue, listener: QueueListener) -> QueueClient:
+        """Start a session with a queue."""
+
+    @abstractmethod
+    async def declare_queue(
+        self,
+        vhost: str,
+        name: str,
+        durable: bool,
+        exclusive: bool,
+        auto_delete: bool,
+        arguments: dict[str, Any],
+        owner: str,
+    ) -> Queue:
+        """Create a queue, or return the one that is there when it is equivalent.
+
+        Args:
+            owner: id of the asking connection; the queue belongs to it when `exclusive`.
+
+        Raises:
+            AmqpError: PRECONDITION_FAILED (inequivalent or invalid argument), RESOURCE_LOCKED (another
+                connection's exclusive queue). Nothing changed.
+        """
+
+    @abstractmethod
+    async def queue_counts(self, queue: Queue) -> tuple[int, int]:
+        """Return a queue's ready messages and consumers."""
+
+    @abstractmethod
+    async def delete_queue(self, queue: Queue, if_unused: bool, if_empty: bool) -> int:
+        """Delete a queue and return how many ready messages it held.
+
+        Raises:
+            AmqpError: PRECONDITION_FAILED "in use" or "not empty". Nothing changed.
+        """
+
+    @abstractmethod
+    async def declare_exchange(
+        self,
+        vhost: str,
+        name: str,
+        kind: str,
+        durable: bool,
+        auto_delete: bool,
+        internal: bool,
+        arguments: dict[str, Any],
+    ) -> None:
+        """Create an exchange unless an equivalent one exists.
+
+        Raises:
+            AmqpError: PRECONDITION_FAILED when the existing one differs. Nothing changed.
+        """
+
+    @abstractmethod
+    async def delete_exchange(self, vhost: str, name: str, if_unused: bool) -> None:
+        """Delete an exchange and its bindings; one that does not exist is no error.
+
+        Raises:
+            AmqpError: PRECONDITION_FAILED when it is in use and `if_unused`. Nothing changed.
+        """
+
+    @abstractmethod
+    async def bind(self, binding: Binding) -> None:
+        """Add a binding; one that exists is no error.
+
+        Raises:
+            AmqpError: NOT_FOUND when source or destination do not exist. Nothing changed.
+        """
+
+    @abstractmethod
+    async def unbind(self, binding: Binding) -> None:
+        """Remove a binding; one that does not exist is no error."""
+
+    @abstractmethod
+    async def drop_owner(self, owner: str) -> None:
+        """Delete the exclusive queues of a connection that is gone."""
+
+    @abstractmethod
+    def connection_opened(self, info: ConnectionInfo) -> None:
+        """List a connection; `info` is updated in place while it lives."""
+
+    @abstractmethod
+    def connection_closed(self, info: ConnectionInfo) -> None:
+        """Take a connection off the list."""
