@@ -11,7 +11,6 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, final
 
-from librt.strings import read_i32_be
 from mypy_extensions import i64, mypyc_attr
 
 from headrace_broker.model.definition import Binding, Exchange, Queue
@@ -26,27 +25,6 @@ REJECT: Final = 3  # refused: dead-lettered or dropped
 GET_CONSUMER: Final = 0  # the consumer number of `QueueClient.get`
 
 
-def delivery_octets(run: DeliveryRun, start: i64, stop: i64) -> i64:
-    """Return what deliveries `start` to `stop` - 1 of a run weigh in a delivery byte window.
-
-    That is the length of each message in its batch (route, properties and body). The sender of a run and
-    `QueueClient.consumed` must both count with this function, so that a window neither leaks nor grows.
-    """
-    blob = run.blob
-    ends: i64 = run.base + 4
-    positions = run.positions
-    total: i64 = 0
-    index = start
-    while index < stop:
-        position: i64 = positions[index]
-        end: i64 = i64(read_i32_be(blob, ends + 4 * position))
-        if position > 0:
-            end -= i64(read_i32_be(blob, ends + 4 * position - 4))
-        total += end
-        index += 1
-    return total
-
-
 @final
 class Ticket:
     """Consecutive publishes of one channel with one route, waiting for their confirm; opaque to the runtime.
@@ -56,6 +34,7 @@ class Ticket:
         last: of the last one.
         pending: queues that have not answered yet.
         rejected: whether one of them refused.
+        answered: whether the client was told.
     """
 
     def __init__(self, first: i64, last: i64) -> None:
@@ -63,6 +42,7 @@ class Ticket:
         self.last = last
         self.pending: i64 = 0
         self.rejected = False
+        self.answered = False
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -156,9 +136,10 @@ class QueueClient:
 
     @abstractmethod
     def consumed(self, consumer: int, octets: int) -> None:
-        """Deliveries of `octets` (by `delivery_octets`) left for the socket: opens the delivery byte window again.
+        """Deliveries of `octets` left for the socket: opens the delivery byte window again.
 
-        Called for deliveries of `get` too.
+        Args:
+            octets: of bodies, counted by `codecs.batch.body_octets` at both ends, so that the window never drifts.
         """
 
     @abstractmethod
