@@ -1,8 +1,8 @@
 """What a gateway and the runtime ask of each other: abstract classes, no behaviour.
 
-They are abstract classes and not traits because interpreted code (tests, embedders) may subclass them also when
-they are compiled, which mypyc does not allow for traits. Everything here is called on the event loop's thread.
-Methods that are not coroutines neither block nor raise for reasons that lie with a peer.
+They are abstract classes and not traits because interpreted code (tests, embedders) may subclass them
+also when they are compiled, which mypyc does not allow for traits. Everything here is called on the
+event loop's thread. Methods that are not coroutines neither block nor raise for what a peer did.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ GET_CONSUMER: Final = 0  # the consumer number of `QueueClient.get`
 
 @final
 class Ticket:
-    """Consecutive publishes of one channel with one route, waiting for their confirm; opaque to the runtime.
+    """Consecutive publishes of one channel with one route that wait for their confirm.
+
+    Opaque to the runtime.
 
     Attributes:
         first: publish sequence number (the confirm's delivery tag) of the first one.
@@ -47,7 +49,7 @@ class Ticket:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class QueueListener:
-    """What a channel hears from its queue clients. Calls come many per loop turn; none may block."""
+    """What a channel hears from its queue clients, many times per loop turn; nothing may block."""
 
     @abstractmethod
     def on_confirmed(self, client: QueueClient, tickets: list[Ticket]) -> None:
@@ -66,7 +68,7 @@ class QueueListener:
 
     @abstractmethod
     def on_cancelled(self, client: QueueClient, consumer: int, reason: str) -> None:
-        """The consumer ended without being asked to: queue deleted or its node lost. Its unsettled are void."""
+        """A consumer ended unasked: queue deleted or its node lost. Its unsettled are void."""
 
     @abstractmethod
     def on_writable(self, client: QueueClient) -> None:
@@ -88,19 +90,22 @@ class QueueClient:
         """Hand over publishes, in order; they gather until `flush`.
 
         Returns:
-            False when too much is pending. The publishes are taken all the same; the caller stops reading its
-            socket until `QueueListener.on_writable`.
+            False when too much is pending. The publishes are taken all the same; the caller stops
+            reading its socket until `QueueListener.on_writable`.
         """
 
     @abstractmethod
     def flush(self) -> None:
-        """Send what gathered. Called once at the end of each received chunk for the clients it touched."""
+        """Send what gathered; called at the end of each received chunk that touched this client."""
 
     @abstractmethod
     def settle(self, consumer: int, operation: int, first: int, last: int) -> None:
-        """Settle deliveries `first` to `last` (delivery numbers, inclusive) of a consumer; gathers until `flush`.
+        """Settle deliveries of a consumer; gathers until `flush`.
 
         Args:
+            consumer: its number within this client.
+            first: delivery number of the first one.
+            last: of the last one, inclusive.
             operation: ACCEPT, RELEASE or REJECT.
         """
 
@@ -115,12 +120,12 @@ class QueueClient:
             exclusive: be the queue's only consumer.
 
         Raises:
-            AmqpError: ACCESS_REFUSED when exclusive use conflicts, NOT_FOUND when the queue is gone.
+            AmqpError: ACCESS_REFUSED exclusive use conflicts, NOT_FOUND the queue is gone.
         """
 
     @abstractmethod
     async def cancel(self, consumer: int) -> None:
-        """End a consumer: no more deliveries once this returns; its unsettled ones stay unsettled."""
+        """End a consumer: no deliveries once this returns; its unsettled ones stay unsettled."""
 
     @abstractmethod
     async def get(self) -> tuple[DeliveryRun, int] | None:
@@ -139,7 +144,8 @@ class QueueClient:
         """Deliveries of `octets` left for the socket: opens the delivery byte window again.
 
         Args:
-            octets: of bodies, counted by `codecs.batch.body_octets` at both ends, so that the window never drifts.
+            octets: of bodies, counted by `codecs.batch.body_octets` at both ends, so that the
+                window never drifts.
         """
 
     @abstractmethod
@@ -248,8 +254,8 @@ class Broker:
             owner: id of the asking connection; the queue belongs to it when `exclusive`.
 
         Raises:
-            AmqpError: PRECONDITION_FAILED (inequivalent or invalid argument), RESOURCE_LOCKED (another
-                connection's exclusive queue). Nothing changed.
+            AmqpError: PRECONDITION_FAILED (inequivalent or invalid argument), RESOURCE_LOCKED
+                (another connection's exclusive queue). Nothing changed.
         """
 
     @abstractmethod
