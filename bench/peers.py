@@ -1,0 +1,159 @@
+"""Three-node clusters of the brokers that are compared, each on loopback with its own data directory."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+NODE_COUNT: Final = 3
+START_SECONDS_MAX: Final = 120  # a broker that needs longer is reported as not starting
+RABBIT_BIN: Final = Path("/usr/lib/rabbitmq/bin")
+
+
+class PeerError(Exception):
+    """A broker could not be started or stopped; the text says what it printed."""
+
+
+def run(args: list[str], env: dict[str, str], seconds: int = START_SECONDS_MAX) -> str:
+    """Run a command to its end and return what it printed.
+
+    Raises:
+        PeerError: it failed or took too long.
+    """
+    try:
+        done = subprocess.run(args, env=env, capture_output=True, text=True, timeout=seconds)
+    except subprocess.TimeoutExpired as late:
+        raise PeerError(f"{args[0]} took more than {seconds} s") from late
+    if done.returncode != 0:
+        raise PeerError(f"{' '.join(args)} failed:\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def wait_until(what: str, check: Callable[[], bool]) -> None:
+    """Poll `check` until it is true.
+
+    Raises:
+        PeerError: it did not become true in START_SECONDS_MAX.
+    """
+    end = time.monotonic() + START_SECONDS_MAX
+    while not check():
+        if time.monotonic() > end:
+            raise PeerError(f"{what} did not come up in {START_SECONDS_MAX} s")
+        time.sleep(0.3)
+
+
+class Headrace:
+    """Three Headrace nodes, driven by the project's own `headrace cluster`."""
+
+    name = "headrace"
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.ports = [25672, 25673, 25674]
+        self._command = [str(Path(sys.executable).with_name("headrace")), "cluster"]
+        self._env = dict(os.environ)
+
+    def start(self) -> None:
+        """Start on an empty data directory and wait for a quorum."""
+        shutil.rmtree(self.directory, ignore_errors=True)
+        self.directory.mkdir(parents=True)
+        ports = ["--amqp-port", "25672", "--http-port", "25772", "--cluster-port", "25872"]
+        run([*self._command, "start", "--data", str(self.directory), *ports], self._env)
+
+    def stop(self) -> None:
+        """Stop all nodes and remove their data."""
+        run([*self._command, "stop", "--data", str(self.directory)], self._env)
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def version(self) -> str:
+        """Return name and version for the report."""
+        return run([self._command[0], "version"], self._env).splitlines()[0].strip()
+
+
+class RabbitMQ:
+    """Three nodes of Debian's rabbitmq-server with an epmd of their own."""
+
+    name = "rabbitmq"
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.ports = [26672, 26673, 26674]
+        self._servers: list[subprocess.Popen[bytes]] = []
+        if not (RABBIT_BIN / "rabbitmq-server").exists():
+            raise PeerError("rabbitmq-server is not installed: apt-get install rabbitmq-server")
+
+    def _env(self, number: int) -> dict[str, str]:
+        home = self.directory / f"r{number}"
+        return {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.directory),
+            "LANG": "C.UTF-8",
+            "ERL_EPMD_PORT": "26369",
+            "ERL_EPMD_ADDRESS": "127.0.0.1",
+            "RABBITMQ_NODENAME": f"bench{number}@localhost",
+            "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
+            "RABBITMQ_NODE_PORT": str(self.ports[number]),
+            "RABBITMQ_DIST_PORT": str(26772 + number),
+            "RABBITMQ_MNESIA_BASE": str(home / "db"),
+            "RABBITMQ_LOG_BASE": str(home / "log"),
+            "RABBITMQ_PID_FILE": str(home / "pid"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(home / "plugins"),
+            "RABBITMQ_CONF_ENV_FILE": str(home / "no-env.conf"),
+            "RABBITMQ_CONFIG_FILE": str(home / "rabbitmq.conf"),
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
+        }
+
+    def _ctl(self, number: int, *args: str) -> str:
+        return run([str(RABBIT_BIN / "rabbitmqctl"), "-q", *args], self._env(number))
+
+    def _is_up(self, number: int) -> bool:
+        try:
+            self._ctl(number, "await_startup", "--timeout", "20")
+        except PeerError:
+            return False
+        return True
+
+    def start(self) -> None:
+        """Start on an empty data directory and join the nodes."""
+        shutil.rmtree(self.directory, ignore_errors=True)
+        for number in range(NODE_COUNT):
+            home = self.directory / f"r{number}"
+            home.mkdir(parents=True)
+            (home / "plugins").write_text("[].\n")
+            (home / "rabbitmq.conf").write_text("disk_free_limit.absolute = 50MB\n")
+            log = (home / "out").open("wb")
+            server = [str(RABBIT_BIN / "rabbitmq-server")]
+            env = self._env(number)
+            self._servers.append(subprocess.Popen(server, env=env, stdout=log, stderr=log))
+        for number in range(NODE_COUNT):
+            wait_until(f"rabbitmq node {number}", lambda number=number: self._is_up(number))
+        for number in range(1, NODE_COUNT):
+            self._ctl(number, "stop_app")
+            self._ctl(number, "join_cluster", "bench0@localhost")
+            self._ctl(number, "start_app")
+
+    def stop(self) -> None:
+        """Stop all nodes and their epmd, and remove their data."""
+        for number in range(NODE_COUNT):
+            self._ctl(number, "stop")
+        for server in self._servers:
+            server.wait(START_SECONDS_MAX)
+        self._servers = []
+        run(["epmd", "-port", "26369", "-kill"], {**os.environ, "ERL_EPMD_PORT": "26369"})
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def version(self) -> str:
+        """Return name and version for the report."""
+        status = subprocess.run(
+            ["dpkg-query", "-W", "-f", "${Version}", "rabbitmq-server"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return f"rabbitmq-server {status.stdout.strip()}"
