@@ -1,0 +1,121 @@
+# People and .ci/run call the same targets. `make help` lists them.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+CONSTRAINTS := constraints.txt
+INTERPRETED := PYTHONPATH=raftlog:broker PYTHONDONTWRITEBYTECODE=1
+SOURCES := $(shell find raftlog broker -name '*.py' -o -type d ! -name __pycache__)
+
+NODES ?= 3
+DATA ?= data
+SEEDS ?= 2000
+LONG_SEEDS ?= 20000
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## this list
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' \
+		| while IFS="$$(printf '\t')" read -r name text; do printf '  %-18s %s\n' "$$name" "$$text"; done
+
+# --- environment -----------------------------------------------------------------------------
+
+$(VENV)/stamp-venv:
+	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed") if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+# What building the wheel needs, as pyproject.toml says it; builds are not isolated, so that they
+# need no downloads once this is there.
+$(VENV)/stamp-build: $(VENV)/stamp-venv pyproject.toml $(CONSTRAINTS)
+	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' > $(VENV)/build-requires.txt
+	$(PIP) install -c $(CONSTRAINTS) -r $(VENV)/build-requires.txt
+	@touch $@
+
+$(VENV)/stamp-install: $(VENV)/stamp-build hatch_build.py LICENSE README.md $(SOURCES)
+	$(PIP) install --no-build-isolation -c $(CONSTRAINTS) .
+	@$(BIN)/headrace version
+	@touch $@
+
+$(VENV)/stamp-tools: $(VENV)/stamp-build
+	$(BIN)/python -c 'import tomllib; extras = tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]; print(*extras["test"], *extras["dev"], sep="\n")' > $(VENV)/tool-requires.txt
+	$(PIP) install -c $(CONSTRAINTS) -r $(VENV)/tool-requires.txt
+	@touch $@
+
+.PHONY: venv
+venv: $(VENV)/stamp-tools $(VENV)/stamp-install ## create .venv with Headrace (compiled) and all tools
+
+.PHONY: build
+build: $(VENV)/stamp-install ## compile and install into .venv what has changed
+
+.PHONY: wheel
+wheel: $(VENV)/stamp-build ## a wheel in dist/
+	$(PIP) wheel --no-build-isolation --no-deps -w dist .
+
+# --- running ---------------------------------------------------------------------------------
+
+.PHONY: run
+run: $(VENV)/stamp-install ## start a cluster on this machine and show it; Ctrl-C stops it
+	@$(BIN)/headrace run --nodes $(NODES) --data $(DATA)
+
+# --- checking --------------------------------------------------------------------------------
+
+.PHONY: lint
+lint: $(VENV)/stamp-tools $(VENV)/stamp-install ## ruff, mypy strict, import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy raftlog broker tests e2e bench
+	$(INTERPRETED) $(BIN)/lint-imports
+
+.PHONY: format
+format: $(VENV)/stamp-tools ## let ruff format and fix
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+.PHONY: test
+test: $(VENV)/stamp-tools $(VENV)/stamp-install ## all fast tests, against the compiled package
+	$(BIN)/pytest tests
+
+.PHONY: test-interpreted
+test-interpreted: $(VENV)/stamp-tools ## core, model and codec tests against the source tree
+	$(INTERPRETED) $(BIN)/pytest tests
+
+.PHONY: protos
+protos: $(VENV)/stamp-tools ## generate the protobuf code
+	PATH="$(abspath $(BIN)):$$PATH" protos/generate.sh
+
+.PHONY: protos-check
+protos-check: $(VENV)/stamp-tools ## fail when the generated protobuf code is not what protos/ gives
+	PATH="$(abspath $(BIN)):$$PATH" protos/generate.sh --check
+
+.PHONY: sim
+sim: $(VENV)/stamp-install ## SEEDS runs of the simulator
+	$(BIN)/python -m headrace_raftlog.simulator --seeds $(SEEDS)
+
+.PHONY: sim-long
+sim-long: $(VENV)/stamp-install ## LONG_SEEDS runs of the simulator
+	$(BIN)/python -m headrace_raftlog.simulator --seeds $(LONG_SEEDS)
+
+.PHONY: e2e
+e2e: $(VENV)/stamp-tools $(VENV)/stamp-install ## real processes and real clients, bounded
+	$(BIN)/pytest e2e -m "not full"
+
+.PHONY: e2e-full
+e2e-full: $(VENV)/stamp-tools $(VENV)/stamp-install ## the same at full size
+	$(BIN)/pytest e2e
+
+.PHONY: bench
+bench: $(VENV)/stamp-tools $(VENV)/stamp-install ## compare with RabbitMQ on this machine; writes bench/RESULTS.md
+	$(BIN)/python bench/run.py
+
+.PHONY: ci
+ci: lint protos-check test-interpreted sim test e2e ## what .ci/run runs once the system packages are there
+
+# --- housekeeping ----------------------------------------------------------------------------
+
+.PHONY: clean
+clean: ## remove what was built; ./data stays
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find raftlog broker tests e2e bench -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,26 @@
+"""Which version this is, and whether its hot path is compiled."""
+
+from __future__ import annotations
+
+import importlib.util
+from importlib.machinery import EXTENSION_SUFFIXES
+from typing import Final
+
+VERSION: Final = "0.1.0"
+
+# One module of each compiled part; hatch_build.py compiles all of them or none.
+HOT_MODULES: Final = (
+    "headrace_raftlog.model.entry",
+    "headrace_broker.model.message",
+)
+
+
+def compiled() -> bool:
+    """Return whether the hot modules that an import would find are extension modules."""
+    return all(_is_extension(name) for name in HOT_MODULES)
+
+
+def _is_extension(name: str) -> bool:
+    spec = importlib.util.find_spec(name)
+    origin = spec.origin if spec is not None else None
+    return origin is not None and origin.endswith(tuple(EXTENSION_SUFFIXES))

@@ -1,0 +1,89 @@
+"""The house rules that can be counted: module and function length, names, layout."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDERS = ("raftlog", "broker", "operator", "pipeline", "tests", "e2e", "bench")
+MODULE_LINES_MAX = 500
+FUNCTION_LINES_MAX = 70
+FORBIDDEN_NAMES = frozenset({"utils", "util", "helpers", "helper", "common", "manager"})
+GENERATED_SUFFIXES = ("_pb2.py", "_pb2_grpc.py")
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def project_modules() -> list[Path]:
+    """Every hand-written module below the component folders."""
+    found = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
+    return sorted(
+        path
+        for path in [*found, ROOT / "hatch_build.py"]
+        if not path.name.endswith(GENERATED_SUFFIXES)
+        and not {"node_modules", "__pycache__"} & set(path.parts)
+    )
+
+
+def functions(source: str) -> Iterator[FunctionNode]:
+    """Every function and method in `source`, nested ones too."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def function_lines(node: FunctionNode) -> int:
+    """Lines from `def` to the end of the body; decorators do not count."""
+    return (node.end_lineno or node.lineno) - node.lineno + 1
+
+
+def long_functions(source: str) -> list[str]:
+    """`name (lines)` of the functions in `source` that are too long."""
+    lengths = [(node.name, function_lines(node)) for node in functions(source)]
+    return [f"{name} ({count})" for name, count in lengths if count > FUNCTION_LINES_MAX]
+
+
+def relative(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def test_the_component_folders_are_looked_at() -> None:
+    modules = {relative(path) for path in project_modules()}
+    assert "raftlog/headrace_raftlog/model/entry.py" in modules
+    assert "broker/headrace_broker/model/message.py" in modules
+    assert "tests/test_tidy.py" in modules
+
+
+def test_a_function_of_71_lines_is_found() -> None:
+    body = "    x = 1\n"
+    assert long_functions("def f():\n" + body * 69) == []
+    assert long_functions("def f():\n" + body * 70) == ["f (71)"]
+    assert long_functions("class C:\n  async def g(self):\n" + body * 70) == ["g (71)"]
+
+
+@pytest.mark.parametrize("path", project_modules(), ids=relative)
+def test_module_is_short(path: Path) -> None:
+    source = path.read_text(encoding="utf-8")
+    lines = len(source.splitlines())
+    assert lines <= MODULE_LINES_MAX, f"{relative(path)} has {lines} lines"
+    assert long_functions(source) == []
+
+
+def test_module_names_say_what_is_inside() -> None:
+    assert [relative(p) for p in project_modules() if p.stem in FORBIDDEN_NAMES] == []
+
+
+@pytest.mark.parametrize("folder", ["tests", "operator", "raftlog", "broker", "pipeline"])
+def test_no_init_file_shadows_the_standard_library_or_makes_tests_a_package(folder: str) -> None:
+    """A component folder is a source root; `operator/__init__.py` would hide the real operator."""
+    pattern = "**/__init__.py" if folder == "tests" else "__init__.py"
+    assert [relative(path) for path in (ROOT / folder).glob(pattern)] == []
+
+
+def test_the_source_tree_holds_no_extension_modules() -> None:
+    found = [path for folder in ("raftlog", "broker") for path in (ROOT / folder).rglob("*.so")]
+    assert [relative(path) for path in found] == []
