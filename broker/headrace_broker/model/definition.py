@@ -51,7 +51,7 @@ class Queue(msgspec.Struct, frozen=True):
     """A queue and where it lives.
 
     Attributes:
-        kind: QUEUE_QUORUM (replicated log) or QUEUE_CLASSIC (one replica in memory).
+        kind: QUEUE_QUORUM (replicated log) or QUEUE_CLASSIC (one replica; see `logged`).
         group: incarnation id, unique for ever, also the Raft group id of a quorum queue.
         members: node ids of its replicas, preferred leader first; one for a classic queue.
         owner: id of the connection that an exclusive queue belongs to, "" for none.
@@ -67,6 +67,13 @@ class Queue(msgspec.Struct, frozen=True):
     auto_delete: bool = False
     owner: str = ""
     arguments: dict[str, Any] = {}
+
+    @property
+    def logged(self) -> bool:
+        """Whether its commands go through a Raft log (maybe of one member) and outlive a restart."""
+        if self.kind == QUEUE_QUORUM:
+            return True
+        return self.durable and not self.exclusive and not self.auto_delete
 
 
 class Binding(msgspec.Struct, frozen=True):

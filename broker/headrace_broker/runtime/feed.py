@@ -1,0 +1,103 @@
+"""The leader's side of one consumer: acquired messages on their way to the gateway, within a window."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import final
+
+from mypy_extensions import i64, trait
+
+from headrace_broker.codecs.batch import body_bytes
+from headrace_broker.core.command import ENQUEUE_BATCH_OFFSET
+from headrace_broker.core.delivery import EntryGroup, group_by_entry
+from headrace_broker.core.effect import Acquired
+from headrace_broker.model.message import DeliveryRun
+from headrace_broker.runtime.lane_port import SessionEnd
+
+
+@trait
+class EntrySource:
+    """Gives the data of a queue's committed entries."""
+
+    def entry_data(self, index: i64) -> bytes:
+        """Return the entry's blob, from memory or from the log."""
+        raise AssertionError("abstract")
+
+
+@final
+class Feed:
+    """Sends deliveries in order while the gateway has room for their bodies.
+
+    The window may be overdrawn by one run, so that a message larger than it still passes.
+
+    Attributes:
+        consumer: number of the consumer within its session.
+        window: octets of bodies that the gateway still has room for; negative when overdrawn.
+    """
+
+    def __init__(self, consumer: i64, window: i64, source: EntrySource) -> None:
+        self.consumer = consumer
+        self.window = window
+        self._source = source
+        self._waiting: deque[EntryGroup] = deque()
+
+    @property
+    def waiting_count(self) -> int:
+        """Number of runs held back by the window; their messages are bounded by the prefetch."""
+        return len(self._waiting)
+
+    def deliver(self, first: i64, acquired: list[Acquired], to: SessionEnd) -> None:
+        """Take consecutive deliveries beginning with number `first` and send what fits."""
+        for group in group_by_entry(first, acquired):
+            self._waiting.append(group)
+        self._drain(to)
+
+    def open(self, octets: i64, to: SessionEnd) -> None:
+        """Make room for `octets` more and send what fits now."""
+        self.window += octets
+        self._drain(to)
+
+    def _drain(self, to: SessionEnd) -> None:
+        while self._waiting and self.window > 0:
+            group = self._waiting.popleft()
+            blob = self._source.entry_data(group.entry_index)
+            run = DeliveryRun(
+                self.consumer,
+                group.first,
+                blob,
+                ENQUEUE_BATCH_OFFSET,
+                group.positions,
+                group.redelivered,
+            )
+            octets = body_bytes(blob, ENQUEUE_BATCH_OFFSET, group.positions)
+            if octets > self.window and len(group.positions) > 1:
+                run = self._split(group, run)
+                octets = body_bytes(blob, ENQUEUE_BATCH_OFFSET, run.positions)
+            self.window -= octets
+            to.run(run)
+
+    def _split(self, group: EntryGroup, run: DeliveryRun) -> DeliveryRun:
+        """Cut a run where the window ends; the rest goes back to the front of the line."""
+        fits: i64 = 0
+        room = self.window
+        while room > 0:
+            room -= body_bytes(run.blob, run.base, [group.positions[fits]])
+            fits += 1
+        head = DeliveryRun(
+            run.consumer,
+            run.first,
+            run.blob,
+            run.base,
+            group.positions[:fits],
+            group.redelivered[:fits],
+        )
+        if fits < len(group.positions):
+            self._waiting.appendleft(
+                EntryGroup(
+                    group.entry_index,
+                    group.first + fits,
+                    group.positions[fits:],
+                    group.redelivered[fits:],
+                )
+            )
+        return head

@@ -1,0 +1,252 @@
+"""Which queues live on this node, and which sessions of its gateways talk to which queue."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final, final
+
+from headrace_broker.model.definition import Queue
+from headrace_broker.model.session import session_id
+from headrace_broker.runtime.port import QueueListener
+from headrace_broker.runtime.queue_host import HostWatcher, QueueHost
+from headrace_broker.runtime.queue_log import MemoryQueueLog, RaftQueueLog
+from headrace_broker.runtime.session import QueueSession, SessionOwner
+from headrace_broker.runtime.wire import Switchboard
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace_raftlog.node.node import RaftNode
+
+NODE_DOWN_GRACE_SECONDS: Final = 2.0  # a node may be unheard so long before its consumers' messages return
+SESSION_TICK_SECONDS: Final = 0.5  # how often sessions look for lost answers
+
+log = logging.getLogger(__name__)
+
+
+@final
+class _Watcher(HostWatcher):
+    def __init__(self, hosting: Hosting) -> None:
+        self._hosting = hosting
+
+    def queue_leader_changed(self, queue: Queue, leader: int) -> None:
+        self._hosting.leader_changed(queue, leader)
+
+    def queue_unused(self, queue: Queue) -> None:
+        if queue.auto_delete:
+            self._hosting.on_unused(queue)
+
+    def command_rejected(self, queue: Queue, reason: str) -> None:
+        log.error("queue %r (group %d): command ignored: %s", queue.name, queue.group, reason)
+
+
+@final
+class _Owner(SessionOwner):
+    def __init__(self, hosting: Hosting) -> None:
+        self._hosting = hosting
+
+    def locate(self, queue: Queue) -> int:
+        return self._hosting.locate(queue)
+
+    def session_closed(self, session: int) -> None:
+        self._hosting.session_closed(session)
+
+
+@final
+class Hosting:
+    """Starts and stops replicas as the catalog says, and keeps sessions in touch with the leaders.
+
+    Attributes:
+        switchboard: connects sessions and replicas.
+        hosts: replicas on this node by queue group.
+        on_unused: called with an auto-delete queue led here whose last consumer has gone.
+    """
+
+    def __init__(
+        self,
+        raft: RaftNode,
+        node: int,
+        peers: list[int],
+        send: Callable[[int, bytes], bool],
+    ) -> None:
+        self.switchboard = Switchboard(node, send)
+        self.hosts: dict[int, QueueHost] = {}
+        self.on_unused: Callable[[Queue], None] = _ignore
+        self._raft = raft
+        self._node = node
+        self._watcher = _Watcher(self)
+        self._owner = _Owner(self)
+        self._sessions: dict[int, QueueSession] = {}
+        self._by_group: dict[int, dict[int, QueueSession]] = {}
+        self._next_number = 1
+        self._asked: dict[int, int] = {}
+        self._peers_up: dict[int, int] = dict.fromkeys(peers, 0)  # boot count, 0 for down
+        self._leader_waiters: dict[int, list[asyncio.Future[None]]] = {}
+        self._tick_handle: asyncio.TimerHandle | None = None
+
+    # Life
+
+    def start(self) -> None:
+        """Begin the periodic look at silent sessions."""
+        loop = asyncio.get_running_loop()
+        self._tick_handle = loop.call_later(SESSION_TICK_SECONDS, self._tick)
+
+    def stop(self) -> None:
+        """End the periodic look."""
+        if self._tick_handle is not None:
+            self._tick_handle.cancel()
+            self._tick_handle = None
+
+    def _tick(self) -> None:
+        for session in list(self._sessions.values()):
+            session.tick()
+        self.start()
+
+    # Replicas
+
+    def add_queue(self, queue: Queue) -> None:
+        """Start this node's replica of a queue, if it is to have one."""
+        if self._node not in queue.members or queue.group in self.hosts:
+            return
+        loop = asyncio.get_running_loop()
+        if queue.logged:
+            raft_log = RaftQueueLog(self._raft, queue.group)
+            host = QueueHost(
+                queue, self._node, raft_log, self.switchboard, self._watcher
+            )
+            self._register(queue, host)
+            voters = tuple(sorted(queue.members))
+            prefers = queue.members[0] == self._node
+            self._raft.create_group(queue.group, voters, (), host, campaign=prefers)
+        else:
+            memory = MemoryQueueLog(self._node, loop)
+            host = QueueHost(queue, self._node, memory, self.switchboard, self._watcher)
+            memory.apply = host.apply_one
+            self._register(queue, host)
+            host.leadership(self._node, 1, True)
+
+    def _register(self, queue: Queue, host: QueueHost) -> None:
+        self.hosts[queue.group] = host
+        self.switchboard.hosts[queue.group] = host
+
+    def remove_queue(self, queue: Queue) -> None:
+        """Stop this node's replica and tell the sessions that the queue is gone."""
+        host = self.hosts.pop(queue.group, None)
+        self.switchboard.hosts.pop(queue.group, None)
+        self._asked.pop(queue.group, None)
+        if host is not None and queue.logged:
+            self._raft.remove_group(queue.group)
+        for session in list(self._by_group.get(queue.group, {}).values()):
+            session.on_deleted()
+        for waiter in self._leader_waiters.pop(queue.group, []):
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def leader_changed(self, queue: Queue, leader: int) -> None:
+        """Turn to a queue's new leader once the current loop turn is over."""
+        asyncio.get_running_loop().call_soon(self._follow, queue, leader)
+
+    def _follow(self, queue: Queue, leader: int) -> None:
+        host = self.hosts.get(queue.group)
+        if host is None:
+            return
+        if leader:
+            for waiter in self._leader_waiters.pop(queue.group, []):
+                if not waiter.done():
+                    waiter.set_result(None)
+        if host.serving:
+            host.node_down(self._node, self._raft.boot)
+            for peer, boot in self._peers_up.items():
+                if boot:
+                    host.node_down(peer, boot)
+                else:
+                    self._after_grace(peer)
+        for session in list(self._by_group.get(queue.group, {}).values()):
+            session.relocate(leader)
+
+    async def wait_leader(self, queue: Queue, seconds: float) -> bool:
+        """Wait until a leader of the queue is known here; return False when the time is over."""
+        if self._node not in queue.members or not queue.logged:
+            return True
+        host = self.hosts.get(queue.group)
+        leader = self._raft.leader(queue.group) if host is not None else 0
+        if host is not None and (host.serving or (leader and leader != self._node)):
+            return True
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._leader_waiters.setdefault(queue.group, []).append(waiter)
+        try:
+            async with asyncio.timeout(seconds):
+                await waiter
+        except TimeoutError:
+            return False
+        return True
+
+    # Sessions
+
+    def open_session(self, queue: Queue, listener: QueueListener) -> QueueSession:
+        """Start a session of this node with a queue."""
+        number = session_id(self._node, self._raft.boot, self._next_number)
+        self._next_number += 1
+        session = QueueSession(number, queue, listener, self.switchboard, self._owner)
+        self._sessions[number] = session
+        self._by_group.setdefault(queue.group, {})[number] = session
+        self.switchboard.sessions[number] = session.end
+        return session
+
+    def session_closed(self, session: int) -> None:
+        """Forget a session that its queue has forgotten."""
+        closed = self._sessions.pop(session, None)
+        self.switchboard.sessions.pop(session, None)
+        if closed is not None:
+            group = self._by_group.get(closed.queue.group)
+            if group is not None:
+                group.pop(session, None)
+                if not group:
+                    del self._by_group[closed.queue.group]
+
+    @property
+    def session_count(self) -> int:
+        """Number of sessions that are not closed."""
+        return len(self._sessions)
+
+    def locate(self, queue: Queue) -> int:
+        """Return the node to talk to about a queue: its leader, or a member to ask for it."""
+        if not queue.logged:
+            return queue.members[0]
+        if queue.group in self.hosts:
+            return self._raft.leader(queue.group)
+        turn = self._asked.get(queue.group, -1) + 1
+        self._asked[queue.group] = turn
+        return queue.members[turn % len(queue.members)]
+
+    # Other nodes
+
+    def peer_changed(self, peer: int, up: bool, boot: int) -> None:
+        """Note that a node came or went; resend to it, or give its consumers' messages back."""
+        if up:
+            self._peers_up[peer] = boot
+            for host in self.hosts.values():
+                host.node_down(peer, boot)
+            for session in list(self._sessions.values()):
+                if session.target in (0, peer):
+                    session.relocate(self.locate(session.queue))
+            return
+        self._peers_up[peer] = 0
+        for session in list(self._sessions.values()):
+            if session.target == peer:
+                session.relocate(0)
+        self._after_grace(peer)
+
+    def _after_grace(self, peer: int) -> None:
+        loop = asyncio.get_running_loop()
+        loop.call_later(NODE_DOWN_GRACE_SECONDS, self._give_up, peer)
+
+    def _give_up(self, peer: int) -> None:
+        if self._peers_up.get(peer) == 0:
+            for host in self.hosts.values():
+                host.node_down(peer, 0)
+
+
+def _ignore(queue: Queue) -> None:
+    """Do nothing until the node has said what to do."""

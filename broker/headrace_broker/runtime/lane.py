@@ -1,0 +1,171 @@
+"""The two numbered lanes of a session, as its gateway keeps them.
+
+Publishes and control commands (settles, attach, get, ...) are numbered apart, so that a settle never waits
+behind publishes. What the queue has not answered yet is kept and sent again after a leader
+change; the queue drops what it has seen (Ongaro, Consensus: Bridging Theory and Practice, 6.3).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from headrace_broker.codecs.batch import encode_batch
+from headrace_broker.core.command import SettleItem, encode_enqueue, encode_settle
+from headrace_broker.model.message import Publish
+from headrace_broker.runtime.port import Ticket
+
+MESSAGE_OVERHEAD: Final = 32  # octets reckoned for a message beside its bytes
+
+
+Answer = asyncio.Future[tuple[int, int]]  # status of core.effect, count
+
+
+@final
+class PendingPublish:
+    """One ENQUEUE command that the queue has not answered.
+
+    Attributes:
+        first: number of its first message.
+        last: number of its last message.
+        data: the encoded command.
+    """
+
+    def __init__(self, first: i64, last: i64, data: bytes) -> None:
+        self.first = first
+        self.last = last
+        self.data = data
+
+
+@final
+class PublishLane:
+    """Publishes of one session: gathered, sent as commands, kept until they are applied."""
+
+    def __init__(self, session: int) -> None:
+        self.session = session
+        self.next_number: i64 = 1
+        self.gathered: list[Publish] = []
+        self.gathered_octets: i64 = 0
+        self.pending: deque[PendingPublish] = deque()
+        self.pending_octets: i64 = 0
+        self._tickets: deque[Ticket] = deque()
+        self._ticket_ends: deque[int] = deque()
+
+    def add(self, publishes: list[Publish], ticket: Ticket | None) -> None:
+        """Gather publishes; `ticket` comes back when the last of them is applied."""
+        octets: i64 = 0
+        for publish in publishes:
+            octets += (
+                len(publish.body) + len(publish.properties) + len(publish.route) + MESSAGE_OVERHEAD
+            )
+        self.gathered.extend(publishes)
+        self.gathered_octets += octets
+        if ticket is not None:
+            self._tickets.append(ticket)
+            self._ticket_ends.append(self.next_number + len(self.gathered) - 1)
+
+    def seal(self) -> PendingPublish:
+        """Make one command of everything gathered (at least one message) and keep it pending."""
+        first = self.next_number
+        count: i64 = len(self.gathered)
+        data = encode_enqueue(self.session, first, encode_batch(self.gathered))
+        command = PendingPublish(first, first + count - 1, data)
+        self.next_number = first + count
+        self.gathered = []
+        self.gathered_octets = 0
+        self.pending.append(command)
+        self.pending_octets += len(data)
+        return command
+
+    def applied(self, number: i64) -> list[Ticket]:
+        """Forget everything up to message `number`; return the tickets that end there or before."""
+        pending = self.pending
+        while pending and pending[0].last <= number:
+            self.pending_octets -= len(pending.popleft().data)
+        done: list[Ticket] = []
+        ends = self._ticket_ends
+        while ends and ends[0] <= number:
+            ends.popleft()
+            done.append(self._tickets.popleft())
+        return done
+
+    def take_tickets(self) -> list[Ticket]:
+        """Give up on everything outstanding and return its tickets (the queue is gone)."""
+        done = list(self._tickets)
+        self._tickets.clear()
+        self._ticket_ends.clear()
+        self.pending.clear()
+        self.pending_octets = 0
+        self.gathered = []
+        self.gathered_octets = 0
+        return done
+
+
+@final
+class PendingControl:
+    """One control command that the queue has not answered; `future` is None for a settle."""
+
+    def __init__(self, number: i64, data: bytes, future: Answer | None) -> None:
+        self.number = number
+        self.data = data
+        self.future = future
+
+
+@final
+class ControlLane:
+    """Control commands of one session; settles are gathered as ranges."""
+
+    def __init__(self, session: int) -> None:
+        self.session = session
+        self.next_number: i64 = 1
+        self.pending: deque[PendingControl] = deque()
+        self._gathered: list[SettleItem] = []
+
+    @property
+    def gathered(self) -> int:
+        """Number of settled ranges waiting to be sent."""
+        return len(self._gathered)
+
+    def settle(self, consumer: i64, operation: i64, first: i64, last: i64) -> None:
+        """Gather one range, joined to the one before where it continues it."""
+        if self._gathered:
+            item = self._gathered[-1]
+            joins = item.consumer == consumer and item.operation == operation
+            if joins and item.last + 1 == first:
+                item.last = last
+                return
+        self._gathered.append(SettleItem(consumer, operation, first, last))
+
+    def seal_settles(self) -> PendingControl:
+        """Make one command of all gathered ranges and keep it pending."""
+        number = self.next_number
+        data = encode_settle(self.session, number, self._gathered)
+        self._gathered = []
+        return self.add(data, None)
+
+    def add(self, data: bytes, future: Answer | None) -> PendingControl:
+        """Keep a command encoded with `next_number` pending and count on."""
+        command = PendingControl(self.next_number, data, future)
+        self.next_number += 1
+        self.pending.append(command)
+        return command
+
+    def answered(self, number: i64) -> Answer | None:
+        """Forget commands up to `number`; return the future of that very command, if it has one."""
+        future: Answer | None = None
+        pending = self.pending
+        while pending and pending[0].number <= number:
+            command = pending.popleft()
+            if command.number == number:
+                future = command.future
+        return future
+
+    def take_futures(self) -> list[Answer]:
+        """Give up on everything outstanding and return the futures still waited for."""
+        waiting = [c.future for c in self.pending if c.future is not None]
+        self.pending.clear()
+        self._gathered = []
+        return waiting

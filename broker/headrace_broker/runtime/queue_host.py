@@ -1,0 +1,212 @@
+"""One replica of a queue: commands go into its log, committed ones through the machine, effects out."""
+
+from __future__ import annotations
+
+import time
+from typing import final
+
+from mypy_extensions import i64, trait
+
+from headrace_broker.codecs.batch import batch_count
+from headrace_broker.core.command import (
+    ENQUEUE_BATCH_OFFSET,
+    encode_node_down,
+    stamp_command,
+)
+from headrace_broker.core.delivery import group_by_entry
+from headrace_broker.core.effect import (
+    Controlled,
+    Deliver,
+    Detached,
+    Effect,
+    Enqueued,
+    EntryDead,
+    Gap,
+    Got,
+    Rejected,
+    Unused,
+)
+from headrace_broker.core.queue_machine import QueueMachine
+from headrace_broker.model.definition import Queue
+from headrace_broker.model.message import DeliveryRun
+from headrace_broker.runtime.feed import EntrySource, Feed
+from headrace_broker.runtime.lane_port import HostEnd, Reach
+from headrace_broker.runtime.queue_log import BUSY, TAKEN, QueueLog
+from headrace_raftlog.model.entry import Entry
+
+
+@trait
+class HostWatcher:
+    """Told by a replica what concerns the node."""
+
+    def queue_leader_changed(self, queue: Queue, leader: int) -> None:
+        """The replica knows a new leader (0 for none); it serves when that is this node."""
+        raise AssertionError("abstract")
+
+    def queue_unused(self, queue: Queue) -> None:
+        """The last consumer of a queue led here has gone."""
+        raise AssertionError("abstract")
+
+    def command_rejected(self, queue: Queue, reason: str) -> None:
+        """A committed command was not understood and had no effect."""
+        raise AssertionError("abstract")
+
+
+@final
+class QueueHost(HostEnd, EntrySource):
+    """A replica of one queue on this node.
+
+    Attributes:
+        queue: its definition.
+        machine: the deterministic state; equal on all replicas at equal positions.
+        serving: whether this replica leads and has applied everything committed before its term.
+        delivered_count: messages handed to consumers here, redeliveries included.
+        published_count: messages taken here as leader.
+        settled_count: settle commands applied here as leader.
+    """
+
+    def __init__(self, queue: Queue, node: int, log: QueueLog, reach: Reach, watcher: HostWatcher):
+        self.queue = queue
+        self.machine = QueueMachine()
+        self.serving = False
+        self.published_count: i64 = 0
+        self.delivered_count: i64 = 0
+        self.settled_count: i64 = 0
+        self._node = node
+        self._log = log
+        self._reach = reach
+        self._watcher = watcher
+        self._feeds: dict[tuple[int, int], Feed] = {}
+
+    # From gateways
+
+    def command(self, session: int, data: bytes) -> None:
+        """Stamp and propose a command; a refusal goes back at once."""
+        outcome = self.propose(data) if self.serving else 0
+        if outcome == TAKEN:
+            return
+        end = self._reach.session(session)
+        if end is not None:
+            leader = self._log.leader()
+            end.refused(0 if leader == self._node else leader, outcome == BUSY, False)
+
+    def propose(self, data: bytes) -> i64:
+        """Append a command with this moment's time stamp."""
+        return self._log.propose(stamp_command(time.time_ns() // 1_000_000, data))
+
+    def resync(
+        self, session: int, consumer: i64, number: i64, window: i64, attached: bool
+    ) -> None:
+        """Send what the consumer holds from `number` on, then go on with what it acquires."""
+        end = self._reach.session(session)
+        if end is None:
+            return
+        if not self.serving:
+            leader = self._log.leader()
+            end.refused(0 if leader == self._node else leader, False, False)
+            return
+        if attached and not self.machine.is_attached(session, consumer):
+            end.detached(consumer)
+            return
+        feed = Feed(consumer, window, self)
+        self._feeds[(session, int(consumer))] = feed
+        held = self.machine.unsettled_from(session, consumer, number)
+        start = 0
+        while start < len(held):  # numbers have gaps where messages in between are settled
+            stop = start + 1
+            while stop < len(held) and held[stop][0] == held[stop - 1][0] + 1:
+                stop += 1
+            feed.deliver(held[start][0], [pair[1] for pair in held[start:stop]], end)
+            start = stop
+
+    def window(self, session: int, consumer: i64, octets: i64) -> None:
+        """Let a feed send more."""
+        feed = self._feeds.get((session, int(consumer)))
+        end = self._reach.session(session)
+        if feed is not None and end is not None:
+            feed.open(octets, end)
+
+    # From the log
+
+    def apply(self, entries: list[Entry]) -> None:
+        """Apply committed entries of the Raft group in order."""
+        for entry in entries:
+            self.apply_one(entry.index, entry.data)
+
+    def apply_one(self, index: int, data: bytes) -> None:
+        """Apply one committed command and, when leading, carry out its effects."""
+        effects = self.machine.apply(index, data)
+        for effect in effects:
+            if isinstance(effect, EntryDead):
+                self._log.forget(effect.index)
+            elif isinstance(effect, Rejected):
+                self._watcher.command_rejected(self.queue, effect.reason)
+            elif self.serving:
+                self._perform(effect, data)
+
+    def leadership(self, leader: int, term: int, serving: bool) -> None:
+        """Start or stop serving; feeds of an earlier leadership are void."""
+        if not serving:
+            self._feeds.clear()
+        self.serving = serving
+        self._watcher.queue_leader_changed(self.queue, leader if serving or leader != self._node else 0)
+
+    def entry_data(self, index: i64) -> bytes:
+        """Return a committed command of this queue."""
+        return self._log.entry_data(index)
+
+    def node_down(self, node: int, boot_kept: int) -> None:
+        """Replicate that a gateway node is gone (0) or back with boot count `boot_kept`."""
+        if self.serving and self.machine.has_sessions_of(node, boot_kept):
+            self.propose(encode_node_down(node, boot_kept))
+
+    # Effects
+
+    def _perform(self, effect: Effect, data: bytes) -> None:
+        if isinstance(effect, Deliver):
+            self._deliver(effect)
+        elif isinstance(effect, Enqueued):
+            end = self._reach.session(effect.session)
+            self.published_count += batch_count(data, ENQUEUE_BATCH_OFFSET)
+            if end is not None:
+                end.enqueued(effect.seq)
+        elif isinstance(effect, Controlled):
+            self.settled_count += 1
+            end = self._reach.session(effect.session)
+            if end is not None:
+                end.controlled(effect.seq, effect.status, effect.count)
+        elif isinstance(effect, Got):
+            self._got(effect)
+        elif isinstance(effect, Gap):
+            end = self._reach.session(effect.session)
+            if end is not None:
+                end.gap(effect.lane, effect.expected)
+        elif isinstance(effect, Detached):
+            self._feeds.pop((effect.session, int(effect.consumer)), None)
+        elif isinstance(effect, Unused):
+            self._watcher.queue_unused(self.queue)
+
+    def _deliver(self, effect: Deliver) -> None:
+        self.delivered_count += len(effect.messages)
+        feed = self._feeds.get((effect.session, int(effect.consumer)))
+        end = self._reach.session(effect.session)
+        if feed is not None and end is not None:
+            feed.deliver(effect.first, effect.messages, end)
+
+    def _got(self, effect: Got) -> None:
+        end = self._reach.session(effect.session)
+        if end is None:
+            return
+        run: DeliveryRun | None = None
+        if effect.message is not None:
+            self.delivered_count += 1
+            group = group_by_entry(effect.delivery, [effect.message])[0]
+            run = DeliveryRun(
+                0,
+                group.first,
+                self.entry_data(group.entry_index),
+                ENQUEUE_BATCH_OFFSET,
+                group.positions,
+                group.redelivered,
+            )
+        end.got(effect.seq, run, effect.ready_left)

@@ -1,0 +1,107 @@
+"""Where a queue's commands go: a Raft group, or for unreplicated queues this process's memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Final, final
+
+from mypy_extensions import i64, trait
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace_raftlog.node.node import RaftNode
+
+TAKEN: Final = 1
+NOT_LEADING: Final = 2
+BUSY: Final = 3
+
+
+@trait
+class QueueLog:
+    """An ordered log of commands that come back through `apply` of the queue's host."""
+
+    def propose(self, data: bytes) -> i64:
+        """Append one stamped command; return TAKEN, NOT_LEADING or BUSY."""
+        raise AssertionError("abstract")
+
+    def entry_data(self, index: i64) -> bytes:
+        """Return a committed command.
+
+        Raises:
+            KeyError: the entry was forgotten.
+        """
+        raise AssertionError("abstract")
+
+    def forget(self, index: i64) -> None:
+        """The entry holds no live message any more."""
+        raise AssertionError("abstract")
+
+    def leader(self) -> int:
+        """Return the node id of the leader, 0 while unknown."""
+        raise AssertionError("abstract")
+
+
+@final
+class RaftQueueLog(QueueLog):
+    """The replicated log of a durable queue."""
+
+    def __init__(self, node: RaftNode, group: int) -> None:
+        self._node = node
+        self._group = group
+
+    def propose(self, data: bytes) -> i64:
+        index = self._node.propose(self._group, data)
+        if index > 0:
+            return TAKEN
+        return NOT_LEADING if index == -1 else BUSY
+
+    def entry_data(self, index: i64) -> bytes:
+        return self._node.entry_data(self._group, index)
+
+    def forget(self, index: i64) -> None:
+        """Leave the entry to the log, which frees space by whole files."""
+
+    def leader(self) -> int:
+        return self._node.leader(self._group)
+
+
+@final
+class MemoryQueueLog(QueueLog):
+    """The log of an unreplicated queue: commands apply in the next loop turn, nothing is durable."""
+
+    def __init__(self, node: int, loop: asyncio.AbstractEventLoop) -> None:
+        self._node = node
+        self._loop = loop
+        self._entries: dict[int, bytes] = {}
+        self._waiting: deque[int] = deque()
+        self._next: i64 = 1
+        self.apply: Callable[[int, bytes], None] | None = None
+
+    def propose(self, data: bytes) -> i64:
+        index = self._next
+        self._next += 1
+        self._entries[index] = data
+        if not self._waiting:
+            self._loop.call_soon(self._run)
+        self._waiting.append(index)
+        return TAKEN
+
+    def _run(self) -> None:
+        apply = self.apply
+        assert apply is not None, "a host sets apply before the first command"
+        for _ in range(len(self._waiting)):
+            index = self._waiting.popleft()
+            apply(index, self._entries[index])
+        if self._waiting:
+            self._loop.call_soon(self._run)
+
+    def entry_data(self, index: i64) -> bytes:
+        return self._entries[index]
+
+    def forget(self, index: i64) -> None:
+        self._entries.pop(index, None)
+
+    def leader(self) -> int:
+        return self._node

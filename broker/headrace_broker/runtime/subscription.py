@@ -1,0 +1,97 @@
+"""One consumer of a session: its numbering, its byte window, what has arrived."""
+
+from __future__ import annotations
+
+from typing import final
+
+from mypy_extensions import i64
+
+from headrace_broker.codecs.batch import body_bytes
+from headrace_broker.model.limits import DELIVERY_WINDOW_OCTETS
+from headrace_broker.model.message import DeliveryRun
+
+
+@final
+class Subscription:
+    """Translates between the channel's consumer and the queue's.
+
+    The queue may give a consumer up (its gateway's node seemed dead) and take it back under a new
+    number with deliveries counted from 1 again. The channel sees one consumer whose delivery
+    numbers only grow; settles of deliveries from before are void and dropped.
+
+    Attributes:
+        consumer: the channel's number.
+        number: the queue's number.
+        expected: next delivery number of the queue.
+        attached: the queue has answered its attach.
+        cancelled: no more deliveries are wanted.
+    """
+
+    def __init__(self, consumer: i64, tag: str, prefetch: i64, exclusive: bool) -> None:
+        self.consumer = consumer
+        self.number = consumer
+        self.tag = tag
+        self.prefetch = prefetch
+        self.exclusive = exclusive
+        self.expected: i64 = 1
+        self.attached = False
+        self.cancelled = False
+        self._base: i64 = 0
+        self._held_octets: i64 = 0
+        self._ungranted: i64 = 0
+
+    def restart(self, number: i64) -> None:
+        """Go on as the queue's consumer `number`; what was delivered before cannot be settled."""
+        self._base += self.expected - 1
+        self.number = number
+        self.expected = 1
+        self.attached = False
+
+    def to_queue(self, first: i64, last: i64) -> tuple[int, int] | None:
+        """Translate a range of the channel's delivery numbers; None when all of it is void."""
+        if last <= self._base:
+            return None
+        low = first - self._base
+        return (1 if low < 1 else low, last - self._base)
+
+    def misses(self, run: DeliveryRun) -> bool:
+        """Return whether deliveries before this run have not arrived."""
+        return run.first > self.expected
+
+    def accept(self, run: DeliveryRun) -> DeliveryRun | None:
+        """Return the new part of a run in the channel's numbers, None when it is all known."""
+        count: i64 = len(run.positions)
+        known = self.expected - run.first
+        if known >= count:
+            return None
+        positions = run.positions
+        redelivered = run.redelivered
+        if known > 0:
+            positions = positions[known:]
+            redelivered = redelivered[known:]
+        fresh = DeliveryRun(
+            self.consumer,
+            self._base + self.expected,
+            run.blob,
+            run.base,
+            positions,
+            redelivered,
+        )
+        self.expected = run.first + count
+        self._held_octets += body_bytes(fresh.blob, fresh.base, positions)
+        return fresh
+
+    def consumed(self, octets: i64) -> i64:
+        """Note octets that left for the socket; return how many to grant now, 0 to wait for more."""
+        self._held_octets -= octets
+        self._ungranted += octets
+        if self._ungranted < DELIVERY_WINDOW_OCTETS // 4 and self._held_octets > 0:
+            return 0
+        granted = self._ungranted
+        self._ungranted = 0
+        return granted
+
+    def fresh_window(self) -> i64:
+        """Return the window for a feed that starts anew."""
+        self._ungranted = 0
+        return DELIVERY_WINDOW_OCTETS - self._held_octets

@@ -1,0 +1,199 @@
+"""Sessions and queues on different nodes: calls of `lane_port` as payloads between nodes.
+
+A payload that cannot be sent is dropped. Whoever depends on it sends again when the link is back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from headrace_broker.codecs.batch import slice_batch
+from headrace_broker.model.message import DeliveryRun
+from headrace_broker.model.session import session_node
+from headrace_broker.runtime.lane_port import HostEnd, Reach, SessionEnd
+from headrace_broker.runtime.pb.cluster_pb2 import (
+    ClusterPayload,
+    Controlled,
+    Detached,
+    Enqueued,
+    Gap,
+    Got,
+    QueueCommand,
+    Refused,
+    Resync,
+    Run,
+    Window,
+)
+
+Send = Callable[[int, bytes], bool]
+
+
+@final
+class RemoteHost(HostEnd):
+    """A queue's replica on another node."""
+
+    def __init__(self, node: int, group: int, send: Send) -> None:
+        self._node = node
+        self._group = group
+        self._send = send
+
+    def _put(self, payload: ClusterPayload) -> None:
+        self._send(self._node, payload.SerializeToString())
+
+    def command(self, session: int, data: bytes) -> None:
+        command = QueueCommand(group=self._group, session=session, data=data)
+        self._put(ClusterPayload(command=command))
+
+    def resync(
+        self, session: int, consumer: i64, number: i64, window: i64, attached: bool
+    ) -> None:
+        resync = Resync(
+            group=self._group,
+            session=session,
+            consumer=consumer,
+            next=number,
+            window_octets=window,
+            attached=attached,
+        )
+        self._put(ClusterPayload(resync=resync))
+
+    def window(self, session: int, consumer: i64, octets: i64) -> None:
+        window = Window(group=self._group, session=session, consumer=consumer, octets=octets)
+        self._put(ClusterPayload(window=window))
+
+
+def encode_run(session: int, run: DeliveryRun) -> Run:
+    """Return a run with its messages cut out of the entry they stand in."""
+    return Run(
+        session=session,
+        consumer=run.consumer,
+        first=run.first,
+        batch=slice_batch(run.blob, run.base, run.positions),
+        redelivered=run.redelivered,
+    )
+
+
+def decode_run(run: Run) -> DeliveryRun:
+    """Return the run that `encode_run` was given, with a batch of its own."""
+    positions = list(range(len(run.redelivered)))
+    return DeliveryRun(run.consumer, run.first, run.batch, 0, positions, run.redelivered)
+
+
+@final
+class RemoteSession(SessionEnd):
+    """A session whose gateway is another node."""
+
+    def __init__(self, session: int, send: Send) -> None:
+        self._session = session
+        self._node = session_node(session)
+        self._send = send
+
+    def _put(self, payload: ClusterPayload) -> None:
+        self._send(self._node, payload.SerializeToString())
+
+    def enqueued(self, number: i64) -> None:
+        self._put(ClusterPayload(enqueued=Enqueued(session=self._session, seq=number)))
+
+    def controlled(self, number: i64, status: i64, count: i64) -> None:
+        answer = Controlled(session=self._session, seq=number, status=status, count=count)
+        self._put(ClusterPayload(controlled=answer))
+
+    def run(self, run: DeliveryRun) -> None:
+        self._put(ClusterPayload(run=encode_run(self._session, run)))
+
+    def got(self, number: i64, run: DeliveryRun | None, ready_left: i64) -> None:
+        answer = Got(session=self._session, seq=number, ready_left=ready_left)
+        if run is not None:
+            answer.run.CopyFrom(encode_run(self._session, run))
+        self._put(ClusterPayload(got=answer))
+
+    def gap(self, lane: i64, expected: i64) -> None:
+        self._put(ClusterPayload(gap=Gap(session=self._session, lane=lane, expected=expected)))
+
+    def refused(self, leader: int, busy: bool, unknown: bool) -> None:
+        answer = Refused(session=self._session, leader=leader, busy=busy, unknown=unknown)
+        self._put(ClusterPayload(refused=answer))
+
+    def detached(self, consumer: i64) -> None:
+        self._put(ClusterPayload(detached=Detached(session=self._session, consumer=consumer)))
+
+
+@final
+class Switchboard(Reach):
+    """Finds the other end of a session: in this process, or on another node.
+
+    Attributes:
+        hosts: replicas on this node by queue group.
+        sessions: sessions of this node's gateways by id.
+    """
+
+    def __init__(self, node: int, send: Send) -> None:
+        self.hosts: dict[int, HostEnd] = {}
+        self.sessions: dict[int, SessionEnd] = {}
+        self._node: Final = node
+        self._send = send
+
+    def host(self, target: int, group: int) -> HostEnd | None:
+        if target == self._node:
+            return self.hosts.get(group)
+        return RemoteHost(target, group, self._send)
+
+    def session(self, session: int) -> SessionEnd | None:
+        if session_node(session) == self._node:
+            return self.sessions.get(session)
+        return RemoteSession(session, self._send)
+
+    def receive(self, payload: ClusterPayload) -> None:
+        """Carry out a call that came from another node; calls to what is gone are dropped."""
+        kind = payload.WhichOneof("body")
+        if kind in ("command", "resync", "window"):
+            self._to_host(kind, payload)
+        else:
+            self._to_session(kind, payload)
+
+    def _to_host(self, kind: str, payload: ClusterPayload) -> None:
+        if kind == "command":
+            call = payload.command
+            host = self.hosts.get(call.group)
+            if host is None:
+                RemoteSession(call.session, self._send).refused(0, False, True)
+            else:
+                host.command(call.session, call.data)
+        elif kind == "resync":
+            sync = payload.resync
+            host = self.hosts.get(sync.group)
+            if host is not None:
+                host.resync(
+                    sync.session, sync.consumer, sync.next, sync.window_octets, sync.attached
+                )
+        else:
+            window = payload.window
+            host = self.hosts.get(window.group)
+            if host is not None:
+                host.window(window.session, window.consumer, window.octets)
+
+    def _to_session(self, kind: str | None, payload: ClusterPayload) -> None:
+        if kind is None:
+            return
+        body = getattr(payload, kind)
+        end = self.sessions.get(body.session)
+        if end is None:
+            return
+        if kind == "run":
+            end.run(decode_run(body))
+        elif kind == "enqueued":
+            end.enqueued(body.seq)
+        elif kind == "controlled":
+            end.controlled(body.seq, body.status, body.count)
+        elif kind == "got":
+            run = decode_run(body.run) if body.HasField("run") else None
+            end.got(body.seq, run, body.ready_left)
+        elif kind == "gap":
+            end.gap(body.lane, body.expected)
+        elif kind == "refused":
+            end.refused(body.leader, body.busy, body.unknown)
+        elif kind == "detached":
+            end.detached(body.consumer)
