@@ -1,0 +1,205 @@
+"""Encodes what carries messages to a client, straight from batch bytes into the socket's buffer.
+
+All method frames here fit into the smallest legal frame_max (4,096). A header frame whose property
+block is larger than the receiver's frame_max is sent whole, as RabbitMQ does: AMQP cannot split it.
+
+Source: AMQP 0-9-1 specification, sections 1.8.3.9 (return) to 1.8.3.15, 2.3.5.2 (content).
+"""
+
+from __future__ import annotations
+
+from librt.strings import (
+    BytesWriter,
+    read_i32_be,
+    write_i16_be,
+    write_i32_be,
+    write_i64_be,
+)
+from mypy_extensions import i16, i32, i64
+
+from headrace_broker.codecs.batch import message_start, properties_start
+from headrace_broker.codecs.frame import (
+    BASIC_ACK,
+    BASIC_CONTENT,
+    BASIC_DELIVER,
+    BASIC_GET_OK,
+    BASIC_NACK,
+    BASIC_RETURN,
+    CONTENT_HEADER_BYTES,
+    FRAME_BODY,
+    FRAME_END,
+    FRAME_ENVELOPE_BYTES,
+    FRAME_HEADER,
+    FRAME_METHOD,
+)
+from headrace_broker.model.message import DeliveryRun, Publish
+
+
+def encode_deliveries(
+    out: BytesWriter,
+    channel: i64,
+    consumer_tag: bytes,
+    first_tag: i64,
+    run: DeliveryRun,
+    start: i64,
+    stop: i64,
+    frame_max: i64,
+) -> None:
+    """Append basic.deliver with header and body for each of `run.positions[start:stop]`.
+
+    Args:
+        out: where the frames go.
+        channel: 1 to 65535.
+        consumer_tag: 0 to 255 octets.
+        first_tag: delivery tag of the message at `start`; the next ones count up.
+        run: whose messages; its blob holds a checked batch.
+        start: first index into `run.positions`.
+        stop: index after the last.
+        frame_max: octets of a frame with its envelope, above 8; bodies are split by it.
+    """
+    blob = run.blob
+    base = run.base
+    positions = run.positions
+    redelivered = run.redelivered
+    tag: i64 = first_tag
+    tag_bytes: i64 = len(consumer_tag)
+    for at in range(start, stop):
+        position: i64 = positions[at]
+        begin: i64 = message_start(blob, base, position)
+        end: i64 = message_start(blob, base, position + 1)
+        properties: i64 = properties_start(blob, begin)
+        _begin_method(out, channel, BASIC_DELIVER, 10 + tag_bytes + properties - begin)
+        out.append(tag_bytes)
+        out.write(consumer_tag)
+        write_i64_be(out, tag)
+        out.append(redelivered[at])
+        out.write(blob[begin:properties])
+        out.append(FRAME_END)
+        _write_content(out, channel, blob, properties, end, frame_max)
+        tag += 1
+
+
+def encode_get_ok(
+    out: BytesWriter,
+    channel: i64,
+    tag: i64,
+    run: DeliveryRun,
+    at: i64,
+    message_count: i64,
+    frame_max: i64,
+) -> None:
+    """Append basic.get-ok with header and body for `run.positions[at]`.
+
+    Args:
+        out: where the frames go.
+        channel: 1 to 65535.
+        tag: delivery tag.
+        run: whose message; its blob holds a checked batch.
+        at: index into `run.positions`.
+        message_count: messages left in the queue, 0 to 2**32 - 1.
+        frame_max: as in `encode_deliveries`.
+    """
+    blob = run.blob
+    position: i64 = run.positions[at]
+    begin: i64 = message_start(blob, run.base, position)
+    properties: i64 = properties_start(blob, begin)
+    _begin_method(out, channel, BASIC_GET_OK, 13 + properties - begin)
+    write_i64_be(out, tag)
+    out.append(run.redelivered[at])
+    out.write(blob[begin:properties])
+    write_i32_be(out, i32(message_count))
+    out.append(FRAME_END)
+    end: i64 = message_start(blob, run.base, position + 1)
+    _write_content(out, channel, blob, properties, end, frame_max)
+
+
+def encode_return(
+    out: BytesWriter, publish: Publish, code: i64, text: bytes, frame_max: i64
+) -> None:
+    """Append basic.return with header and body: nobody took a mandatory or immediate message.
+
+    Args:
+        out: where the frames go.
+        publish: the message, on its channel.
+        code: NO_ROUTE or NO_CONSUMERS.
+        text: why, 0 to 255 octets.
+        frame_max: as in `encode_deliveries`.
+    """
+    channel = publish.channel
+    properties = publish.properties
+    _begin_method(out, channel, BASIC_RETURN, 3 + len(text) + len(publish.route))
+    write_i16_be(out, i16(code))
+    out.append(len(text))
+    out.write(text)
+    out.write(publish.route)
+    out.append(FRAME_END)
+    _begin_header(out, channel, len(properties), len(publish.body))
+    out.write(properties)
+    out.append(FRAME_END)
+    _write_body(out, channel, publish.body, 0, len(publish.body), frame_max)
+
+
+def encode_ack(out: BytesWriter, channel: i64, tag: i64, multiple: bool) -> None:
+    """Append basic.ack: a publish is confirmed, and with `multiple` all before it."""
+    _begin_method(out, channel, BASIC_ACK, 9)
+    write_i64_be(out, tag)
+    out.append(1 if multiple else 0)
+    out.append(FRAME_END)
+
+
+def encode_nack(out: BytesWriter, channel: i64, tag: i64, multiple: bool) -> None:
+    """Append basic.nack: a publish is refused, and with `multiple` all before it."""
+    _begin_method(out, channel, BASIC_NACK, 9)
+    write_i64_be(out, tag)
+    out.append(1 if multiple else 0)
+    out.append(FRAME_END)
+
+
+def encode_acks(out: BytesWriter, channel: i64, tags: list[int]) -> None:
+    """Append one basic.ack without `multiple` for each of `tags`."""
+    for tag in tags:
+        encode_ack(out, channel, tag, False)
+
+
+def _begin_method(out: BytesWriter, channel: i64, index: i64, arguments: i64) -> None:
+    """Write a method frame up to its arguments, which take `arguments` octets."""
+    out.append(FRAME_METHOD)
+    write_i16_be(out, i16(channel))
+    write_i32_be(out, i32(arguments + 4))
+    write_i32_be(out, i32(index))
+
+
+def _begin_header(out: BytesWriter, channel: i64, properties: i64, body: i64) -> None:
+    """Write a header frame up to its property block."""
+    out.append(FRAME_HEADER)
+    write_i16_be(out, i16(channel))
+    write_i32_be(out, i32(properties + CONTENT_HEADER_BYTES))
+    write_i32_be(out, BASIC_CONTENT)
+    write_i64_be(out, body)
+
+
+def _write_content(
+    out: BytesWriter, channel: i64, blob: bytes, pos: i64, end: i64, frame_max: i64
+) -> None:
+    """Write header and body frames of a message whose properties' length stands at `pos`."""
+    properties: i64 = i64(read_i32_be(blob, pos))
+    body: i64 = pos + 4 + properties
+    _begin_header(out, channel, properties, end - body)
+    out.write(blob[pos + 4 : body])
+    out.append(FRAME_END)
+    _write_body(out, channel, blob, body, end, frame_max)
+
+
+def _write_body(
+    out: BytesWriter, channel: i64, blob: bytes, pos: i64, end: i64, frame_max: i64
+) -> None:
+    """Write `blob[pos:end]` as body frames; none for an empty body."""
+    part_max: i64 = frame_max - FRAME_ENVELOPE_BYTES
+    while pos < end:
+        part_end: i64 = end if end - pos <= part_max else pos + part_max
+        out.append(FRAME_BODY)
+        write_i16_be(out, i16(channel))
+        write_i32_be(out, i32(part_end - pos))
+        out.write(blob[pos:part_end])
+        out.append(FRAME_END)
+        pos = part_end

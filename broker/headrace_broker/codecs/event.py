@@ -1,0 +1,148 @@
+"""What the frame parser finds in a client's bytes, besides whole messages (`Publish`)."""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias, final
+
+from librt.strings import read_i32_be, read_i64_be
+from mypy_extensions import i64
+
+from headrace_broker.codecs.frame import BASIC_ACK, BASIC_NACK
+from headrace_broker.model.message import Publish
+
+_DELIVERY_TAG_MAX: Final = (1 << 63) - 1
+
+
+@final
+class ProtocolHeader:
+    """The first 8 octets of a connection.
+
+    Attributes:
+        data: the octets; unless they are `frame.PROTOCOL_HEADER` nothing that follows is parsed.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+
+@final
+class Method:
+    """A method that the parser leaves to `codecs.method.decode_method`.
+
+    Attributes:
+        channel: 0 to channel_max; 0 exactly for class connection.
+        payload: class id, method id and arguments, at least 4 octets.
+        index: class id << 16 | method id.
+    """
+
+    def __init__(self, channel: i64, payload: bytes) -> None:
+        self.channel = channel
+        self.payload = payload
+        self.index: i64 = i64(read_i32_be(payload, 0)) & 0xFFFFFFFF
+
+
+@final
+class Acked:
+    """basic.ack.
+
+    Attributes:
+        channel: 1 to channel_max.
+        delivery_tag: 0 to 2**63 - 1; larger ones, never given out, read as 2**63 - 1.
+        multiple: up to and including this tag; with tag 0, all that are outstanding.
+    """
+
+    def __init__(self, channel: i64, delivery_tag: i64, multiple: bool) -> None:
+        self.channel = channel
+        self.delivery_tag = delivery_tag
+        self.multiple = multiple
+
+
+@final
+class Rejected:
+    """basic.nack or basic.reject.
+
+    Attributes:
+        channel: 1 to channel_max.
+        delivery_tag: as in `Acked`.
+        multiple: as in `Acked`; always False for basic.reject.
+        requeue: back to the queue, else dead-letter or drop.
+        index: BASIC_NACK or BASIC_REJECT.
+    """
+
+    def __init__(
+        self, channel: i64, delivery_tag: i64, multiple: bool, requeue: bool, index: i64
+    ) -> None:
+        self.channel = channel
+        self.delivery_tag = delivery_tag
+        self.multiple = multiple
+        self.requeue = requeue
+        self.index = index
+
+
+@final
+class Heartbeat:
+    """A heartbeat frame."""
+
+    def __init__(self) -> None:
+        pass
+
+
+@final
+class ContentTooLarge:
+    """A publish announced a body above body_bytes_max: close the channel with reply code 311.
+
+    The parser skips the content's frames; the connection lives.
+
+    Attributes:
+        channel: 1 to channel_max.
+        size: announced octets, up to 2**64 - 1.
+    """
+
+    def __init__(self, channel: i64, size: int) -> None:
+        self.channel = channel
+        self.size = size
+
+
+@final
+class Violation:
+    """The stream broke the protocol: the last event, the parser takes no more bytes.
+
+    Attributes:
+        code: a hard reply code of `model.reply_code`.
+        text: what was wrong.
+        channel: channel of the offending frame.
+        class_id: class of the method at fault, 0 when there is none.
+        method_id: method at fault, 0 when there is none.
+    """
+
+    def __init__(self, code: i64, text: str, channel: i64, class_id: i64, method_id: i64) -> None:
+        self.code = code
+        self.text = text
+        self.channel = channel
+        self.class_id = class_id
+        self.method_id = method_id
+
+
+Event: TypeAlias = (
+    Publish | Acked | Rejected | Method | Heartbeat | ContentTooLarge | ProtocolHeader | Violation
+)
+
+
+def settled(buf: bytes, pos: i64, channel: i64, index: i64) -> Event:
+    """Return the event of a basic.ack, basic.nack or basic.reject (`index` says which).
+
+    Args:
+        buf: holds the arguments, a delivery tag and an octet of bits, at `pos`.
+        pos: offset of the delivery tag.
+        channel: 1 to channel_max.
+        index: BASIC_ACK, BASIC_NACK or BASIC_REJECT.
+    """
+    tag: i64 = read_i64_be(buf, pos)
+    if tag < 0:
+        tag = _DELIVERY_TAG_MAX
+    bits: i64 = buf[pos + 8]
+    if index == BASIC_ACK:
+        return Acked(channel, tag, (bits & 1) != 0)
+    if index == BASIC_NACK:
+        return Rejected(channel, tag, (bits & 1) != 0, (bits & 2) != 0, index)
+    return Rejected(channel, tag, False, (bits & 1) != 0, index)

@@ -1,0 +1,291 @@
+"""The cold methods, through `pamqp`, with what it lets through checked first.
+
+`pamqp` cuts short what runs past its frame, ignores what is left over, recurses as deep as a table
+nests and raises many kinds of exception; so arguments are walked before it sees them, and whatever
+is wrong with them becomes an `AmqpError` that names the method and the argument.
+
+Source: AMQP 0-9-1 specification, sections 2.3.5.1, 4.2.4, 4.2.5.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from typing import Any, Final, cast
+
+from pamqp import base, commands, decode, encode
+
+from headrace_broker.codecs.field import (
+    FieldWalker,
+    headers_start,
+    long_string_end,
+    properties_problem,
+    short_string_end,
+)
+from headrace_broker.codecs.frame import FRAME_END, FRAME_METHOD
+from headrace_broker.model.reply_code import (
+    COMMAND_INVALID,
+    FRAME_ERROR,
+    NOT_IMPLEMENTED,
+    REPLY_NAMES,
+    SYNTAX_ERROR,
+    AmqpError,
+)
+
+SHORT_STRING_BYTES_MAX: Final = 255
+
+# What pamqp raises on bytes that it cannot turn into values.
+_DECODE_ERRORS: Final = (ValueError, TypeError, ArithmeticError, LookupError, OSError, struct.error)
+
+_METHODS: Final = cast(dict[int, type[base.Frame]], commands.INDEX_MAPPING)
+
+_FIXED_BYTES: Final = {"octet": 1, "short": 2, "long": 4, "longlong": 8, "timestamp": 8}
+
+_BOTH_WAYS: Final = frozenset(
+    {
+        "Basic.Ack",
+        "Basic.Cancel",
+        "Basic.CancelOk",
+        "Basic.Nack",
+        "Channel.Close",
+        "Channel.CloseOk",
+        "Channel.Flow",
+        "Channel.FlowOk",
+        "Connection.Close",
+        "Connection.CloseOk",
+        "Connection.SecureOk",
+        "Connection.StartOk",
+        "Connection.TuneOk",
+    }
+)
+_SERVER_ONLY: Final = frozenset(
+    {
+        "Basic.Deliver",
+        "Basic.GetEmpty",
+        "Basic.Return",
+        "Connection.Blocked",
+        "Connection.Secure",
+        "Connection.Start",
+        "Connection.Tune",
+        "Connection.Unblocked",
+    }
+)
+
+
+def method_name(index: int) -> str:
+    """Return a method's name as the specification spells it, for instance "queue.declare-ok".
+
+    Args:
+        index: class id << 16 | method id, any value.
+    """
+    command = _METHODS.get(index)
+    if command is None:
+        return f"method {index & 0xFFFF} of class {index >> 16}"
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", command.name).lower()
+
+
+def decode_method(payload: bytes) -> base.Frame:
+    """Decode a method that a client sent.
+
+    Args:
+        payload: class id, method id, arguments: all of a method frame's payload.
+
+    Returns:
+        An object of the method's class in `pamqp.commands`, its arguments as attributes; long
+        strings that are not UTF-8 are bytes (`long_string_bytes`), all others are str.
+
+    Raises:
+        AmqpError: FRAME_ERROR below 4 octets; NOT_IMPLEMENTED for an id that AMQP 0-9-1 does not
+            have; COMMAND_INVALID for a method that only servers send; SYNTAX_ERROR for arguments
+            that do not fill the payload exactly, nest too deep, hold too many fields or no UTF-8
+            where it must be.
+    """
+    if len(payload) < 4:
+        raise AmqpError(FRAME_ERROR, "a method frame without class and method id")
+    index = int.from_bytes(payload[:4], "big")
+    name = method_name(index)
+    found = _METHODS.get(index)
+    if found is None:
+        raise AmqpError(NOT_IMPLEMENTED, f"AMQP 0-9-1 has no {name}")
+    if found.name in _SERVER_ONLY or (found.name.endswith("Ok") and found.name not in _BOTH_WAYS):
+        raise AmqpError(COMMAND_INVALID, f"{name} comes from servers, never from clients")
+    command: base.Frame = found()
+    _check_arguments(name, command, payload)
+    try:
+        command.unmarshal(payload[4:])
+    except _DECODE_ERRORS as error:
+        raise AmqpError(SYNTAX_ERROR, f"{name}: {error}") from error
+    return command
+
+
+def encode_method(channel: int, command: base.Frame) -> bytes:
+    """Return a method frame.
+
+    Names may be any UTF-8 of up to 255 octets: `pamqp`'s own narrower rules (`validate`) are passed
+    over here, but its constructors apply them, so set such a name as attribute (or use
+    `queue_declare_ok`).
+
+    Raises:
+        TypeError: an argument cannot be encoded, for instance a short string above 255 octets.
+    """
+    parts = [struct.pack(">I", command.index)]
+    bits = 0
+    bit_count = 0
+    for argument in command.attributes():
+        kind = command.amqp_type(argument)
+        value: Any = command[argument]
+        if bit_count == 8 or (bit_count and kind != "bit"):
+            parts.append(bytes((bits,)))
+            bits = bit_count = 0
+        if kind == "bit":
+            bits |= bool(value) << bit_count
+            bit_count += 1
+        else:
+            parts.append(encode.by_type(value, kind))
+    if bit_count:
+        parts.append(bytes((bits,)))
+    payload = b"".join(parts)
+    return struct.pack(">BHI", FRAME_METHOD, channel, len(payload)) + payload + bytes((FRAME_END,))
+
+
+def queue_declare_ok(queue: str, message_count: int, consumer_count: int) -> base.Frame:
+    """Return queue.declare-ok for any queue name (`pamqp` would refuse some).
+
+    Args:
+        queue: up to 255 octets of UTF-8.
+        message_count: ready messages, 0 to 2**32 - 1.
+        consumer_count: 0 to 2**32 - 1.
+    """
+    command = commands.Queue.DeclareOk("", message_count, consumer_count)
+    command.queue = queue
+    return command
+
+
+def encode_close(
+    channel: int, code: int, text: str, class_id: int = 0, method_id: int = 0
+) -> bytes:
+    """Return channel.close, or on channel 0 connection.close.
+
+    Args:
+        channel: the channel to close, 0 for the connection.
+        code: one of `model.reply_code`.
+        text: what was wrong, any length; the code's name is put before it.
+        class_id: class of the method at fault, 0 for none.
+        method_id: method at fault, 0 for none.
+    """
+    reply = reply_text(code, text)
+    if channel == 0:
+        return encode_method(0, commands.Connection.Close(code, reply, class_id, method_id))
+    return encode_method(channel, commands.Channel.Close(code, reply, class_id, method_id))
+
+
+def reply_text(code: int, text: str) -> str:
+    """Return "CODE_NAME - text", cut to what a short string holds."""
+    return cut_short_string(f"{REPLY_NAMES[code]} - {text}")
+
+
+def cut_short_string(text: str) -> str:
+    """Return as many characters of `text` as fit into 255 octets of UTF-8."""
+    data = text.encode("utf-8", "replace")
+    return data[:SHORT_STRING_BYTES_MAX].decode("utf-8", "ignore")
+
+
+def long_string_bytes(value: str | bytes) -> bytes:
+    """Return the octets of a decoded long string, as they were on the wire."""
+    return value.encode() if isinstance(value, str) else value
+
+
+def decode_properties(properties: bytes) -> commands.Basic.Properties:
+    """Decode a property block.
+
+    Args:
+        properties: property flags and list, as in `Publish.properties`.
+
+    Raises:
+        AmqpError: SYNTAX_ERROR, when lengths are inconsistent, a short string is not UTF-8 or a
+            value is beyond what Python holds (a timestamp of the year 10000).
+    """
+    _check_properties(properties)
+    found = commands.Basic.Properties()
+    try:
+        found.unmarshal(int.from_bytes(properties[:2], "big"), properties[2:])
+    except _DECODE_ERRORS as error:
+        raise AmqpError(SYNTAX_ERROR, f"properties: {error}") from error
+    return found
+
+
+def decode_headers(properties: bytes) -> dict[str, Any]:
+    """Decode only the headers of a property block; {} without any. As `decode_properties`."""
+    _check_properties(properties)
+    start = headers_start(properties)
+    if start < 0:
+        return {}
+    try:
+        return decode.field_table(properties[start:])[1]
+    except _DECODE_ERRORS as error:
+        raise AmqpError(SYNTAX_ERROR, f"headers: {error}") from error
+
+
+def decode_amqplain(response: bytes) -> dict[str, Any]:
+    """Decode the response of SASL mechanism AMQPLAIN: a table without its length.
+
+    Raises:
+        AmqpError: SYNTAX_ERROR for anything else.
+    """
+    walker = FieldWalker()
+    if walker.fields(response, 0, len(response)) < 0:
+        raise AmqpError(SYNTAX_ERROR, f"AMQPLAIN response: {walker.problem}")
+    try:
+        return decode.field_table(struct.pack(">I", len(response)) + response)[1]
+    except _DECODE_ERRORS as error:
+        raise AmqpError(SYNTAX_ERROR, f"AMQPLAIN response: {error}") from error
+
+
+def _check_properties(properties: bytes) -> None:
+    if len(properties) < 2:
+        raise AmqpError(SYNTAX_ERROR, "a property block without flags")
+    problem = properties_problem(properties, 0, len(properties))
+    if problem:
+        raise AmqpError(SYNTAX_ERROR, problem)
+
+
+def _check_arguments(name: str, command: base.Frame, payload: bytes) -> None:
+    """Walk the arguments: each within the payload, all of them filling it."""
+    pos = 4
+    bit_count = 0
+    walker = FieldWalker()
+    for argument in command.attributes():
+        kind = command.amqp_type(argument)
+        if kind == "bit":
+            pos += bit_count % 8 == 0
+            bit_count += 1
+        else:
+            bit_count = 0
+            pos = _argument_end(payload, pos, kind, walker)
+        if pos < 0 or pos > len(payload):
+            problem = walker.problem or "runs past the end of the frame"
+            raise AmqpError(SYNTAX_ERROR, f"{name}: {argument}: {problem}")
+    if pos != len(payload):
+        raise AmqpError(SYNTAX_ERROR, f"{name}: {len(payload) - pos} octets follow the arguments")
+
+
+def _argument_end(payload: bytes, pos: int, kind: str, walker: FieldWalker) -> int:
+    if kind == "shortstr":
+        end = int(short_string_end(payload, pos, len(payload)))
+        if end >= 0 and not _is_utf8(payload[pos + 1 : end]):
+            walker.problem = "is not UTF-8"
+            return -1
+        return end
+    if kind == "longstr":
+        return int(long_string_end(payload, pos, len(payload)))
+    if kind == "table":
+        return int(walker.table(payload, pos, len(payload)))
+    return pos + _FIXED_BYTES[kind]
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
