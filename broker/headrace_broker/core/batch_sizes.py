@@ -1,0 +1,91 @@
+"""Checks a batch (layout in `model.message`) once, on entry, and keeps the sizes of its bodies."""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from librt.strings import BytesWriter, read_i32_be, write_i32_be
+from mypy_extensions import i32, i64
+
+U32: Final = 0xFFFFFFFF
+UNEQUAL: Final = -1
+MESSAGE_HEAD_OCTETS: Final = 6  # two empty short strings, length of no properties
+
+
+@final
+class BatchSizes:
+    """Body sizes of a batch's messages: one number where they are equal, else 4 octets each.
+
+    Attributes:
+        count: number of messages.
+        size: octets of every body, or UNEQUAL.
+        table: `count` x u32 when unequal, else empty.
+    """
+
+    def __init__(self, count: i64, size: i64, table: bytes) -> None:
+        self.count = count
+        self.size = size
+        self.table = table
+
+    def octets(self, position: i64) -> i64:
+        """Return the body size of the message at `position`."""
+        if self.size != UNEQUAL:
+            return self.size
+        return i64(read_i32_be(self.table, position * 4)) & U32
+
+    def octets_between(self, start: i64, stop: i64) -> i64:
+        """Return the sum of the body sizes at positions `start` to `stop` - 1."""
+        if self.size != UNEQUAL:
+            return self.size * (stop - start)
+        total: i64 = 0
+        for position in range(start, stop):
+            total += i64(read_i32_be(self.table, position * 4)) & U32
+        return total
+
+
+def measure_batch(blob: bytes, base: i64) -> BatchSizes | None:
+    """Check the batch that fills `blob` from `base` to its end; None where it is malformed."""
+    blob_octets: i64 = len(blob)
+    if base + 4 > blob_octets:
+        return None
+    count = i64(read_i32_be(blob, base)) & U32
+    table: i64 = base + 4
+    origin = table + 4 * count
+    if count == 0 or origin > blob_octets:
+        return None
+    start = origin
+    size: i64 = 0
+    unequal: BytesWriter | None = None
+    for k in range(count):
+        stop = origin + (i64(read_i32_be(blob, table + 4 * k)) & U32)
+        octets = _body_octets(blob, start, stop)
+        if octets < 0:
+            return None
+        if k == 0:
+            size = octets
+        elif unequal is None and octets != size:
+            unequal = BytesWriter()
+            for _ in range(k):
+                write_i32_be(unequal, i32(size))
+        if unequal is not None:
+            write_i32_be(unequal, i32(octets))
+        start = stop
+    if start != blob_octets:
+        return None
+    if unequal is None:
+        return BatchSizes(count, size, b"")
+    return BatchSizes(count, UNEQUAL, unequal.getvalue())
+
+
+def _body_octets(blob: bytes, start: i64, stop: i64) -> i64:
+    """Return the body size of the message from `start` to `stop`, -1 where it does not fit."""
+    if stop > len(blob) or start + MESSAGE_HEAD_OCTETS > stop:
+        return -1
+    at: i64 = start + 1 + blob[start]
+    if at >= stop:
+        return -1
+    at += 1 + blob[at]
+    if at + 4 > stop:
+        return -1
+    body = at + 4 + (i64(read_i32_be(blob, at)) & U32)
+    return stop - body if body <= stop else -1

@@ -1,0 +1,320 @@
+"""Commands of a queue: how they are written into log entries and read back.
+
+The data of an entry, which is what is replicated, is
+
+    u64 time in ms, stamped by the leader | u8 kind | u8 version | fields
+
+with big-endian integers, and the fields of version 1 are
+
+    ENQUEUE    u64 session | u64 seq | batch (see model.message), to the end of the entry
+    SETTLE     u64 session | u64 seq | u32 n | n x item
+    ATTACH     u64 session | u64 seq | u32 consumer | u32 prefetch | u8 flags | u8 n | n bytes tag
+    CANCEL     u64 session | u64 seq | u32 consumer
+    GET        u64 session | u64 seq
+    PURGE      u64 session | u64 seq
+    CLOSE      u64 session
+    NODE_DOWN  u32 node | u32 boot_keep
+    item       u32 consumer | u8 operation | u64 first | u64 last
+
+The `encode_*` functions return a command without the stamp; `stamp_command` puts it before.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from librt.strings import BytesWriter, write_i32_be, write_i64_be
+from mypy_extensions import i32, i64
+
+from headrace_broker.core.batch_sizes import BatchSizes, measure_batch
+from headrace_broker.core.octet_reader import OctetReader
+
+ENQUEUE: Final = 1
+SETTLE: Final = 2
+ATTACH: Final = 3
+CANCEL: Final = 4
+CLOSE: Final = 5
+GET: Final = 6
+PURGE: Final = 7
+NODE_DOWN: Final = 8
+
+COMMAND_VERSION: Final = 1
+STAMP_OCTETS: Final = 8
+ENQUEUE_BATCH_OFFSET: Final = 26  # of the batch in the data of an ENQUEUE entry, stamp included
+
+ACCEPT: Final = 1  # done
+RELEASE: Final = 2  # back to its original position
+REJECT: Final = 3  # refused for good
+MODIFY_FAILED: Final = 4  # back to its original position, counted as a failed delivery
+
+FLAG_EXCLUSIVE: Final = 1
+
+NUMBER_MAX: Final = (1 << 62) - 1  # of sessions, sequence and delivery numbers
+U32_MAX: Final = (1 << 32) - 1
+TAG_OCTETS_MAX: Final = 255  # a short string of AMQP 0-9-1
+SETTLE_ITEM_OCTETS: Final = 21
+
+
+@final
+class SettleItem:
+    """What becomes of one range of deliveries.
+
+    Attributes:
+        consumer: number of the consumer within its session, 0 for what GET acquired.
+        operation: ACCEPT, RELEASE, REJECT or MODIFY_FAILED.
+        first: first delivery number, from 1.
+        last: last delivery number, inclusive. Numbers that are not unsettled are passed over.
+    """
+
+    def __init__(self, consumer: i64, operation: i64, first: i64, last: i64) -> None:
+        self.consumer = consumer
+        self.operation = operation
+        self.first = first
+        self.last = last
+
+
+class Command:
+    """Base of all decoded commands."""
+
+
+@final
+class Malformed(Command):
+    """What could not be understood, and why."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+
+@final
+class Enqueue(Command):
+    """A batch whose first message has number `seq` on the session's publish lane."""
+
+    def __init__(self, session: i64, seq: i64, sizes: BatchSizes) -> None:
+        self.session = session
+        self.seq = seq
+        self.sizes = sizes
+
+
+class Control(Command):
+    """Base of the commands that are numbered on the control lane of a session."""
+
+    def __init__(self, session: i64, seq: i64) -> None:
+        self.session = session
+        self.seq = seq
+
+
+@final
+class Settle(Control):
+    """Settle ranges of deliveries, in order."""
+
+    def __init__(self, session: i64, seq: i64, items: list[SettleItem]) -> None:
+        super().__init__(session, seq)
+        self.items = items
+
+
+@final
+class Attach(Control):
+    """Add a consumer with credit for `prefetch` unsettled messages."""
+
+    def __init__(
+        self, session: i64, seq: i64, consumer: i64, prefetch: i64, exclusive: bool, tag: bytes
+    ) -> None:
+        super().__init__(session, seq)
+        self.consumer = consumer
+        self.prefetch = prefetch
+        self.exclusive = exclusive
+        self.tag = tag
+
+
+@final
+class Cancel(Control):
+    """End the deliveries to a consumer."""
+
+    def __init__(self, session: i64, seq: i64, consumer: i64) -> None:
+        super().__init__(session, seq)
+        self.consumer = consumer
+
+
+@final
+class Get(Control):
+    """Acquire one message for consumer 0."""
+
+
+@final
+class Purge(Control):
+    """Remove all available messages."""
+
+
+@final
+class Close(Command):
+    """Forget a session."""
+
+    def __init__(self, session: i64) -> None:
+        self.session = session
+
+
+@final
+class NodeDown(Command):
+    """A node is suspected (`boot_keep` 0) or runs its boot `boot_keep` and no other."""
+
+    def __init__(self, node: i64, boot_keep: i64) -> None:
+        self.node = node
+        self.boot_keep = boot_keep
+
+
+def stamp_command(time_ms: i64, command: bytes) -> bytes:
+    """Return the entry data of `command`, proposed by the leader at `time_ms` (Unix time)."""
+    out = BytesWriter()
+    write_i64_be(out, time_ms)
+    out.write(command)
+    return out.getvalue()
+
+
+def encode_enqueue(session: i64, seq: i64, batch: bytes) -> bytes:
+    """Encode ENQUEUE of an encoded batch whose first message has number `seq` (from 1)."""
+    out = _numbered(ENQUEUE, session, seq)
+    out.write(batch)
+    return out.getvalue()
+
+
+def encode_settle(session: i64, seq: i64, items: list[SettleItem]) -> bytes:
+    """Encode SETTLE of ranges, applied in order."""
+    out = _numbered(SETTLE, session, seq)
+    write_u32(out, len(items))
+    for item in items:
+        write_u32(out, item.consumer)
+        out.append(int(item.operation))
+        write_i64_be(out, item.first)
+        write_i64_be(out, item.last)
+    return out.getvalue()
+
+
+def encode_attach(
+    session: i64, seq: i64, consumer: i64, prefetch: i64, exclusive: bool, tag: bytes
+) -> bytes:
+    """Encode ATTACH of consumer number `consumer` (from 1) with `prefetch` (from 1) credits.
+
+    Raises:
+        ValueError: `tag` is longer than a short string may be.
+    """
+    if len(tag) > TAG_OCTETS_MAX:
+        raise ValueError(f"consumer tag of {len(tag)} octets, at most {TAG_OCTETS_MAX}")
+    out = _numbered(ATTACH, session, seq)
+    write_u32(out, consumer)
+    write_u32(out, prefetch)
+    out.append(FLAG_EXCLUSIVE if exclusive else 0)
+    out.append(len(tag))
+    out.write(tag)
+    return out.getvalue()
+
+
+def encode_cancel(session: i64, seq: i64, consumer: i64) -> bytes:
+    """Encode CANCEL of a consumer."""
+    out = _numbered(CANCEL, session, seq)
+    write_u32(out, consumer)
+    return out.getvalue()
+
+
+def encode_get(session: i64, seq: i64) -> bytes:
+    """Encode GET."""
+    return _numbered(GET, session, seq).getvalue()
+
+
+def encode_purge(session: i64, seq: i64) -> bytes:
+    """Encode PURGE."""
+    return _numbered(PURGE, session, seq).getvalue()
+
+
+def encode_close(session: i64) -> bytes:
+    """Encode CLOSE, which is not numbered and may be repeated."""
+    out = BytesWriter()
+    out.append(CLOSE)
+    out.append(COMMAND_VERSION)
+    write_i64_be(out, session)
+    return out.getvalue()
+
+
+def encode_node_down(node: i64, boot_keep: i64) -> bytes:
+    """Encode NODE_DOWN: `boot_keep` 0 suspects the node, else its sessions of other boots end."""
+    out = BytesWriter()
+    out.append(NODE_DOWN)
+    out.append(COMMAND_VERSION)
+    write_u32(out, node)
+    write_u32(out, boot_keep)
+    return out.getvalue()
+
+
+def write_u32(out: BytesWriter, value: i64) -> None:
+    """Write a number from 0 to 2**32-1."""
+    write_i32_be(out, i32(value if value <= 0x7FFFFFFF else value - 0x100000000))
+
+
+def _numbered(kind: int, session: i64, seq: i64) -> BytesWriter:
+    out = BytesWriter()
+    out.append(kind)
+    out.append(COMMAND_VERSION)
+    write_i64_be(out, session)
+    write_i64_be(out, seq)
+    return out
+
+
+def decode_command(data: bytes) -> Command:
+    """Decode the data of an entry, stamp included; return Malformed where it breaks any rule."""
+    reader = OctetReader(data, STAMP_OCTETS)
+    kind = reader.u8()
+    version = reader.u8()
+    if reader.failed:
+        return Malformed("shorter than its head")
+    if version != COMMAND_VERSION or not ENQUEUE <= kind <= NODE_DOWN:
+        return Malformed(f"unknown command kind {kind} version {version}")
+    if kind == NODE_DOWN:
+        command: Command = NodeDown(reader.u32(), reader.u32())
+        return command if reader.at_end() else Malformed("malformed NODE_DOWN")
+    session = reader.u64()
+    if not 1 <= session <= NUMBER_MAX:
+        return Malformed("session out of range")
+    if kind == CLOSE:
+        return Close(session) if reader.at_end() else Malformed("malformed CLOSE")
+    seq = reader.u64()
+    if not 1 <= seq <= NUMBER_MAX:
+        return Malformed("sequence number out of range")
+    if kind == ENQUEUE:
+        sizes = measure_batch(data, reader.position)
+        return Malformed("malformed batch") if sizes is None else Enqueue(session, seq, sizes)
+    command = _decode_control(kind, session, seq, reader)
+    return command if reader.at_end() else Malformed(f"malformed command of kind {kind}")
+
+
+def _decode_control(kind: i64, session: i64, seq: i64, reader: OctetReader) -> Command:
+    if kind == SETTLE:
+        return _decode_settle(session, seq, reader)
+    if kind == ATTACH:
+        return _decode_attach(session, seq, reader)
+    if kind == CANCEL:
+        return Cancel(session, seq, reader.u32())
+    if kind == GET:
+        return Get(session, seq)
+    return Purge(session, seq)
+
+
+def _decode_settle(session: i64, seq: i64, reader: OctetReader) -> Command:
+    count = reader.u32()
+    items: list[SettleItem] = []
+    if count * SETTLE_ITEM_OCTETS != len(reader.data) - reader.position:
+        return Malformed("SETTLE of another length than its items")
+    for _ in range(count):
+        item = SettleItem(reader.u32(), reader.u8(), reader.u64(), reader.u64())
+        if not ACCEPT <= item.operation <= MODIFY_FAILED or item.first > item.last:
+            return Malformed("SETTLE with an unknown operation or an empty range")
+        items.append(item)
+    return Settle(session, seq, items)
+
+
+def _decode_attach(session: i64, seq: i64, reader: OctetReader) -> Command:
+    consumer = reader.u32()
+    prefetch = reader.u32()
+    flags = reader.u8()
+    tag = reader.octets(reader.u8())
+    if consumer == 0 or prefetch == 0 or flags > FLAG_EXCLUSIVE:
+        return Malformed("ATTACH with consumer 0, prefetch 0 or an unknown flag")
+    return Attach(session, seq, consumer, prefetch, flags == FLAG_EXCLUSIVE, tag)

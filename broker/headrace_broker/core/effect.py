@@ -1,0 +1,193 @@
+"""What a queue tells its surroundings: plain values, in the order in which they happened.
+
+Every replica computes the same effects; only the leader's host acts on those for sessions.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+STATUS_OK: Final = 0
+STATUS_EXCLUSIVE_IN_USE: Final = 1  # this or another consumer is to be the only one
+STATUS_ALREADY: Final = 2  # the session has a consumer of that number
+
+STATUS_NAMES: Final = {
+    STATUS_OK: "ok",
+    STATUS_EXCLUSIVE_IN_USE: "exclusive_in_use",
+    STATUS_ALREADY: "already",
+}
+
+LANE_PUBLISH: Final = 1
+LANE_CONTROL: Final = 2
+
+
+@final
+class Acquired:
+    """One message taken out of the ready list, or waiting there to be redelivered; immutable.
+
+    Attributes:
+        message_id: ascends in the order of arrival at the queue, from 1.
+        entry_index: log position of the ENQUEUE command that holds its bytes.
+        position: which message of that command's batch, from 0.
+        octets: size of its body.
+        acquired_count: how often it was acquired before this time.
+        delivery_count: how many of those deliveries failed (modify-failed, or the session closed).
+    """
+
+    def __init__(
+        self,
+        message_id: i64,
+        entry_index: i64,
+        position: i64,
+        octets: i64,
+        acquired_count: i64,
+        delivery_count: i64,
+    ) -> None:
+        self.message_id = message_id
+        self.entry_index = entry_index
+        self.position = position
+        self.octets = octets
+        self.acquired_count = acquired_count
+        self.delivery_count = delivery_count
+
+    def __repr__(self) -> str:
+        return (
+            f"Acquired(#{self.message_id} at {self.entry_index}/{self.position}, {self.octets}B,"
+            f" acquired {self.acquired_count}, failed {self.delivery_count})"
+        )
+
+
+class Effect:
+    """Base of everything that `QueueMachine.apply` returns."""
+
+
+@final
+class Enqueued(Effect):
+    """Every message of the session's publish lane up to and with `seq` is in the queue or was."""
+
+    def __init__(self, session: i64, seq: i64) -> None:
+        self.session = session
+        self.seq = seq
+
+    def __repr__(self) -> str:
+        return f"Enqueued({self.session}, {self.seq})"
+
+
+@final
+class Controlled(Effect):
+    """A control command is applied.
+
+    Attributes:
+        session: whose command.
+        seq: its number on the control lane; 0 for CLOSE, which has none.
+        status: one of the STATUS constants.
+        count: SETTLE: messages settled; CANCEL: messages still unsettled; PURGE: messages removed;
+            CLOSE: messages released; otherwise 0. For a repeated SETTLE, ATTACH or CANCEL: 0.
+    """
+
+    def __init__(self, session: i64, seq: i64, status: i64, count: i64) -> None:
+        self.session = session
+        self.seq = seq
+        self.status = status
+        self.count = count
+
+    def __repr__(self) -> str:
+        return f"Controlled({self.session}, {self.seq}, {self.status}, {self.count})"
+
+
+@final
+class Deliver(Effect):
+    """Messages acquired for one consumer, numbered from `first` without a gap; at least one."""
+
+    def __init__(self, session: i64, consumer: i64, first: i64, messages: list[Acquired]) -> None:
+        self.session = session
+        self.consumer = consumer
+        self.first = first
+        self.messages = messages
+
+    def __repr__(self) -> str:
+        return f"Deliver({self.session}, {self.consumer}, {self.first}, {self.messages!r})"
+
+
+@final
+class Got(Effect):
+    """The answer to a GET.
+
+    Attributes:
+        session: who asked.
+        seq: number of the GET on the control lane.
+        message: what was acquired for consumer 0 of the session, or None.
+        delivery: its delivery number, 0 for none.
+        ready_left: messages left in the ready list.
+    """
+
+    def __init__(
+        self, session: i64, seq: i64, message: Acquired | None, delivery: i64, ready_left: i64
+    ) -> None:
+        self.session = session
+        self.seq = seq
+        self.message = message
+        self.delivery = delivery
+        self.ready_left = ready_left
+
+    def __repr__(self) -> str:
+        return (
+            f"Got({self.session}, {self.seq}, {self.message!r}, {self.delivery}, {self.ready_left})"
+        )
+
+
+@final
+class Gap(Effect):
+    """Something is missing before this command of `lane`; send again from number `expected`."""
+
+    def __init__(self, session: i64, lane: i64, expected: i64) -> None:
+        self.session = session
+        self.lane = lane
+        self.expected = expected
+
+    def __repr__(self) -> str:
+        return f"Gap({self.session}, {self.lane}, {self.expected})"
+
+
+@final
+class Detached(Effect):
+    """A consumer of a suspected node was given up; it may attach again under its number."""
+
+    def __init__(self, session: i64, consumer: i64) -> None:
+        self.session = session
+        self.consumer = consumer
+
+    def __repr__(self) -> str:
+        return f"Detached({self.session}, {self.consumer})"
+
+
+@final
+class EntryDead(Effect):
+    """Nothing of the log entry `index` is needed any more. Told exactly once for every entry."""
+
+    def __init__(self, index: i64) -> None:
+        self.index = index
+
+    def __repr__(self) -> str:
+        return f"EntryDead({self.index})"
+
+
+@final
+class Unused(Effect):
+    """The last consumer, attached or detached, has gone (for queues that delete themselves)."""
+
+    def __repr__(self) -> str:
+        return "Unused()"
+
+
+@final
+class Rejected(Effect):
+    """The entry could not be understood and changed nothing; `reason` is for people."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+    def __repr__(self) -> str:
+        return f"Rejected({self.reason!r})"

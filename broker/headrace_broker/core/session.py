@@ -1,0 +1,105 @@
+"""What a queue remembers of a session and its consumers."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from headrace_broker.core.effect import STATUS_OK, Acquired
+from headrace_broker.model.limits import ANSWERS_KEPT_MAX
+
+ATTACHED: Final = 1
+DETACHED: Final = 2  # its node is suspected; may attach again
+CANCELLED: Final = 3  # gets no more; stays while it has unsettled messages
+GETTER: Final = 4  # consumer 0, holder of what GET acquired; never gets a delivery
+
+GET_CONSUMER: Final = 0
+
+
+@final
+class Consumer:
+    """A receiver of deliveries, which are numbered 1, 2, 3 and so on.
+
+    Attributes:
+        session: id of its session.
+        number: within the session, from 1; GET_CONSUMER for the holder of what GET acquired.
+        tag: for listings.
+        prefetch: most unsettled messages it may have.
+        exclusive: no other consumer may attach.
+        state: ATTACHED, DETACHED, CANCELLED or GETTER.
+        next_delivery: number of its next delivery; goes on where it was after a detachment.
+        unsettled: delivery number -> message, ascending.
+        waiting: has its place in the rotation.
+        fresh: what the current command acquired for it; empty between commands.
+    """
+
+    def __init__(self, session: i64, number: i64) -> None:
+        self.session = session
+        self.number = number
+        self.tag = b""
+        self.prefetch: i64 = 0
+        self.exclusive = False
+        self.state: i64 = GETTER if number == GET_CONSUMER else CANCELLED
+        self.next_delivery: i64 = 1
+        self.unsettled: dict[int, Acquired] = {}
+        self.waiting = False
+        self.fresh: list[Acquired] = []
+
+    def credit(self) -> i64:
+        """Return how many messages it may get now, 0 or more."""
+        if self.state != ATTACHED:
+            return 0
+        return max(self.prefetch - len(self.unsettled), 0)
+
+
+@final
+class Answer:
+    """What a control command was answered, kept for its repetition.
+
+    Attributes:
+        seq: number on the control lane.
+        status: one of the STATUS constants.
+        count: as in `Controlled`.
+        delivery: GET: the delivery number, else 0.
+    """
+
+    def __init__(self, seq: i64, status: i64, count: i64, delivery: i64) -> None:
+        self.seq = seq
+        self.status = status
+        self.count = count
+        self.delivery = delivery
+
+
+@final
+class Session:
+    """One channel's conversation with the queue.
+
+    Attributes:
+        number: the session id.
+        publish_seq: number of the last message enqueued.
+        control_seq: number of the last control command applied.
+        consumers: by number, in the order of their first attachment.
+        answers: the newest that say more than "ok"; at most ANSWERS_KEPT_MAX.
+    """
+
+    def __init__(self, number: i64) -> None:
+        self.number = number
+        self.publish_seq: i64 = 0
+        self.control_seq: i64 = 0
+        self.consumers: dict[int, Consumer] = {}
+        self.answers: deque[Answer] = deque()
+
+    def keep_answer(self, status: i64, count: i64, delivery: i64) -> None:
+        """Remember the answer to the command that was just applied."""
+        self.answers.append(Answer(self.control_seq, status, count, delivery))
+        if len(self.answers) > ANSWERS_KEPT_MAX:
+            self.answers.popleft()
+
+    def answer(self, seq: i64) -> Answer:
+        """Return the answer to an earlier command; plain "ok" where nothing else is remembered."""
+        for answer in self.answers:
+            if answer.seq == seq:
+                return answer
+        return Answer(seq, STATUS_OK, 0, 0)
