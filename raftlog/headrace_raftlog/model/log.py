@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from mypy_extensions import i64, trait
+from mypy_extensions import i64, mypyc_attr
 
 from headrace_raftlog.model.entry import Entry
 
 
-@trait
+@mypyc_attr(allow_interpreted_subclasses=True)  # hosts need not be compiled
 class GroupLog:
     """Everything appended to one group, durable or not yet.
 

@@ -1,0 +1,126 @@
+"""Timers of a leader, heartbeats, and groups that fall silent.
+
+A quiesced group sends nothing and its timers stand still. What ends the silence: a proposal, any
+message that is not merely a late answer, and the host's `wake`, which it calls when the liveness
+of a node with a member changes. Losing any of these would leave a group without a leader.
+"""
+
+from __future__ import annotations
+
+from mypy_extensions import i64
+
+from headrace_raftlog.core.replication import send_heartbeat
+from headrace_raftlog.core.roles import become_follower
+from headrace_raftlog.core.state import RaftState
+from headrace_raftlog.model.group import LEADER
+from headrace_raftlog.model.message import (
+    APPEND_REPLY,
+    HEARTBEAT,
+    HEARTBEAT_REPLY,
+    PRE_VOTE_REPLY,
+    VOTE_REPLY,
+    Message,
+)
+
+
+def tick_leader(state: RaftState) -> None:
+    """Advance a leader's timers by one tick.
+
+    A leader that did not hear a majority for an election timeout steps down.
+
+    Source: thesis section 6.2 (check of the quorum).
+    """
+    state.election_elapsed += 1
+    if state.election_elapsed >= state.options.election_ticks:
+        state.election_elapsed = 0
+        if not state.electorate.is_active(state.peer_of):
+            become_follower(state, state.term, 0)
+            return
+        for progress in state.peers:
+            progress.recent_active = False
+    state.heartbeat_elapsed += 1
+    state.idle_elapsed += 1
+    if _may_quiesce(state):
+        _broadcast(state, True)
+        state.quiesced = True
+    elif state.heartbeat_elapsed >= state.options.heartbeat_ticks:
+        _broadcast(state, False)
+
+
+def follow_heartbeat(state: RaftState, message: Message) -> None:
+    """Take a leader's HEARTBEAT of this term; fall silent with it where nothing is missing."""
+    state.commit_to(message.commit)
+    log = state.log
+    if (
+        message.quiesce
+        and log.last_index == message.index
+        and log.last_term() == message.log_term
+        and state.commit_index == message.index
+    ):
+        state.quiesced = True
+        return
+    state.send(
+        Message(
+            HEARTBEAT_REPLY,
+            state.group,
+            state.member,
+            message.source,
+            state.term,
+            context=message.context,
+        )
+    )
+
+
+def wake(state: RaftState) -> None:
+    """End the silence: timers start anew, a leader speaks at once."""
+    if not state.quiesced:
+        return
+    wake_silently(state)
+    if state.role == LEADER:
+        _broadcast(state, False)
+
+
+def wake_silently(state: RaftState) -> None:
+    """End the silence of a member that is about to send, or to follow a message."""
+    state.quiesced = False
+    state.election_elapsed = 0
+    state.heartbeat_elapsed = 0
+    state.idle_elapsed = 0
+    for progress in state.peers:
+        progress.recent_active = False
+
+
+def is_late_answer(state: RaftState, message: Message) -> bool:
+    """Return whether `message` merely answers what was sent before the silence began."""
+    kind: i64 = message.kind
+    return (
+        state.role == LEADER
+        and message.term <= state.term
+        and not message.reject
+        and (kind in (HEARTBEAT_REPLY, APPEND_REPLY, PRE_VOTE_REPLY, VOTE_REPLY))
+    )
+
+
+def is_repeated_quiesce(state: RaftState, message: Message) -> bool:
+    """Return whether `message` is the leader's call for silence once more."""
+    return (
+        message.kind == HEARTBEAT
+        and message.quiesce
+        and message.term == state.term
+        and message.source == state.leader
+    )
+
+
+def _broadcast(state: RaftState, quiesce: bool) -> None:
+    state.heartbeat_elapsed = 0
+    for progress in state.peers:
+        send_heartbeat(state, progress, quiesce)
+
+
+def _may_quiesce(state: RaftState) -> bool:
+    """Return whether all has been quiet long enough and every member holds everything."""
+    after: i64 = state.options.quiesce_ticks
+    last_index: i64 = state.log.last_index
+    if after <= 0 or state.idle_elapsed < after or state.applied_index < last_index:
+        return False
+    return all(progress.match >= last_index for progress in state.peers)

@@ -1,0 +1,309 @@
+"""The Raft core: ticks, messages and proposals in, numbered Readies out.
+
+Pure and synchronous: no clock, no I/O, no randomness but a seeded generator. `INTERNALS.md` of
+this component and `model/ready.py` describe what a host owes it.
+"""
+
+from __future__ import annotations
+
+from typing import final
+
+from mypy_extensions import i64
+
+from headrace_raftlog.core import election, liveness, replication
+from headrace_raftlog.core.progress import Progress
+from headrace_raftlog.core.roles import become_follower
+from headrace_raftlog.core.state import RaftState, entry_cost
+from headrace_raftlog.model.entry import ENTRY_NORMAL, HardState
+from headrace_raftlog.model.group import (
+    BUSY,
+    FOLLOWER,
+    LEADER,
+    NOT_LEADER,
+    CoreOptions,
+    GroupConfig,
+)
+from headrace_raftlog.model.log import GroupLog
+from headrace_raftlog.model.message import (
+    APPEND,
+    APPEND_REPLY,
+    HEARTBEAT,
+    HEARTBEAT_REPLY,
+    PRE_VOTE,
+    PRE_VOTE_REPLY,
+    TIMEOUT_NOW,
+    VOTE,
+    VOTE_REPLY,
+    Message,
+)
+from headrace_raftlog.model.ready import Ready
+
+
+@final
+class RaftCore(RaftState):
+    """One member of one group.
+
+    Readable attributes: `role`, `leader`, `term`, `vote`, `commit_index`, `applied_index`,
+    `last_index`, `quiesced`, `ready_to_serve`, `uncommitted_bytes`.
+
+    Args:
+        config: membership.
+        options: tunables.
+        log: the group's log; whatever it holds now is taken to be durable.
+        hard_state: as recovered; all zero for a new group.
+        applied_index: what the state machine already contains, 0 if it starts empty.
+        seed: spreads the election timeouts; should differ between members.
+
+    Raises:
+        ValueError: the recovered state is contradictory.
+
+    Source: Ongaro, Consensus: Bridging Theory and Practice (the thesis), chapters 3, 4, 6, 9, 10.
+    """
+
+    def __init__(
+        self,
+        config: GroupConfig,
+        options: CoreOptions,
+        log: GroupLog,
+        hard_state: HardState,
+        applied_index: i64,
+        seed: i64,
+    ) -> None:
+        super().__init__(config, options, log, hard_state, applied_index, seed)
+        self.ready_number: i64 = 0
+        self.written_term = hard_state.term
+        self.written_vote = hard_state.vote
+        self.written_commit = hard_state.commit
+        self.told_role: i64 = FOLLOWER
+        self.told_leader: i64 = 0
+
+    @property
+    def last_index(self) -> i64:
+        """Highest index of the log, 0 for an empty one."""
+        return self.log.last_index
+
+    @property
+    def ready_to_serve(self) -> bool:
+        """Whether this member leads and its state machine contains all that was ever committed.
+
+        Source: thesis section 6.4.
+        """
+        return self.role == LEADER and self.applied_index >= self.noop_index
+
+    def progress(self, peer: i64) -> Progress | None:
+        """Return what this leader knows of another member, None if it is not one. Read only."""
+        return self.peer_of.get(peer)
+
+    def tick(self) -> None:
+        """Let one tick pass. The host need not call it while `quiesced`."""
+        if self.quiesced:
+            return
+        if self.role == LEADER:
+            liveness.tick_leader(self)
+            return
+        self.election_elapsed += 1
+        if self.promotable and self.election_elapsed >= self.election_timeout:
+            election.campaign(self)
+
+    def step(self, message: Message) -> None:
+        """Take one message; those of other groups or for other members are disregarded."""
+        if message.group != self.group or message.target != self.member:
+            return
+        if self.quiesced and not (
+            liveness.is_late_answer(self, message) or liveness.is_repeated_quiesce(self, message)
+        ):
+            liveness.wake(self)
+        if message.term < self.term:
+            self._step_older_term(message)
+        elif message.term == self.term or self._enter_newer_term(message):
+            self._dispatch(message)
+
+    def propose(self, blobs: list[bytes]) -> int:
+        """Append one entry per blob, all or none.
+
+        Args:
+            blobs: at least one.
+
+        Returns:
+            Index of the first entry, NOT_LEADER, or BUSY while more than
+            `uncommitted_bytes_max` would be uncommitted (a proposal always fits alone).
+
+        Raises:
+            ValueError: `blobs` is empty.
+        """
+        if not blobs:
+            raise ValueError("blobs must not be empty")
+        if self.role != LEADER:
+            liveness.wake(self)
+            return NOT_LEADER
+        size: i64 = 0
+        for blob in blobs:
+            size += entry_cost(blob)
+        bound: i64 = self.options.uncommitted_bytes_max
+        if self.uncommitted_bytes > 0 and self.uncommitted_bytes + size > bound:
+            return BUSY
+        if self.quiesced:
+            liveness.wake_silently(self)
+        return self.append_own(ENTRY_NORMAL, blobs)
+
+    def campaign(self) -> None:
+        """Start an election now, unless this member leads or may not lead."""
+        liveness.wake(self)
+        election.campaign(self)
+
+    def transfer(self, target: i64) -> bool:
+        """Ask `target` to take over at once.
+
+        Returns:
+            False, and nothing happens, unless this member leads and `target` is another voter
+            that holds the whole log.
+
+        Source: thesis section 3.10.
+        """
+        progress = self.peer_of.get(target)
+        if (
+            self.role != LEADER
+            or progress is None
+            or not self.electorate.contains(target)
+            or progress.match < self.last_index
+        ):
+            return False
+        liveness.wake(self)
+        self.send(Message(TIMEOUT_NOW, self.group, self.member, target, self.term))
+        return True
+
+    def has_ready(self) -> bool:
+        """Return whether `ready` would have anything in it."""
+        return (
+            self.send_dirty
+            or len(self.outbox) > 0
+            or len(self.outbox_durable) > 0
+            or len(self.log.pending) > 0
+            or self.term != self.written_term
+            or self.vote != self.written_vote
+            or self._applicable_index() > self.handed_index
+            or self.role != self.told_role
+            or self.leader != self.told_leader
+        )
+
+    def ready(self) -> Ready:
+        """Hand out everything there is to write, send and apply; see `Ready`."""
+        if self.send_dirty:
+            replication.send_appends(self)
+        self.ready_number += 1
+        ready = Ready(self.ready_number)
+        self._hand_writes(ready)
+        ready.messages = self.outbox
+        self.outbox = []
+        if ready.must_sync or self.durability.writing:
+            ready.messages_after_persist = self.outbox_durable
+        else:
+            ready.messages.extend(self.outbox_durable)
+        self.outbox_durable = []
+        if ready.must_sync or ready.messages_after_persist:
+            self.durability.began(ready.number, self.last_index, self.term, self.vote)
+        self._hand_committed(ready)
+        ready.role = self.told_role = self.role
+        ready.leader = self.told_leader = self.leader
+        ready.term = self.term
+        return ready
+
+    def persisted(self, number: i64) -> None:
+        """Note that the writes of all Readies up to `number` are durable."""
+        if not self.durability.finished(number):
+            return
+        election.count_own_vote(self)
+        if self.role == LEADER:
+            replication.advance_commit(self)
+
+    def applied(self, index: i64) -> None:
+        """Note that the state machine contains everything up to `index`."""
+        assert self.applied_index <= index <= self.handed_index, "applied what was not handed out"
+        self.applied_index = index
+
+    def report_unreachable(self, peer: i64) -> None:
+        """Note that messages to `peer` may be lost: pipelining to it stops until it answers."""
+        progress = self.peer_of.get(peer)
+        if self.role == LEADER and progress is not None:
+            progress.become_probe()
+            progress.probe_sent = True  # the next HEARTBEAT_REPLY lets it go on
+
+    def wake(self) -> None:
+        """End quiescence, because the liveness of a node with a member changed."""
+        liveness.wake(self)
+
+    def _enter_newer_term(self, message: Message) -> bool:
+        """Settle the term for a message of a newer one; return whether to dispatch it."""
+        kind = message.kind
+        if kind in (PRE_VOTE, VOTE):
+            if election.is_sticky(self, message):
+                return False
+            if kind == PRE_VOTE:
+                return True
+        elif kind == PRE_VOTE_REPLY and not message.reject:
+            return True
+        follows = kind in (APPEND, HEARTBEAT)
+        become_follower(self, message.term, message.source if follows else 0)
+        return True
+
+    def _step_older_term(self, message: Message) -> None:
+        """Tell requesters of an older term about this one; drop everything else."""
+        kind = message.kind
+        if kind in (PRE_VOTE, VOTE):
+            election.refuse(self, message)
+        elif kind in (APPEND, HEARTBEAT):
+            self.send(Message(HEARTBEAT_REPLY, self.group, self.member, message.source, self.term))
+
+    def _dispatch(self, message: Message) -> None:
+        kind = message.kind
+        if kind in (APPEND, HEARTBEAT):
+            self._follow(message)
+        elif kind in (VOTE, PRE_VOTE):
+            election.answer_request(self, message)
+        elif kind in (VOTE_REPLY, PRE_VOTE_REPLY):
+            election.take_reply(self, message)
+        elif kind == TIMEOUT_NOW:
+            if message.source == self.leader:
+                election.campaign_forced(self)
+        elif self.role == LEADER:
+            if kind == APPEND_REPLY:
+                replication.take_append_reply(self, message)
+            elif kind == HEARTBEAT_REPLY:
+                replication.take_heartbeat_reply(self, message)
+
+    def _follow(self, message: Message) -> None:
+        assert self.role != LEADER, "two leaders in one term"
+        if self.role != FOLLOWER or self.leader != message.source:
+            assert self.leader == 0, "two leaders in one term"
+            become_follower(self, self.term, message.source)
+        self.election_elapsed = 0
+        if message.kind == APPEND:
+            replication.follow_append(self, message)
+        else:
+            liveness.follow_heartbeat(self, message)
+
+    def _applicable_index(self) -> i64:
+        return min(self.commit_index, self.durability.last_index)
+
+    def _hand_writes(self, ready: Ready) -> None:
+        """Fill in what must be written.
+
+        The commit index in it never passes what is already durable: were it newer than the
+        entries beside it, a torn write could declare replaced entries committed.
+        """
+        ready.entries = self.log.take_pending()
+        changed = self.term != self.written_term or self.vote != self.written_vote
+        commit: i64 = self._applicable_index()
+        if changed or (ready.entries and commit > self.written_commit):
+            ready.hard_state = HardState(self.term, self.vote, commit)
+            self.written_term = self.term
+            self.written_vote = self.vote
+            self.written_commit = commit
+        ready.must_sync = changed or len(ready.entries) > 0
+
+    def _hand_committed(self, ready: Ready) -> None:
+        high: i64 = self._applicable_index()
+        if high > self.handed_index:
+            bound: i64 = self.options.committed_bytes_max
+            ready.committed = self.log.entries(self.handed_index + 1, high + 1, bound)
+            self.handed_index = ready.committed[-1].index

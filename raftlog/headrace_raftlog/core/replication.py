@@ -1,0 +1,175 @@
+"""Log replication: what followers accept, what leaders send and commit.
+
+Source: thesis sections 3.5, 3.6.2, 10.2.1 (a leader sends before its own disk is done, and
+pipelines).
+"""
+
+from __future__ import annotations
+
+from mypy_extensions import i64
+
+from headrace_raftlog.core.progress import PROBE, Progress
+from headrace_raftlog.core.state import RaftState
+from headrace_raftlog.model.entry import Entry
+from headrace_raftlog.model.message import APPEND, APPEND_REPLY, HEARTBEAT, Message
+
+
+def follow_append(state: RaftState, message: Message) -> None:
+    """Accept or refuse a leader's APPEND of this term.
+
+    Entries are replaced only where one contradicts the leader's, so that a delayed or repeated
+    APPEND never removes what came after it.
+    """
+    log = state.log
+    if message.index < state.commit_index:
+        _acknowledge(state, message.source, state.commit_index)
+        return
+    if log.term_at(message.index) != message.log_term:
+        _refuse(state, message)
+        return
+    entries = message.entries
+    last_new: i64 = message.index + len(entries)
+    fresh = log.first_fresh(entries)
+    if fresh < len(entries):
+        first: i64 = entries[fresh].index
+        assert first > state.commit_index, "a leader contradicts a committed entry"
+        if first <= log.last_index:
+            state.durability.truncated(first)
+        log.append(entries[fresh:] if fresh > 0 else entries)
+    state.commit_to(min(message.commit, last_new))
+    _acknowledge(state, message.source, last_new)
+
+
+def take_append_reply(state: RaftState, reply: Message) -> None:
+    """Learn from a follower's answer to an APPEND of this term."""
+    progress = state.peer_of.get(reply.source)
+    if progress is None or reply.index > state.log.last_index:
+        return
+    progress.recent_active = True
+    if reply.reject:
+        agree_index: i64 = state.log.agree_before(reply.hint_index, reply.hint_term)
+        if progress.rejected(reply.index, agree_index):
+            state.send_dirty = True
+        return
+    grew = progress.acknowledged(reply.index)
+    state.send_dirty = True
+    if grew:
+        state.idle_elapsed = 0
+        advance_commit(state)
+
+
+def take_heartbeat_reply(state: RaftState, reply: Message) -> None:
+    """Note that a follower is alive; one that lags is owed an APPEND that finds what got lost."""
+    progress = state.peer_of.get(reply.source)
+    if progress is None:
+        return
+    progress.recent_active = True
+    progress.probe_sent = False
+    if progress.match < state.log.last_index:
+        progress.flush = True
+        state.send_dirty = True
+
+
+def advance_commit(state: RaftState) -> None:
+    """Commit what a majority holds durably, if its newest entry is of this term.
+
+    Source: thesis section 3.6.2: entries of earlier terms are never committed by counting.
+    """
+    index = state.electorate.committed_index(state.peer_of, state.durability.last_index)
+    if index > state.commit_index and state.log.term_at(index) == state.term:
+        state.commit_to(index)
+        state.send_dirty = True
+
+
+def send_appends(state: RaftState) -> None:
+    """Send every follower what it lacks and may get now: entries, or a newer commit index."""
+    state.send_dirty = False
+    for progress in state.peers:
+        _replicate(state, progress)
+
+
+def _replicate(state: RaftState, progress: Progress) -> None:
+    if progress.state == PROBE:
+        if not progress.probe_sent:
+            _send_append(state, progress, state.log.last_index)
+            progress.flush = False
+        return
+    while progress.next_index <= state.log.last_index and not progress.is_full():
+        _send_append(state, progress, state.log.last_index)
+        progress.flush = False
+    if progress.flush:
+        _send_append(state, progress, progress.next_index - 1)
+        progress.flush = False
+    elif progress.commit_sent < min(state.commit_index, progress.match):
+        send_heartbeat(state, progress, False)
+
+
+def _send_append(state: RaftState, progress: Progress, last_index: i64) -> None:
+    """Send one APPEND with entries from `next_index` to at most `last_index`."""
+    options = state.options
+    low: i64 = progress.next_index
+    high: i64 = min(last_index + 1, low + options.append_entries_max)
+    entries: list[Entry] = []
+    if low < high:
+        entries = state.log.entries(low, high, options.append_bytes_max)
+    state.send(
+        Message(
+            APPEND,
+            state.group,
+            state.member,
+            progress.member,
+            state.term,
+            index=low - 1,
+            log_term=state.log.term_at(low - 1),
+            commit=state.commit_index,
+            entries=entries,
+        )
+    )
+    last_sent: i64 = low - 1 + len(entries)
+    progress.commit_sent = max(progress.commit_sent, min(state.commit_index, last_sent))
+    if entries or progress.state == PROBE:
+        size: i64 = 0
+        for entry in entries:
+            size += len(entry.data)
+        progress.sent(last_sent, size)
+
+
+def send_heartbeat(state: RaftState, progress: Progress, quiesce: bool) -> None:
+    """Send one HEARTBEAT with the commit index, as far as the follower surely holds the log."""
+    commit: i64 = min(state.commit_index, progress.match)
+    progress.commit_sent = max(progress.commit_sent, commit)
+    state.send(
+        Message(
+            HEARTBEAT,
+            state.group,
+            state.member,
+            progress.member,
+            state.term,
+            index=state.log.last_index,
+            log_term=state.log.last_term(),
+            commit=commit,
+            quiesce=quiesce,
+        )
+    )
+
+
+def _acknowledge(state: RaftState, leader: i64, index: i64) -> None:
+    state.send(Message(APPEND_REPLY, state.group, state.member, leader, state.term, index=index))
+
+
+def _refuse(state: RaftState, message: Message) -> None:
+    log = state.log
+    hint: i64 = log.agree_before(min(message.index, log.last_index), message.log_term)
+    state.send(
+        Message(
+            APPEND_REPLY,
+            state.group,
+            state.member,
+            message.source,
+            state.term,
+            index=message.index,
+            reject=True,
+            hint_index=hint,
+            hint_term=log.term_at(hint),
+        )
+    )
