@@ -115,7 +115,7 @@ class FieldWalker:
         if size < _VARIABLE:
             pos += size
             return pos if pos <= end else self._fail("a value runs past the end of its table")
-        if kind == _TYPE_LONG_STRING or kind == _TYPE_BYTES:
+        if kind in (_TYPE_LONG_STRING, _TYPE_BYTES):
             pos = long_string_end(buf, pos, end)
             return pos if pos >= 0 else self._fail("a string runs past the end of its table")
         if kind == _TYPE_TABLE:

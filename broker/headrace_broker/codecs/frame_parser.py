@@ -199,7 +199,7 @@ class FrameParser:
             self._misplaced(channel, index, out)
         elif index == BASIC_PUBLISH:
             return self._publish(buf, channel, start, end, out)
-        elif index == BASIC_ACK or index == BASIC_NACK or index == BASIC_REJECT:
+        elif index in (BASIC_ACK, BASIC_NACK, BASIC_REJECT):
             self._settle(buf, channel, index, start, end, out)
         else:
             out.append(Method(channel, buf[start:end]))
