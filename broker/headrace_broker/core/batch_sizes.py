@@ -9,7 +9,8 @@ from mypy_extensions import i32, i64
 
 U32: Final = 0xFFFFFFFF
 UNEQUAL: Final = -1
-MESSAGE_HEAD_OCTETS: Final = 6  # two empty short strings, length of no properties
+MESSAGE_HEAD_OCTETS: Final = 8  # two empty short strings, a length, empty property flags
+PROPERTIES_OCTETS_MIN: Final = 2
 
 
 @final
@@ -87,5 +88,6 @@ def _body_octets(blob: bytes, start: i64, stop: i64) -> i64:
     at += 1 + blob[at]
     if at + 4 > stop:
         return -1
-    body = at + 4 + (i64(read_i32_be(blob, at)) & U32)
-    return stop - body if body <= stop else -1
+    properties = i64(read_i32_be(blob, at)) & U32
+    body = at + 4 + properties
+    return stop - body if properties >= PROPERTIES_OCTETS_MIN and body <= stop else -1

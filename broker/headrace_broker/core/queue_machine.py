@@ -23,8 +23,8 @@ from headrace_broker.core.command import (
     NodeDown,
     Purge,
     Settle,
-    decode_command,
 )
+from headrace_broker.core.command_decoder import decode_command
 from headrace_broker.core.effect import (
     LANE_CONTROL,
     LANE_PUBLISH,
@@ -33,7 +33,6 @@ from headrace_broker.core.effect import (
     STATUS_OK,
     Acquired,
     Controlled,
-    Detached,
     Effect,
     Enqueued,
     EntryDead,
@@ -49,24 +48,11 @@ from headrace_broker.core.session import (
     DETACHED,
     GET_CONSUMER,
     Consumer,
+    ConsumerInfo,
     Session,
 )
 from headrace_broker.core.snapshot import read_snapshot, write_snapshot
 from headrace_broker.model.session import session_boot, session_node
-
-
-@final
-class ConsumerInfo:
-    """A consumer for listings; see `Consumer` for the fields."""
-
-    def __init__(self, consumer: Consumer) -> None:
-        self.session = consumer.session
-        self.number = consumer.number
-        self.tag = consumer.tag
-        self.prefetch = consumer.prefetch
-        self.unsettled_count: i64 = len(consumer.unsettled)
-        self.exclusive = consumer.exclusive
-        self.attached = consumer.state == ATTACHED
 
 
 @final
@@ -104,6 +90,13 @@ class QueueMachine:
     def has_session(self, session: i64) -> bool:
         """Whether the session is known."""
         return session in self._state.sessions
+
+    def has_sessions_of(self, node: i64, boot_keep: i64) -> bool:
+        """Whether NODE_DOWN with these arguments would find a session to act on."""
+        return any(
+            session_node(number) == node and (boot_keep == 0 or session_boot(number) != boot_keep)
+            for number in self._state.sessions
+        )
 
     def is_attached(self, session: i64, consumer: i64) -> bool:
         """Whether that consumer gets deliveries (else it has to attach first)."""
@@ -183,14 +176,6 @@ class QueueMachine:
         found = self._state.sessions.get(session)
         return None if found is None else found.consumers.get(number)
 
-    def _open(self, session: i64) -> Session:
-        """Return the session, new where it is not known."""
-        found = self._state.sessions.get(session)
-        if found is None:
-            found = Session(session)
-            self._state.sessions[session] = found
-        return found
-
     def _enqueue(self, index: i64, command: Enqueue, effects: list[Effect]) -> bool:
         """Append what is new in a batch; return whether anything is."""
         known = self._state.sessions.get(command.session)
@@ -202,7 +187,7 @@ class QueueMachine:
         if last <= done:
             effects.append(Enqueued(command.session, done))
             return False
-        self._open(command.session).publish_seq = last
+        self._state.open_session(command.session).publish_seq = last
         self._state.ready.append(index, done + 1 - command.seq, command.sizes)
         effects.append(Enqueued(command.session, last))
         return True
@@ -216,7 +201,7 @@ class QueueMachine:
         if known is not None and command.seq <= done:
             self._repeat(known, command, effects)
             return
-        session = self._open(command.session)
+        session = self._state.open_session(command.session)
         session.control_seq = command.seq
         if isinstance(command, Settle):
             self._settle(session, command, effects)
@@ -293,44 +278,20 @@ class QueueMachine:
             session.consumers[GET_CONSUMER] = getter
         delivery = state.get(getter)
         session.keep_answer(STATUS_OK, 0, delivery)
-        effects.append(
-            Got(
-                session.number,
-                session.control_seq,
-                getter.unsettled[delivery],
-                delivery,
-                state.ready.count,
-            )
-        )
+        message = getter.unsettled[delivery]
+        left = state.ready.count
+        effects.append(Got(session.number, session.control_seq, message, delivery, left))
 
     def _close(self, number: i64, effects: list[Effect]) -> None:
         session = self._state.sessions.get(number)
-        released: i64 = 0 if session is None else self._forget(session, True)
+        released: i64 = 0 if session is None else self._state.forget_session(session, True)
         effects.append(Controlled(number, 0, STATUS_OK, released))
-
-    def _forget(self, session: Session, failed: bool) -> i64:
-        """Release everything of a session and forget it; return the number of released messages."""
-        released: i64 = 0
-        for consumer in session.consumers.values():
-            self._state.retire(consumer, CANCELLED)
-            released += self._state.release_all(consumer, failed)
-        del self._state.sessions[session.number]
-        return released
 
     def _node_down(self, command: NodeDown, effects: list[Effect]) -> None:
         for session in list(self._state.sessions.values()):
             if session_node(session.number) != command.node:
                 continue
             if command.boot_keep == 0:
-                self._suspect(session, effects)
+                self._state.suspect_session(session, effects)
             elif session_boot(session.number) != command.boot_keep:
-                self._forget(session, False)
-
-    def _suspect(self, session: Session, effects: list[Effect]) -> None:
-        """Release everything of a session whose node may be dead, and detach its consumers."""
-        for consumer in list(session.consumers.values()):
-            self._state.release_all(consumer, False)
-            if consumer.state == ATTACHED:
-                self._state.retire(consumer, DETACHED)
-                effects.append(Detached(session.number, consumer.number))
-            self._state.drop_if_done(session, consumer)
+                self._state.forget_session(session, False)

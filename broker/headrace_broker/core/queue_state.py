@@ -8,7 +8,7 @@ from typing import final
 from mypy_extensions import i64
 
 from headrace_broker.core.command import ACCEPT, MODIFY_FAILED, REJECT, SettleItem
-from headrace_broker.core.effect import Acquired, Deliver, Effect
+from headrace_broker.core.effect import Acquired, Deliver, Detached, Effect
 from headrace_broker.core.ready_list import ReadyList
 from headrace_broker.core.session import ATTACHED, CANCELLED, DETACHED, Consumer, Session
 
@@ -37,6 +37,32 @@ class QueueState:
         self.exclusive = False
         self.unsettled_count: i64 = 0
         self.unsettled_octets: i64 = 0
+
+    def open_session(self, number: i64) -> Session:
+        """Return a session, new where it is not known."""
+        session = self.sessions.get(number)
+        if session is None:
+            session = Session(number)
+            self.sessions[number] = session
+        return session
+
+    def forget_session(self, session: Session, failed: bool) -> i64:
+        """Release everything of a session and forget it; return the number of released messages."""
+        released: i64 = 0
+        for consumer in session.consumers.values():
+            self.retire(consumer, CANCELLED)
+            released += self.release_all(consumer, failed)
+        del self.sessions[session.number]
+        return released
+
+    def suspect_session(self, session: Session, effects: list[Effect]) -> None:
+        """Release everything of a session whose node may be dead, and detach its consumers."""
+        for consumer in list(session.consumers.values()):
+            self.release_all(consumer, False)
+            if consumer.state == ATTACHED:
+                self.retire(consumer, DETACHED)
+                effects.append(Detached(session.number, consumer.number))
+            self.drop_if_done(session, consumer)
 
     def attach(self, consumer: Consumer) -> None:
         """Let a consumer that was not attached have deliveries."""

@@ -55,6 +55,20 @@ class Consumer:
 
 
 @final
+class ConsumerInfo:
+    """A consumer for listings; see `Consumer` for the fields."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self.session = consumer.session
+        self.number = consumer.number
+        self.tag = consumer.tag
+        self.prefetch = consumer.prefetch
+        self.unsettled_count: i64 = len(consumer.unsettled)
+        self.exclusive = consumer.exclusive
+        self.attached = consumer.state == ATTACHED
+
+
+@final
 class Answer:
     """What a control command was answered, kept for its repetition.
 
