@@ -1,4 +1,4 @@
-"""Drive Headrace and RabbitMQ with the same C load generator, in turn and repeatedly, and report ratios.
+"""Drive Headrace and RabbitMQ with one C load generator, in turn and repeatedly; report ratios.
 
     python bench/compare.py [--rounds 3] [--seconds 8] [--only 100B,...] [--write]
 
@@ -114,19 +114,25 @@ def median(samples: Samples, broker: str, scenario: str, figure: str) -> float:
 
 def report(samples: Samples, versions: str, chosen: list[Scenario], rounds: int) -> str:
     """Return the Markdown tables."""
+    machine = f"{platform.machine()}, Linux {platform.release().split('-')[0]}"
+    heads = ["Headrace received/s", "RabbitMQ received/s", "throughput ratio"]
+    heads += ["Headrace confirm p50 / p99 ms", "RabbitMQ confirm p50 / p99 ms", "p50 ratio"]
     lines = [
         f"{versions}; three nodes each on one machine with {os.cpu_count()} processors",
-        f"({platform.machine()}, Linux {platform.release().split('-')[0]}, CPython"
-        f" {platform.python_version()}), load generator included; medians of {rounds} rounds.",
+        f"({machine}, CPython {platform.python_version()}), load generator included;",
+        f"medians of {rounds} rounds.",
         "",
-        "| load | Headrace received/s | RabbitMQ received/s | throughput ratio |"
-        " Headrace confirm p50 / p99 ms | RabbitMQ confirm p50 / p99 ms | p50 ratio |",
+        f"| load | {' | '.join(heads)} |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for scenario in chosen:
         rates = [median(samples, b, scenario.name, "received_s") for b in ("headrace", "rabbitmq")]
-        p50 = [median(samples, b, scenario.name, "confirm_ms_p50") for b in ("headrace", "rabbitmq")]
-        p99 = [median(samples, b, scenario.name, "confirm_ms_p99") for b in ("headrace", "rabbitmq")]
+        p50 = [
+            median(samples, b, scenario.name, "confirm_ms_p50") for b in ("headrace", "rabbitmq")
+        ]
+        p99 = [
+            median(samples, b, scenario.name, "confirm_ms_p99") for b in ("headrace", "rabbitmq")
+        ]
         lines.append(
             f"| {scenario.name} | {rates[0]:,.0f} | {rates[1]:,.0f} | {rates[0] / rates[1]:.2f} |"
             f" {p50[0]:.2f} / {p99[0]:.2f} | {p50[1]:.2f} / {p99[1]:.2f} | {p50[0] / p50[1]:.2f} |"

@@ -1,4 +1,4 @@
-"""Three-node clusters of the brokers that are compared, each on loopback with its own data directory."""
+"""Three-node clusters of the brokers that are compared, each on loopback with data of its own."""
 
 from __future__ import annotations
 

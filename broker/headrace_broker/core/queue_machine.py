@@ -98,6 +98,20 @@ class QueueMachine:
             for number in self._state.sessions
         )
 
+    def has_sessions_of(self, node: i64, boot_keep: i64) -> bool:
+        """Whether NODE_DOWN with these values would change anything."""
+        for session in self._state.sessions.values():
+            if session_node(session.number) != node:
+                continue
+            if boot_keep > 0:
+                if session_boot(session.number) != boot_keep:
+                    return True
+                continue
+            for consumer in session.consumers.values():
+                if consumer.state == ATTACHED or len(consumer.unsettled) > 0:
+                    return True
+        return False
+
     def is_attached(self, session: i64, consumer: i64) -> bool:
         """Whether that consumer gets deliveries (else it has to attach first)."""
         found = self._consumer(session, consumer)

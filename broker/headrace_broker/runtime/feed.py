@@ -1,7 +1,8 @@
-"""The leader's side of one consumer: acquired messages on their way to the gateway, within a window."""
+"""The leader's side of one consumer: acquired messages on their way, within a window."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections import deque
 from typing import final
 
@@ -19,9 +20,9 @@ from headrace_broker.runtime.lane_port import SessionEnd
 class EntrySource:
     """Gives the data of a queue's committed entries."""
 
+    @abstractmethod
     def entry_data(self, index: i64) -> bytes:
         """Return the entry's blob, from memory or from the log."""
-        raise AssertionError("abstract")
 
 
 @final

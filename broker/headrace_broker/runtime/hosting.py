@@ -6,6 +6,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final, final
 
+from typing_extensions import override
+
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.session import session_id
 from headrace_broker.runtime.port import QueueListener
@@ -19,7 +21,9 @@ if TYPE_CHECKING:
 
     from headrace_raftlog.node.node import RaftNode
 
-NODE_DOWN_GRACE_SECONDS: Final = 2.0  # a node may be unheard so long before its consumers' messages return
+NODE_DOWN_GRACE_SECONDS: Final = (
+    2.0  # a node may be unheard so long before its consumers' messages return
+)
 SESSION_TICK_SECONDS: Final = 0.5  # how often sessions look for lost answers
 
 log = logging.getLogger(__name__)
@@ -30,13 +34,16 @@ class _Watcher(HostWatcher):
     def __init__(self, hosting: Hosting) -> None:
         self._hosting = hosting
 
+    @override
     def queue_leader_changed(self, queue: Queue, leader: int) -> None:
         self._hosting.leader_changed(queue, leader)
 
+    @override
     def queue_unused(self, queue: Queue) -> None:
         if queue.auto_delete:
             self._hosting.on_unused(queue)
 
+    @override
     def command_rejected(self, queue: Queue, reason: str) -> None:
         log.error("queue %r (group %d): command ignored: %s", queue.name, queue.group, reason)
 
@@ -46,9 +53,11 @@ class _Owner(SessionOwner):
     def __init__(self, hosting: Hosting) -> None:
         self._hosting = hosting
 
+    @override
     def locate(self, queue: Queue) -> int:
         return self._hosting.locate(queue)
 
+    @override
     def session_closed(self, session: int) -> None:
         self._hosting.session_closed(session)
 
@@ -112,9 +121,7 @@ class Hosting:
         loop = asyncio.get_running_loop()
         if queue.logged:
             raft_log = RaftQueueLog(self._raft, queue.group)
-            host = QueueHost(
-                queue, self._node, raft_log, self.switchboard, self._watcher
-            )
+            host = QueueHost(queue, self._node, raft_log, self.switchboard, self._watcher)
             self._register(queue, host)
             voters = tuple(sorted(queue.members))
             prefers = queue.members[0] == self._node

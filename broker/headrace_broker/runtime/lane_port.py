@@ -2,75 +2,75 @@
 
 from __future__ import annotations
 
-from mypy_extensions import i64, trait
+from abc import abstractmethod
+
+from mypy_extensions import i64, mypyc_attr
 
 from headrace_broker.model.message import DeliveryRun
 
 
-@trait
+@mypyc_attr(allow_interpreted_subclasses=True)
 class HostEnd:
     """What a gateway says to the replica that leads a queue."""
 
+    @abstractmethod
     def command(self, session: int, data: bytes) -> None:
         """Replicate one encoded command; answered by the events of `SessionEnd`."""
-        raise AssertionError("abstract")
 
-    def resync(
-        self, session: int, consumer: i64, number: i64, window: i64, attached: bool
-    ) -> None:
+    @abstractmethod
+    def resync(self, session: int, consumer: i64, number: i64, window: i64, attached: bool) -> None:
         """Start a consumer's feed anew at delivery `number` with `window` octets of room.
 
         `attached` says that the queue has answered its attach before: if it does not know the
         consumer then, it has given it up and answers `detached`.
         """
-        raise AssertionError("abstract")
 
+    @abstractmethod
     def window(self, session: int, consumer: i64, octets: i64) -> None:
         """Give a consumer's feed more room."""
-        raise AssertionError("abstract")
 
 
-@trait
+@mypyc_attr(allow_interpreted_subclasses=True)
 class SessionEnd:
     """What the leading replica says to a session at its gateway."""
 
+    @abstractmethod
     def enqueued(self, number: i64) -> None:
         """Every publish up to `number` is applied."""
-        raise AssertionError("abstract")
 
+    @abstractmethod
     def controlled(self, number: i64, status: i64, count: i64) -> None:
         """The control command `number` is applied."""
-        raise AssertionError("abstract")
 
+    @abstractmethod
     def run(self, run: DeliveryRun) -> None:
         """Deliver."""
-        raise AssertionError("abstract")
 
+    @abstractmethod
     def got(self, number: i64, run: DeliveryRun | None, ready_left: i64) -> None:
         """The get `number` is applied."""
-        raise AssertionError("abstract")
 
+    @abstractmethod
     def gap(self, lane: i64, expected: i64) -> None:
         """Commands of `lane` before `expected` are missing: send again from there."""
-        raise AssertionError("abstract")
 
+    @abstractmethod
     def refused(self, leader: int, busy: bool, unknown: bool) -> None:
         """The replica asked does not lead, cannot take more now, or does not exist."""
-        raise AssertionError("abstract")
 
+    @abstractmethod
     def detached(self, consumer: i64) -> None:
         """The queue has given this consumer up: attach again."""
-        raise AssertionError("abstract")
 
 
-@trait
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Reach:
-    """Carries the calls between nodes; what cannot be carried is lost and made good by resending."""
+    """Carries the calls between nodes; what gets lost is made good by sending again."""
 
+    @abstractmethod
     def host(self, target: int, group: int) -> HostEnd | None:
         """Return the queue's replica on node `target`, or None where it cannot be reached now."""
-        raise AssertionError("abstract")
 
+    @abstractmethod
     def session(self, session: int) -> SessionEnd | None:
         """Return the session's gateway end, or None where it is gone or cannot be reached now."""
-        raise AssertionError("abstract")

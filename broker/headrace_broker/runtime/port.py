@@ -1,6 +1,6 @@
 """What a gateway and the runtime ask of each other: abstract classes, no behaviour.
 
-They are abstract classes and not traits because interpreted code (tests, embedders) may subclass them
+They are abstract classes and not traits: interpreted code (tests, embedders) may subclass them
 also when they are compiled, which mypyc does not allow for traits. Everything here is called on the
 event loop's thread. Methods that are not coroutines neither block nor raise for what a peer did.
 """
@@ -144,7 +144,7 @@ class QueueClient:
         """Deliveries of `octets` left for the socket: opens the delivery byte window again.
 
         Args:
-            octets: of bodies, counted by `codecs.batch.body_octets` at both ends, so that the
+            octets: of bodies, counted by `codecs.batch.body_bytes` at both ends, so that the
                 window never drifts.
         """
 

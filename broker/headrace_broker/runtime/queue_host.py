@@ -1,11 +1,13 @@
-"""One replica of a queue: commands go into its log, committed ones through the machine, effects out."""
+"""One replica of a queue: commands into its log, committed ones through the machine, effects out."""
 
 from __future__ import annotations
 
 import time
+from abc import abstractmethod
 from typing import final
 
-from mypy_extensions import i64, trait
+from mypy_extensions import i64, mypyc_attr
+from typing_extensions import override
 
 from headrace_broker.codecs.batch import batch_count
 from headrace_broker.core.command import (
@@ -35,21 +37,21 @@ from headrace_broker.runtime.queue_log import BUSY, TAKEN, QueueLog
 from headrace_raftlog.model.entry import Entry
 
 
-@trait
+@mypyc_attr(allow_interpreted_subclasses=True)
 class HostWatcher:
     """Told by a replica what concerns the node."""
 
+    @abstractmethod
     def queue_leader_changed(self, queue: Queue, leader: int) -> None:
         """The replica knows a new leader (0 for none); it serves when that is this node."""
-        raise AssertionError("abstract")
 
+    @abstractmethod
     def queue_unused(self, queue: Queue) -> None:
         """The last consumer of a queue led here has gone."""
-        raise AssertionError("abstract")
 
+    @abstractmethod
     def command_rejected(self, queue: Queue, reason: str) -> None:
         """A committed command was not understood and had no effect."""
-        raise AssertionError("abstract")
 
 
 @final
@@ -80,6 +82,7 @@ class QueueHost(HostEnd, EntrySource):
 
     # From gateways
 
+    @override
     def command(self, session: int, data: bytes) -> None:
         """Stamp and propose a command; a refusal goes back at once."""
         outcome = self.propose(data) if self.serving else 0
@@ -94,9 +97,8 @@ class QueueHost(HostEnd, EntrySource):
         """Append a command with this moment's time stamp."""
         return self._log.propose(stamp_command(time.time_ns() // 1_000_000, data))
 
-    def resync(
-        self, session: int, consumer: i64, number: i64, window: i64, attached: bool
-    ) -> None:
+    @override
+    def resync(self, session: int, consumer: i64, number: i64, window: i64, attached: bool) -> None:
         """Send what the consumer holds from `number` on, then go on with what it acquires."""
         end = self._reach.session(session)
         if end is None:
@@ -119,6 +121,7 @@ class QueueHost(HostEnd, EntrySource):
             feed.deliver(held[start][0], [pair[1] for pair in held[start:stop]], end)
             start = stop
 
+    @override
     def window(self, session: int, consumer: i64, octets: i64) -> None:
         """Let a feed send more."""
         feed = self._feeds.get((session, int(consumer)))
@@ -144,13 +147,16 @@ class QueueHost(HostEnd, EntrySource):
             elif self.serving:
                 self._perform(effect, data)
 
-    def leadership(self, leader: int, term: int, serving: bool) -> None:
+    def leadership(self, leader: int, _term: int, serving: bool) -> None:
         """Start or stop serving; feeds of an earlier leadership are void."""
         if not serving:
             self._feeds.clear()
         self.serving = serving
-        self._watcher.queue_leader_changed(self.queue, leader if serving or leader != self._node else 0)
+        self._watcher.queue_leader_changed(
+            self.queue, leader if serving or leader != self._node else 0
+        )
 
+    @override
     def entry_data(self, index: i64) -> bytes:
         """Return a committed command of this queue."""
         return self._log.entry_data(index)

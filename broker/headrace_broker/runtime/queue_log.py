@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from abc import abstractmethod
 from collections import deque
 from typing import TYPE_CHECKING, Final, final
 
-from mypy_extensions import i64, trait
+from mypy_extensions import i64, mypyc_attr
+from typing_extensions import override
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,29 +20,29 @@ NOT_LEADING: Final = 2
 BUSY: Final = 3
 
 
-@trait
+@mypyc_attr(allow_interpreted_subclasses=True)
 class QueueLog:
     """An ordered log of commands that come back through `apply` of the queue's host."""
 
+    @abstractmethod
     def propose(self, data: bytes) -> i64:
         """Append one stamped command; return TAKEN, NOT_LEADING or BUSY."""
-        raise AssertionError("abstract")
 
+    @abstractmethod
     def entry_data(self, index: i64) -> bytes:
         """Return a committed command.
 
         Raises:
             KeyError: the entry was forgotten.
         """
-        raise AssertionError("abstract")
 
+    @abstractmethod
     def forget(self, index: i64) -> None:
         """The entry holds no live message any more."""
-        raise AssertionError("abstract")
 
+    @abstractmethod
     def leader(self) -> int:
         """Return the node id of the leader, 0 while unknown."""
-        raise AssertionError("abstract")
 
 
 @final
@@ -51,25 +53,29 @@ class RaftQueueLog(QueueLog):
         self._node = node
         self._group = group
 
+    @override
     def propose(self, data: bytes) -> i64:
         index = self._node.propose(self._group, data)
         if index > 0:
             return TAKEN
         return NOT_LEADING if index == -1 else BUSY
 
+    @override
     def entry_data(self, index: i64) -> bytes:
         return self._node.entry_data(self._group, index)
 
+    @override
     def forget(self, index: i64) -> None:
         """Leave the entry to the log, which frees space by whole files."""
 
+    @override
     def leader(self) -> int:
         return self._node.leader(self._group)
 
 
 @final
 class MemoryQueueLog(QueueLog):
-    """The log of an unreplicated queue: commands apply in the next loop turn, nothing is durable."""
+    """The log of an unreplicated queue: commands apply in the next loop turn, in memory."""
 
     def __init__(self, node: int, loop: asyncio.AbstractEventLoop) -> None:
         self._node = node
@@ -79,6 +85,7 @@ class MemoryQueueLog(QueueLog):
         self._next: i64 = 1
         self.apply: Callable[[int, bytes], None] | None = None
 
+    @override
     def propose(self, data: bytes) -> i64:
         index = self._next
         self._next += 1
@@ -97,11 +104,14 @@ class MemoryQueueLog(QueueLog):
         if self._waiting:
             self._loop.call_soon(self._run)
 
+    @override
     def entry_data(self, index: i64) -> bytes:
         return self._entries[index]
 
+    @override
     def forget(self, index: i64) -> None:
         self._entries.pop(index, None)
 
+    @override
     def leader(self) -> int:
         return self._node

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from abc import abstractmethod
 from typing import Final, final
 
-from mypy_extensions import i64, trait
+from mypy_extensions import i64, mypyc_attr
+from typing_extensions import override
 
 from headrace_broker.core.command import (
     encode_attach,
@@ -39,22 +41,22 @@ CLOSE_NUMBER: Final = 0  # the close of a session is not numbered
 RESTARTED_CONSUMER_FIRST: Final = 1 << 24  # numbers that no channel gives to its consumers
 
 
-@trait
+@mypyc_attr(allow_interpreted_subclasses=True)
 class SessionOwner:
     """The node, as its sessions see it."""
 
+    @abstractmethod
     def locate(self, queue: Queue) -> int:
         """Return the node id that leads the queue as far as is known here, 0 for unknown."""
-        raise AssertionError("abstract")
 
+    @abstractmethod
     def session_closed(self, session: int) -> None:
         """The queue has forgotten the session."""
-        raise AssertionError("abstract")
 
 
 @final
 class QueueSession(QueueClient):
-    """Sends publishes and control commands in order, resends after a leader change, hands out deliveries.
+    """Sends publishes and control commands in order, again after a leader change; hands out runs.
 
     Attributes:
         session: its id, unique for ever.
@@ -88,6 +90,7 @@ class QueueSession(QueueClient):
 
     # From the channel
 
+    @override
     def publish(self, publishes: list[Publish], ticket: Ticket | None) -> bool:
         if self._gone:
             if ticket is not None:
@@ -99,6 +102,7 @@ class QueueSession(QueueClient):
             self._congested = True
         return not self._congested
 
+    @override
     def flush(self) -> None:
         lane = self._publishes
         if lane.gathered and len(lane.pending) < PIPELINE_COMMANDS:
@@ -106,6 +110,7 @@ class QueueSession(QueueClient):
         if self._controls.gathered and len(self._controls.pending) < PIPELINE_COMMANDS:
             self._send(self._controls.seal_settles().data)
 
+    @override
     def settle(self, consumer: int, operation: int, first: int, last: int) -> None:
         subscription = self._subscriptions.get(consumer)
         if subscription is None or self._gone:
@@ -114,6 +119,7 @@ class QueueSession(QueueClient):
         if span is not None:
             self._controls.settle(subscription.number, operation, span[0], span[1])
 
+    @override
     async def attach(self, consumer: int, tag: str, prefetch: int, exclusive: bool) -> None:
         subscription = Subscription(consumer, tag, prefetch, exclusive)
         self._subscriptions[consumer] = subscription
@@ -129,6 +135,7 @@ class QueueSession(QueueClient):
             raise AmqpError(ACCESS_REFUSED, f"{where} in exclusive use")
         subscription.attached = True
 
+    @override
     async def cancel(self, consumer: int) -> None:
         subscription = self._subscriptions.get(consumer)
         if subscription is None or subscription.cancelled:
@@ -137,6 +144,7 @@ class QueueSession(QueueClient):
         number = self._settles_sent()
         await self._wait(self._request(encode_cancel(self.session, number, subscription.number)))
 
+    @override
     async def get(self) -> tuple[DeliveryRun, int] | None:
         if 0 not in self._subscriptions:
             self._subscriptions[0] = Subscription(0, "", 1, False)
@@ -144,11 +152,13 @@ class QueueSession(QueueClient):
         await self._wait(self._request(encode_get(self.session, number)))
         return self._got.pop(number, None)
 
+    @override
     async def purge(self) -> int:
         number = self._settles_sent()
         _, count = await self._wait(self._request(encode_purge(self.session, number)))
         return count
 
+    @override
     def consumed(self, consumer: int, octets: int) -> None:
         subscription = self._subscriptions.get(consumer)
         if subscription is None or consumer == 0:
@@ -159,6 +169,7 @@ class QueueSession(QueueClient):
             if host is not None:
                 host.window(self.session, subscription.number, granted)
 
+    @override
     def close(self) -> None:
         if self._closing:
             return
@@ -182,7 +193,10 @@ class QueueSession(QueueClient):
             self._listener.on_confirmed(self, tickets)
         if lane.gathered and len(lane.pending) < PIPELINE_COMMANDS:
             self._send(lane.seal().data)
-        if self._congested and lane.gathered_octets + lane.pending_octets <= SESSION_OCTETS_MAX // 2:
+        if (
+            self._congested
+            and lane.gathered_octets + lane.pending_octets <= SESSION_OCTETS_MAX // 2
+        ):
             self._congested = False
             if not self._closing:
                 self._listener.on_writable(self)
@@ -426,23 +440,30 @@ class _End(SessionEnd):
     def __init__(self, session: QueueSession) -> None:
         self._session = session
 
+    @override
     def enqueued(self, number: i64) -> None:
         self._session.on_enqueued(number)
 
+    @override
     def controlled(self, number: i64, status: i64, count: i64) -> None:
         self._session.on_controlled(number, status, count)
 
+    @override
     def run(self, run: DeliveryRun) -> None:
         self._session.on_run(run)
 
+    @override
     def got(self, number: i64, run: DeliveryRun | None, ready_left: i64) -> None:
         self._session.on_got(number, run, ready_left)
 
+    @override
     def gap(self, lane: i64, expected: i64) -> None:
         self._session.on_gap(lane, expected)
 
+    @override
     def refused(self, leader: int, busy: bool, unknown: bool) -> None:
         self._session.on_refused(leader, busy)
 
+    @override
     def detached(self, consumer: i64) -> None:
         self._session.on_detached(consumer)

@@ -82,7 +82,7 @@ class Subscription:
         return fresh
 
     def consumed(self, octets: i64) -> i64:
-        """Note octets that left for the socket; return how many to grant now, 0 to wait for more."""
+        """Note octets that left for the socket; return how many to grant now, 0 to wait."""
         self._held_octets -= octets
         self._ungranted += octets
         if self._ungranted < DELIVERY_WINDOW_OCTETS // 4 and self._held_octets > 0:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Final, final
 
 from mypy_extensions import i64
+from typing_extensions import override
 
 from headrace_broker.codecs.batch import slice_batch
 from headrace_broker.model.message import DeliveryRun
@@ -43,13 +44,13 @@ class RemoteHost(HostEnd):
     def _put(self, payload: ClusterPayload) -> None:
         self._send(self._node, payload.SerializeToString())
 
+    @override
     def command(self, session: int, data: bytes) -> None:
         command = QueueCommand(group=self._group, session=session, data=data)
         self._put(ClusterPayload(command=command))
 
-    def resync(
-        self, session: int, consumer: i64, number: i64, window: i64, attached: bool
-    ) -> None:
+    @override
+    def resync(self, session: int, consumer: i64, number: i64, window: i64, attached: bool) -> None:
         resync = Resync(
             group=self._group,
             session=session,
@@ -60,6 +61,7 @@ class RemoteHost(HostEnd):
         )
         self._put(ClusterPayload(resync=resync))
 
+    @override
     def window(self, session: int, consumer: i64, octets: i64) -> None:
         window = Window(group=self._group, session=session, consumer=consumer, octets=octets)
         self._put(ClusterPayload(window=window))
@@ -94,29 +96,36 @@ class RemoteSession(SessionEnd):
     def _put(self, payload: ClusterPayload) -> None:
         self._send(self._node, payload.SerializeToString())
 
+    @override
     def enqueued(self, number: i64) -> None:
         self._put(ClusterPayload(enqueued=Enqueued(session=self._session, seq=number)))
 
+    @override
     def controlled(self, number: i64, status: i64, count: i64) -> None:
         answer = Controlled(session=self._session, seq=number, status=status, count=count)
         self._put(ClusterPayload(controlled=answer))
 
+    @override
     def run(self, run: DeliveryRun) -> None:
         self._put(ClusterPayload(run=encode_run(self._session, run)))
 
+    @override
     def got(self, number: i64, run: DeliveryRun | None, ready_left: i64) -> None:
         answer = Got(session=self._session, seq=number, ready_left=ready_left)
         if run is not None:
             answer.run.CopyFrom(encode_run(self._session, run))
         self._put(ClusterPayload(got=answer))
 
+    @override
     def gap(self, lane: i64, expected: i64) -> None:
         self._put(ClusterPayload(gap=Gap(session=self._session, lane=lane, expected=expected)))
 
+    @override
     def refused(self, leader: int, busy: bool, unknown: bool) -> None:
         answer = Refused(session=self._session, leader=leader, busy=busy, unknown=unknown)
         self._put(ClusterPayload(refused=answer))
 
+    @override
     def detached(self, consumer: i64) -> None:
         self._put(ClusterPayload(detached=Detached(session=self._session, consumer=consumer)))
 
@@ -136,11 +145,13 @@ class Switchboard(Reach):
         self._node: Final = node
         self._send = send
 
+    @override
     def host(self, target: int, group: int) -> HostEnd | None:
         if target == self._node:
             return self.hosts.get(group)
         return RemoteHost(target, group, self._send)
 
+    @override
     def session(self, session: int) -> SessionEnd | None:
         if session_node(session) == self._node:
             return self.sessions.get(session)

@@ -1,0 +1,1 @@
+"""Real clusters, publishers and consumers for the end-to-end tests."""

@@ -1,0 +1,88 @@
+"""An aio-pika consumer that notes what it got and acknowledges it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Final
+
+import aio_pika
+from aio_pika.abc import AbstractIncomingMessage
+from aiormq.exceptions import AMQPError
+
+PREFETCH: Final = 300
+
+
+class Consumer(threading.Thread):
+    """Consumes one queue until told to stop; reconnects by itself.
+
+    Attributes:
+        seen: (number, redelivered) of every delivery, in order of arrival.
+        numbers: the set of numbers seen.
+    """
+
+    def __init__(self, ports: list[int], queue: str) -> None:
+        super().__init__(name="consumer", daemon=True)
+        self.seen: list[tuple[int, bool]] = []
+        self.numbers: set[int] = set()
+        self.failure: BaseException | None = None
+        self.progress = threading.Condition()
+        self._ports = ports
+        self._queue = queue
+        self._halt = threading.Event()
+
+    def halt(self) -> None:
+        """Stop after the current message."""
+        self._halt.set()
+
+    def wait_all(self, wanted: set[int], seconds: float) -> set[int]:
+        """Wait until every number in `wanted` was seen; return those still missing."""
+        with self.progress:
+            self.progress.wait_for(
+                lambda: wanted <= self.numbers or self.failure is not None, seconds
+            )
+        return wanted - self.numbers
+
+    def run(self) -> None:
+        """Consume over as many connections as it takes."""
+        try:
+            asyncio.run(self._consume())
+        except BaseException as failure:  # noqa: BLE001 - handed to the test, which raises it
+            self.failure = failure
+            with self.progress:
+                self.progress.notify_all()
+
+    async def _consume(self) -> None:
+        attempt = 0
+        while not self._halt.is_set():
+            port = self._ports[attempt % len(self._ports)]
+            attempt += 1
+            try:
+                await self._one_connection(port)
+            except (AMQPError, OSError):
+                await asyncio.sleep(0.2)
+
+    async def _one_connection(self, port: int) -> None:
+        connection = await aio_pika.connect(f"amqp://guest:guest@127.0.0.1:{port}/", timeout=5)
+        closed = asyncio.Event()
+        connection.close_callbacks.add(lambda *_: closed.set())
+        async with connection:
+            channel = await connection.channel()
+            channel.close_callbacks.add(lambda *_: closed.set())
+            await channel.set_qos(prefetch_count=PREFETCH)
+            queue = await channel.get_queue(self._queue)
+            await queue.consume(self._received)
+            while not closed.is_set() and not self._halt.is_set():
+                try:
+                    async with asyncio.timeout(0.2):
+                        await closed.wait()
+                except TimeoutError:
+                    continue
+
+    async def _received(self, message: AbstractIncomingMessage) -> None:
+        number = int(message.body.rstrip(b"."))
+        with self.progress:
+            self.seen.append((number, bool(message.redelivered)))
+            self.numbers.add(number)
+            self.progress.notify_all()
+        await message.ack()

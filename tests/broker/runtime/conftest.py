@@ -1,0 +1,215 @@
+"""Two nodes that share one queue's log, with links that can be cut; no clock, no sockets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+import pytest
+
+from headrace_broker.codecs.batch import message_body
+from headrace_broker.model.definition import Queue
+from headrace_broker.model.message import DeliveryRun, Publish
+from headrace_broker.model.session import session_id
+from headrace_broker.runtime.pb.cluster_pb2 import ClusterPayload
+from headrace_broker.runtime.port import QueueClient, QueueListener, Ticket
+from headrace_broker.runtime.queue_host import HostWatcher, QueueHost
+from headrace_broker.runtime.queue_log import BUSY, NOT_LEADING, TAKEN, QueueLog
+from headrace_broker.runtime.session import QueueSession, SessionOwner
+from headrace_broker.runtime.wire import Switchboard
+from headrace_raftlog.model.entry import ENTRY_NORMAL, Entry
+
+
+class SharedLog(QueueLog):
+    """The view that one node has of a log all nodes agree on."""
+
+    def __init__(self, world: World, node: int) -> None:
+        self._world = world
+        self._node = node
+
+    def propose(self, data: bytes) -> int:
+        if self._world.busy:
+            return BUSY
+        if self._world.leader != self._node:
+            return NOT_LEADING
+        self._world.log.append(Entry(len(self._world.log) + 1, 1, ENTRY_NORMAL, data))
+        return TAKEN
+
+    def entry_data(self, index: int) -> bytes:
+        return self._world.log[index - 1].data
+
+    def forget(self, index: int) -> None:
+        self._world.forgotten.append(index)
+
+    def leader(self) -> int:
+        return self._world.leader
+
+
+class Watcher(HostWatcher):
+    """Notes what replicas tell their node."""
+
+    def __init__(self) -> None:
+        self.unused = 0
+        self.rejected: list[str] = []
+
+    def queue_leader_changed(self, queue: Queue, leader: int) -> None:
+        """Leaders change only through `World.lead`, which relocates sessions itself."""
+
+    def queue_unused(self, queue: Queue) -> None:
+        self.unused += 1
+
+    def command_rejected(self, queue: Queue, reason: str) -> None:
+        self.rejected.append(reason)
+
+
+class Listener(QueueListener):
+    """A channel that only takes notes."""
+
+    def __init__(self) -> None:
+        self.confirmed: list[Ticket] = []
+        self.rejected: list[Ticket] = []
+        self.bodies: list[bytes] = []
+        self.deliveries: list[tuple[int, int, bytes, bool]] = []
+        self.cancelled: list[tuple[int, str]] = []
+        self.writable = 0
+
+    def on_confirmed(self, client: QueueClient, tickets: list[Ticket]) -> None:
+        self.confirmed.extend(tickets)
+
+    def on_rejected(self, client: QueueClient, tickets: list[Ticket]) -> None:
+        self.rejected.extend(tickets)
+
+    def on_delivery(self, client: QueueClient, run: DeliveryRun) -> None:
+        for offset, position in enumerate(run.positions):
+            body = message_body(run.blob, run.base, position)
+            again = bool(run.redelivered[offset])
+            self.bodies.append(body)
+            self.deliveries.append((run.consumer, run.first + offset, body, again))
+
+    def on_cancelled(self, client: QueueClient, consumer: int, reason: str) -> None:
+        self.cancelled.append((consumer, reason))
+
+    def on_writable(self, client: QueueClient) -> None:
+        self.writable += 1
+
+
+class Owner(SessionOwner):
+    """Says where the leader is."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.closed: list[int] = []
+
+    def locate(self, queue: Queue) -> int:
+        return self._world.leader
+
+    def session_closed(self, session: int) -> None:
+        self.closed.append(session)
+
+
+class World:
+    """Nodes 1 and 2, both replicas of one queue; node 1 leads at first.
+
+    Attributes:
+        leader: node id that takes proposals.
+        busy: whether proposals are refused for want of room.
+        cut: whether payloads between the nodes are lost.
+        log: all entries; `settle_down` applies what is new on both nodes.
+    """
+
+    def __init__(self) -> None:
+        self.leader = 1
+        self.busy = False
+        self.cut = False
+        self.log: list[Entry] = []
+        self.forgotten: list[int] = []
+        self.queue = Queue("/", "work", "quorum", 7, (1, 2))
+        self.watcher = Watcher()
+        self.owner = Owner(self)
+        self.sent: list[tuple[int, str]] = []
+        self._wire: list[tuple[int, bytes]] = []
+        self._applied = 0
+        self._numbers: Iterator[int] = iter(range(1, 1000))
+        self.boards = {node: Switchboard(node, self._send) for node in (1, 2)}
+        self.hosts: dict[int, QueueHost] = {}
+        for node, board in self.boards.items():
+            host = QueueHost(self.queue, node, SharedLog(self, node), board, self.watcher)
+            self.hosts[node] = host
+            board.hosts[self.queue.group] = host
+        self.hosts[1].leadership(1, 1, True)
+
+    def _send(self, node: int, payload: bytes) -> bool:
+        kind = ClusterPayload.FromString(payload).WhichOneof("body")
+        self.sent.append((node, str(kind)))
+        if self.cut:
+            return False
+        self._wire.append((node, payload))
+        return True
+
+    def open(self, node: int, listener: QueueListener) -> QueueSession:
+        """Start a session whose gateway is `node`."""
+        number = session_id(node, 1, next(self._numbers))
+        board = self.boards[node]
+        session = QueueSession(number, self.queue, listener, board, self.owner)
+        board.sessions[number] = session.end
+        return session
+
+    def carry(self) -> None:
+        """Carry the payloads that were sent, and apply nothing."""
+        wire, self._wire = self._wire, []
+        for node, payload in wire:
+            self.boards[node].receive(ClusterPayload.FromString(payload))
+
+    def settle_down(self) -> None:
+        """Carry payloads and apply entries until nothing moves any more."""
+        while self._wire or self._applied < len(self.log):
+            self.carry()
+            new = self.log[self._applied :]
+            self._applied = len(self.log)
+            for host in self.hosts.values():
+                host.apply(new)
+
+    def lead(self, node: int) -> None:
+        """Make `node` the leader; sessions have to be relocated by the test."""
+        self.leader = node
+        for other, host in self.hosts.items():
+            host.leadership(node, 2, other == node)
+
+    def lose_uncommitted(self) -> None:
+        """Throw away what was proposed and not applied, as a deposed leader does."""
+        del self.log[self._applied :]
+
+    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """Run a coroutine, settling down whenever it waits."""
+
+        async def drive() -> Any:
+            task = asyncio.ensure_future(work)
+            while not task.done():
+                await asyncio.sleep(0)
+                self.settle_down()
+            return await task
+
+        return asyncio.run(drive())
+
+
+@pytest.fixture
+def world() -> World:
+    """A fresh pair of nodes."""
+    return World()
+
+
+@pytest.fixture
+def listener() -> Listener:
+    """A channel that only takes notes."""
+    return Listener()
+
+
+@pytest.fixture
+def publishes() -> Callable[..., list[Publish]]:
+    """Make publishes to the queue with the given bodies."""
+
+    def make(*bodies: bytes) -> list[Publish]:
+        return [Publish(1, b"\x00\x04work", False, False, b"\x00\x00", body) for body in bodies]
+
+    return make

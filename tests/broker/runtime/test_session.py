@@ -1,0 +1,318 @@
+"""Sessions and replicas together: confirms, resends, feeds, windows, the end of things."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace_broker.model.limits import (
+    DELIVERY_WINDOW_OCTETS,
+    PIPELINE_COMMANDS,
+    SESSION_OCTETS_MAX,
+)
+from headrace_broker.model.reply_code import AmqpError
+from headrace_broker.runtime.port import ACCEPT, RELEASE, Ticket
+
+BOTH = pytest.mark.parametrize("gateway", [1, 2], ids=["same_node", "other_node"])
+
+
+@BOTH
+def test_publish_applied_confirms_ticket(world, listener, publishes, gateway):
+    session = world.open(gateway, listener)
+    ticket = Ticket(1, 2)
+    assert session.publish(publishes(b"a", b"b"), ticket)
+    session.flush()
+    assert listener.confirmed == []
+    world.settle_down()
+    assert listener.confirmed == [ticket]
+    assert [host.machine.ready_count for host in world.hosts.values()] == [2, 2]
+
+
+@BOTH
+def test_consume_delivers_in_order_and_settles(world, listener, publishes, gateway):
+    session = world.open(gateway, listener)
+    world.run(session.attach(1, "c", 10, False))
+    session.publish(publishes(b"a", b"b", b"c"), None)
+    session.flush()
+    world.settle_down()
+    assert listener.deliveries == [(1, 1, b"a", False), (1, 2, b"b", False), (1, 3, b"c", False)]
+    session.settle(1, ACCEPT, 1, 3)
+    session.flush()
+    world.settle_down()
+    assert [host.machine.unsettled_count for host in world.hosts.values()] == [0, 0]
+    assert world.hosts[1].machine.digest() == world.hosts[2].machine.digest()
+
+
+def test_pipeline_full_gathers_into_next_command(world, listener, publishes):
+    session = world.open(1, listener)
+    for number in range(PIPELINE_COMMANDS + 3):
+        session.publish(publishes(b"%d" % number), None)
+        session.flush()
+    assert len(world.log) == PIPELINE_COMMANDS
+    world.settle_down()
+    assert len(world.log) == PIPELINE_COMMANDS + 1
+    assert world.hosts[1].machine.ready_count == PIPELINE_COMMANDS + 3
+
+
+def test_too_many_octets_congest_until_half_is_applied(world, listener, publishes):
+    session = world.open(1, listener)
+    big = bytes(SESSION_OCTETS_MAX // 4)
+    answers = []
+    for _ in range(5):
+        answers.append(session.publish(publishes(big), None))
+        session.flush()
+    assert answers == [True, True, True, False, False]
+    assert listener.writable == 0
+    world.settle_down()
+    assert listener.writable == 1
+
+
+@BOTH
+def test_leader_lost_before_commit_resends_once_and_in_order(world, listener, publishes, gateway):
+    session = world.open(gateway, listener)
+    world.run(session.attach(1, "c", 100, False))
+    session.publish(publishes(b"1"), None)
+    session.flush()
+    world.settle_down()
+    tickets = [Ticket(2, 2), Ticket(3, 3)]
+    session.publish(publishes(b"2"), tickets[0])
+    session.flush()
+    session.publish(publishes(b"3"), tickets[1])
+    session.flush()
+    world.cut = True
+    world.lose_uncommitted()
+    world.lead(2)
+    world.cut = False
+    session.relocate(2)
+    world.settle_down()
+    assert listener.bodies == [b"1", b"2", b"3"]
+    assert listener.confirmed == tickets
+
+
+def test_answers_lost_after_commit_do_not_duplicate(world, listener, publishes):
+    session = world.open(2, listener)
+    ticket = Ticket(1, 1)
+    session.publish(publishes(b"x"), ticket)
+    session.flush()
+    world.carry()
+    world.cut = True
+    world.settle_down()
+    assert listener.confirmed == []
+    world.cut = False
+    session.relocate(1)
+    world.settle_down()
+    assert listener.confirmed == [ticket]
+    assert world.hosts[1].machine.ready_count == 1
+
+
+def test_lost_command_in_the_middle_is_sent_again(world, listener, publishes):
+    session = world.open(2, listener)
+    world.cut = True
+    session.publish(publishes(b"1"), None)
+    session.flush()
+    world.cut = False
+    session.publish(publishes(b"2"), None)
+    session.flush()
+    world.run(session.attach(1, "c", 10, False))
+    world.settle_down()
+    assert listener.bodies == [b"1", b"2"]
+
+
+def test_deliveries_lost_on_the_way_come_after_resync(world, listener, publishes):
+    session = world.open(2, listener)
+    world.run(session.attach(1, "c", 10, False))
+    session.publish(publishes(b"1"), None)
+    session.flush()
+    world.settle_down()
+    other = world.open(1, type(listener)())
+    world.cut = True
+    other.publish(publishes(b"2", b"3"), None)
+    other.flush()
+    world.settle_down()
+    assert listener.bodies == [b"1"]
+    world.cut = False
+    session.relocate(1)
+    world.settle_down()
+    assert listener.deliveries[1:] == [(1, 2, b"2", False), (1, 3, b"3", False)]
+
+
+def test_new_leader_repeats_what_did_not_arrive(world, listener, publishes):
+    session = world.open(2, listener)
+    world.run(session.attach(1, "c", 10, False))
+    other = world.open(1, type(listener)())
+    world.cut = True
+    other.publish(publishes(b"1", b"2"), None)
+    other.flush()
+    world.settle_down()
+    world.cut = False
+    world.lead(2)
+    session.relocate(2)
+    world.settle_down()
+    assert listener.bodies == [b"1", b"2"]
+
+
+def test_suspected_node_attaches_again_and_old_deliveries_are_void(world, listener, publishes):
+    session = world.open(2, listener)
+    world.run(session.attach(1, "c", 10, False))
+    session.publish(publishes(b"1", b"2"), None)
+    session.flush()
+    world.settle_down()
+    world.cut = True
+    world.hosts[1].node_down(2, 0)
+    world.settle_down()
+    assert world.hosts[1].machine.ready_count == 2
+    world.cut = False
+    session.relocate(1)
+    world.run(_tick(session))
+    assert listener.deliveries[2:] == [(1, 3, b"1", True), (1, 4, b"2", True)]
+    session.settle(1, ACCEPT, 1, 2)
+    session.flush()
+    world.settle_down()
+    assert world.hosts[1].machine.unsettled_count == 2
+    session.settle(1, ACCEPT, 3, 4)
+    session.flush()
+    world.settle_down()
+    assert world.hosts[1].machine.unsettled_count == 0
+
+
+async def _tick(session):
+    session.tick()
+
+
+@BOTH
+def test_window_holds_deliveries_back_until_consumed(world, listener, publishes, gateway):
+    session = world.open(gateway, listener)
+    half = bytes(DELIVERY_WINDOW_OCTETS // 2)
+    world.run(session.attach(1, "c", 100, False))
+    for _ in range(4):
+        session.publish(publishes(half), None)
+        session.flush()
+        world.settle_down()
+    assert len(listener.bodies) == 2
+    session.consumed(1, len(half))
+    world.settle_down()
+    assert len(listener.bodies) == 3
+
+
+def test_message_larger_than_the_window_passes(world, listener, publishes):
+    session = world.open(1, listener)
+    world.run(session.attach(1, "c", 100, False))
+    session.publish(publishes(bytes(DELIVERY_WINDOW_OCTETS * 2), b"next"), None)
+    session.flush()
+    world.settle_down()
+    assert [len(body) for body in listener.bodies] == [DELIVERY_WINDOW_OCTETS * 2]
+    session.consumed(1, DELIVERY_WINDOW_OCTETS * 2)
+    world.settle_down()
+    assert listener.bodies[1:] == [b"next"]
+
+
+@BOTH
+def test_get_and_release_gives_it_back_flagged(world, listener, publishes, gateway):
+    session = world.open(gateway, listener)
+    session.publish(publishes(b"a", b"b"), None)
+    session.flush()
+    world.settle_down()
+    run, left = world.run(session.get())
+    assert (run.first, left) == (1, 1)
+    session.settle(0, RELEASE, 1, 1)
+    session.flush()
+    world.settle_down()
+    again, _ = world.run(session.get())
+    assert bytes(again.redelivered) == b"\x01"
+    assert again.first == 2
+
+
+def test_get_from_empty_queue_gives_none(world, listener):
+    session = world.open(2, listener)
+    assert world.run(session.get()) is None
+
+
+def test_purge_counts(world, listener, publishes):
+    session = world.open(2, listener)
+    session.publish(publishes(b"a", b"b", b"c"), None)
+    session.flush()
+    world.settle_down()
+    assert world.run(session.purge()) == 3
+    assert world.run(session.purge()) == 0
+
+
+def test_exclusive_consumer_refuses_another(world, listener):
+    first = world.open(1, listener)
+    world.run(first.attach(1, "c", 10, True))
+    second = world.open(2, listener)
+    with pytest.raises(AmqpError, match="in exclusive use"):
+        world.run(second.attach(1, "d", 10, False))
+
+
+@BOTH
+def test_close_keeps_publishes_and_releases_unsettled(world, listener, publishes, gateway):
+    session = world.open(gateway, listener)
+    world.run(session.attach(1, "c", 1, False))
+    for number in range(4):
+        session.publish(publishes(b"%d" % number), None)
+        session.flush()
+    session.close()
+    world.settle_down()
+    assert world.owner.closed == [session.session]
+    assert world.hosts[1].machine.ready_count == 4
+    assert not world.hosts[1].machine.has_session(session.session)
+    assert world.watcher.unused == 1
+
+
+def test_settles_before_close_count(world, listener, publishes):
+    session = world.open(2, listener)
+    world.run(session.attach(1, "c", 10, False))
+    session.publish(publishes(b"a", b"b"), None)
+    session.flush()
+    world.settle_down()
+    session.settle(1, ACCEPT, 1, 1)
+    session.close()
+    world.settle_down()
+    assert world.hosts[1].machine.ready_count == 1
+
+
+def test_queue_deleted_confirms_cancels_and_refuses(world, listener, publishes):
+    session = world.open(1, listener)
+    world.run(session.attach(1, "c", 10, False))
+    ticket = Ticket(1, 1)
+    session.publish(publishes(b"a"), ticket)
+    session.flush()
+    session.on_deleted()
+    assert listener.confirmed == [ticket]
+    assert listener.cancelled == [(1, "queue deleted")]
+    with pytest.raises(AmqpError, match="no queue 'work'"):
+        world.run(session.get())
+
+
+def test_busy_leader_is_asked_again_by_tick(world, listener, publishes):
+    session = world.open(1, listener)
+    ticket = Ticket(1, 1)
+    world.busy = True
+    session.publish(publishes(b"a"), ticket)
+    session.flush()
+    world.settle_down()
+    assert listener.confirmed == []
+    world.busy = False
+    for _ in range(10):
+        session.tick()
+    world.settle_down()
+    assert listener.confirmed == [ticket]
+    assert world.hosts[1].machine.ready_count == 1
+
+
+def test_wrong_leader_hint_is_followed(world, listener, publishes):
+    session = world.open(1, listener)
+    world.lead(2)
+    ticket = Ticket(1, 1)
+    session.publish(publishes(b"a"), ticket)
+    session.flush()
+    world.settle_down()
+    assert listener.confirmed == [ticket]
+    assert session.target == 2
+
+
+def test_garbage_command_is_reported_and_changes_nothing(world):
+    before = world.hosts[1].machine.digest()
+    world.hosts[1].propose(b"\xff\xffgarbage")
+    world.settle_down()
+    assert len(world.watcher.rejected) == 2
+    assert world.hosts[1].machine.digest() == before
