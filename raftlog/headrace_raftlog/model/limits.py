@@ -14,7 +14,7 @@ GRPC_MESSAGE_BYTES_MAX: Final = 72 << 20  # bytes of a frame: both lanes with th
 OUTBOX_RAFT_BYTES_MAX: Final = 48 << 20  # bytes waiting per peer; beyond, Raft messages are dropped
 OUTBOX_APPLICATION_BYTES_MAX: Final = 48 << 20  # bytes waiting per peer; beyond, send is refused
 INBOX_HELD_BYTES_MAX: Final = 64 << 20  # bytes of payloads held until their sender is reported up
-MESSAGE_OVERHEAD_BYTES: Final = 64  # bytes reckoned for a message, an entry or a payload beside data
+MESSAGE_OVERHEAD_BYTES: Final = 64  # bytes reckoned beside data: a message, entry, payload
 RECONNECT_DELAY_S_MIN: Final = 0.02  # seconds before the first new attempt after a lost stream
 RECONNECT_DELAY_S_MAX: Final = 1.0  # seconds; doubled up to this while a peer stays away
 HANDSHAKE_S_MAX: Final = 2.0  # seconds until a peer must have answered a new stream
@@ -27,3 +27,17 @@ HELD_BYTES_MAX: Final = 16 << 20  # bytes, likewise
 
 # Core.
 ENTRY_COST_BYTES: Final = 128  # bytes charged per uncommitted entry besides its data: objects cost
+
+# The shared log (storage/).
+SEGMENT_BYTES_DEFAULT: Final = 64 << 20  # bytes; one file, zero-filled in about 0.3 s
+SEGMENT_BYTES_MIN: Final = 4 << 10  # bytes; room for a header and a few records (tests)
+SEGMENT_BYTES_MAX: Final = (1 << 32) - 1  # bytes; an offset fits 32 bits of a packed location
+ENTRY_CACHE_BYTES_DEFAULT: Final = 64 << 20  # bytes over all groups; what readers usually want
+ENTRY_CACHE_OVERHEAD_BYTES: Final = 256  # bytes a cached entry costs besides its data
+WRITE_BATCH_BYTES_MAX: Final = 8 << 20  # bytes in one write and sync; bounds how long one takes
+WRITE_JOB_BYTES_MAX: Final = 4 << 20  # bytes that stay together in one batch; bounds file waste
+WRITE_BACKLOG_BYTES_MAX: Final = 256 << 20  # bytes not yet durable; past it the host takes no more
+OPEN_SEGMENTS_MAX: Final = 128  # file descriptors kept open for reading
+ZERO_STEP_BYTES_MIN: Final = 128 << 10  # bytes zeroed ahead between two batches: well below 1 ms
+ZERO_STEP_BYTES_MAX: Final = 4 << 20  # bytes zeroed ahead at once under full load
+CLUSTER_NAME_BYTES_MAX: Final = 255  # bytes of UTF-8; fits the segment header

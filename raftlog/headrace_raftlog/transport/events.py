@@ -1,0 +1,26 @@
+"""What the transport tells the node above it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from headrace_raftlog.model.message import Message
+
+
+class TransportEvents(Protocol):
+    """Called on the event loop; the calls must not block and may call the transport."""
+
+    def on_messages(self, messages: list[Message]) -> None:
+        """Take the Raft messages of one frame, in order."""
+
+    def on_payload(self, peer: int, payload: bytes) -> None:
+        """Take a payload; only ever between the peer's up and down reports."""
+
+    def on_peer(self, peer: int, up: bool, boot: int) -> None:
+        """Note that the peer with this boot count can be reached, or no longer.
+
+        After a down report everything sent and not answered may be lost, in both directions.
+        """
+
+    def on_failure(self, error: BaseException) -> None:
+        """Note a bug of the transport: it no longer serves one of its peers."""

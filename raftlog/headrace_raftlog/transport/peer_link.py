@@ -1,0 +1,190 @@
+"""The outgoing stream to one peer: kept open, reopened when it breaks, one writer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final, Protocol
+
+import grpc
+
+from headrace_raftlog.model.limits import (
+    HANDSHAKE_S_MAX,
+    RECONNECT_DELAY_S_MAX,
+    RECONNECT_DELAY_S_MIN,
+)
+from headrace_raftlog.model.message import Message
+from headrace_raftlog.transport.channel_options import CLIENT_OPTIONS
+from headrace_raftlog.transport.identity import StreamIdentity, StreamRefusedError
+from headrace_raftlog.transport.outbox import Outbox
+from headrace_raftlog.transport.pb.transport_pb2 import Frame, StreamClosed
+from headrace_raftlog.transport.pb.transport_pb2_grpc import RaftTransportStub
+
+LOG: Final = logging.getLogger(__name__)
+
+StreamCall = grpc.aio.StreamUnaryCall[Frame, StreamClosed]
+
+
+class LinkOwner(Protocol):
+    """Whom a link reports to."""
+
+    def link_connected(self) -> None:
+        """Note that the peer accepted a new stream; `boot` of the link is its boot count."""
+
+    def link_lost(self) -> None:
+        """Note that the stream broke and everything that waited was dropped."""
+
+
+class PeerLink:
+    """Sends frames to one peer over a client-streaming call.
+
+    What is posted or sent between two turns of the writer leaves as one frame. When the stream
+    breaks, everything that waited is dropped and the owner is told; nothing of an old stream
+    is ever carried over to a new one.
+
+    Attributes:
+        peer: node id of the peer.
+        connected: whether the peer has accepted the current stream.
+        boot: boot count that the peer gave for it, 0 before the first.
+        frames_sent: frames written since the start, beats included.
+        messages_sent: Raft messages among them.
+    """
+
+    def __init__(
+        self, peer: int, address: str, identity: StreamIdentity, owner: LinkOwner, outbox: Outbox
+    ) -> None:
+        self.peer = peer
+        self.connected = False
+        self.boot = 0
+        self.frames_sent = 0
+        self.messages_sent = 0
+        self._address = address
+        self._identity = identity
+        self._owner = owner
+        self._outbox = outbox
+        self._work = asyncio.Event()
+        self._stream_task: asyncio.Task[None] | None = None
+        self._frames_at_beat = 0
+        self._complaint = ""
+        self._opened = False
+
+    def post(self, message: Message) -> bool:
+        """Queue a Raft message; False when it is dropped (not connected, or outbox full)."""
+        return self.connected and self._outbox.post(message)
+
+    def send(self, payload: bytes) -> bool:
+        """Queue a payload; False when it was not taken (not connected, or outbox full)."""
+        return self.connected and self._outbox.send(payload)
+
+    def flush(self) -> None:
+        """Wake the writer when something waits."""
+        if not self._outbox.is_empty():
+            self._work.set()
+
+    def beat(self) -> None:
+        """Send an empty frame when no frame has left since the call before."""
+        if self.connected and self.frames_sent == self._frames_at_beat:
+            self._work.set()
+        self._frames_at_beat = self.frames_sent
+
+    def reset(self) -> None:
+        """Give the current stream up, drop what waits, and open a new one after the delay."""
+        self._lose()
+        if self._stream_task is not None:
+            self._stream_task.cancel()
+
+    async def run(self) -> None:
+        """Keep a stream open until cancelled.
+
+        Raises:
+            Exception: a bug; a peer that is away or refuses is not an error here.
+        """
+        delay = RECONNECT_DELAY_S_MIN
+        while True:
+            self._opened = False
+            self._stream_task = asyncio.create_task(self._stream())
+            try:
+                await asyncio.wait((self._stream_task,))
+            finally:
+                self._stream_task.cancel()
+                self._lose()
+            if not self._stream_task.cancelled():
+                self._complain(self._stream_task.exception())
+            if self._opened:
+                delay = RECONNECT_DELAY_S_MIN
+            await asyncio.sleep(delay)
+            delay = min(delay * 2, RECONNECT_DELAY_S_MAX)
+
+    def _lose(self) -> None:
+        if self.connected:
+            self.connected = False
+            self._outbox.clear()
+            LOG.info("stream to node %d is lost", self.peer)
+            self._owner.link_lost()
+
+    def _complain(self, error: BaseException | None) -> None:
+        """Log why a stream ended, once per reason; raise what is no reason but a bug."""
+        if isinstance(error, StreamRefusedError):
+            text = f"node {self.peer} at {self._address}: stream refused: {error}"
+            level = logging.WARNING
+        elif isinstance(error, TimeoutError):
+            text = f"node {self.peer} at {self._address} does not answer"
+            level = logging.INFO
+        elif isinstance(error, (grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError)):
+            text = f"node {self.peer} at {self._address}: {error}"
+            level = logging.INFO
+        elif error is not None:
+            raise error
+        else:
+            return
+        if text != self._complaint:
+            self._complaint = text
+            LOG.log(level, "%s", text)
+
+    async def _stream(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        async with grpc.aio.insecure_channel(self._address, options=CLIENT_OPTIONS) as channel:
+            metadata = grpc.aio.Metadata(*self._identity.metadata(self.peer))
+            call: StreamCall = RaftTransportStub(channel).Stream(None, metadata=metadata)
+            try:
+                async with asyncio.timeout(HANDSHAKE_S_MAX):
+                    self.boot = await self._handshake(call)
+                call.add_done_callback(lambda _: _cancel(task))
+                self.connected = True
+                self._opened = True
+                self._complaint = ""
+                LOG.info("stream to node %d (boot %d) is open", self.peer, self.boot)
+                self._owner.link_connected()
+                await self._write_frames(call)
+            finally:
+                call.cancel()
+
+    async def _handshake(self, call: StreamCall) -> int:
+        answer = tuple(await call.initial_metadata())
+        if not answer:  # the call has ended, or is about to
+            code = await call.code()
+            details = await call.details()
+            if code == grpc.StatusCode.FAILED_PRECONDITION:
+                raise StreamRefusedError(details)
+            raise asyncio.InvalidStateError(f"{code.name}: {details}")
+        return self._identity.check(answer, (self.peer,)).boot
+
+    async def _write_frames(self, call: StreamCall) -> None:
+        """Write frames until the call breaks or this task is cancelled."""
+        work = self._work
+        outbox = self._outbox
+        work.set()  # a first frame at once: the peer counts what it heard
+        while True:
+            await work.wait()
+            work.clear()
+            frame = outbox.next_frame()
+            self.frames_sent += 1
+            self.messages_sent += len(frame.messages)
+            await call.write(frame)
+            if not outbox.is_empty():
+                work.set()
+
+
+def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()

@@ -1,0 +1,170 @@
+"""Whether a peer is up: both streams of a node pair taken together."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from headrace_raftlog.model.limits import INBOX_HELD_BYTES_MAX, MESSAGE_OVERHEAD_BYTES
+from headrace_raftlog.transport.codec import read_messages
+from headrace_raftlog.transport.events import TransportEvents
+from headrace_raftlog.transport.identity import StreamIdentity
+from headrace_raftlog.transport.outbox import Outbox
+from headrace_raftlog.transport.pb.transport_pb2 import Frame
+from headrace_raftlog.transport.peer_link import PeerLink
+
+LOG: Final = logging.getLogger(__name__)
+
+
+class IncomingStream:
+    """One accepted stream; `open` turns False when it is replaced or given up."""
+
+    def __init__(self, boot: int) -> None:
+        self.boot = boot
+        self.open = True
+
+
+class PeerSession:
+    """A session with a peer: from the moment both streams stand until either breaks.
+
+    The peer is up while the outgoing stream is connected, an incoming stream is there, both name
+    the same boot count, and something was heard within the liveness timeout. When it goes
+    down both streams are given up, so that nothing of an old session arrives in a new one.
+
+    Attributes:
+        peer: node id.
+        up: whether the peer is up.
+        boot: boot count of the session, or of the last one; 0 before the first.
+        link: the outgoing stream.
+        frames_received: frames received since the start, beats included.
+        messages_received: Raft messages among them.
+    """
+
+    def __init__(
+        self,
+        peer: int,
+        address: str,
+        identity: StreamIdentity,
+        events: TransportEvents,
+        clock: Callable[[], float],
+    ) -> None:
+        self.peer = peer
+        self.up = False
+        self.boot = 0
+        self.frames_received = 0
+        self.messages_received = 0
+        self.link = PeerLink(peer, address, identity, self, Outbox())
+        self._node = identity.node
+        self._events = events
+        self._clock = clock
+        self._incoming: IncomingStream | None = None
+        self._heard_at = 0.0
+        self._held: deque[bytes] = deque()
+        self._held_bytes = 0
+
+    def accept(self, boot: int) -> IncomingStream:
+        """Take a new incoming stream in place of any older one."""
+        self._give_up()
+        stream = IncomingStream(boot)
+        self._incoming = stream
+        self._heard_at = self._clock()
+        self._evaluate()
+        return stream
+
+    def received(self, stream: IncomingStream, frame: Frame) -> None:
+        """Handle a frame.
+
+        Raises:
+            FrameError: the peer sent what no correct peer sends; the caller ends the stream.
+        """
+        if not stream.open:
+            return
+        self._heard_at = self._clock()
+        self.frames_received += 1
+        if frame.messages:
+            messages = read_messages(frame, self.peer, self._node)
+            self.messages_received += len(messages)
+            self._events.on_messages(messages)
+        for payload in frame.application:
+            if self.up:
+                self._events.on_payload(self.peer, payload)
+            else:
+                self._hold(payload)
+
+    def ended(self, stream: IncomingStream) -> None:
+        """Note that an incoming stream is over."""
+        if stream is self._incoming:
+            self._give_up()
+
+    def link_connected(self) -> None:
+        """Note that the peer accepted our stream."""
+        self._evaluate()
+
+    def link_lost(self) -> None:
+        """Note that our stream broke."""
+        if self.up:
+            self._give_up()
+
+    def send(self, payload: bytes) -> bool:
+        """Queue a payload; False when the peer is down or its lane full."""
+        return self.up and self.link.send(payload)
+
+    def check_liveness(self, silence_s_max: float, excused_s: float) -> None:
+        """Give the session up when nothing was heard for `silence_s_max` seconds.
+
+        Args:
+            silence_s_max: seconds of silence after which a peer is down.
+            excused_s: seconds during which this process itself stood still and heard nobody.
+        """
+        self._heard_at += excused_s
+        if self._incoming is not None and self._clock() - self._heard_at > silence_s_max:
+            LOG.warning("node %d is silent for %.1f s", self.peer, silence_s_max)
+            self._give_up()
+
+    def close(self) -> None:
+        """Give the session up for good."""
+        self._give_up()
+
+    def _evaluate(self) -> None:
+        incoming = self._incoming
+        if self.up or incoming is None or not self.link.connected:
+            return
+        if incoming.boot < self.link.boot:
+            self._give_up()  # a stream of the peer's earlier process
+            return
+        if incoming.boot > self.link.boot:
+            self.link.reset()  # ours still leads to the earlier process
+            return
+        self.up = True
+        self.boot = incoming.boot
+        LOG.info("node %d (boot %d) is up", self.peer, self.boot)
+        self._events.on_peer(self.peer, True, self.boot)
+        while self.up and self._held:
+            payload = self._held.popleft()
+            self._held_bytes -= len(payload) + MESSAGE_OVERHEAD_BYTES
+            self._events.on_payload(self.peer, payload)
+
+    def _hold(self, payload: bytes) -> None:
+        """Keep what a peer sent that sees the session earlier than we do."""
+        size = len(payload) + MESSAGE_OVERHEAD_BYTES
+        if self._held_bytes + size > INBOX_HELD_BYTES_MAX:
+            LOG.warning("node %d sends too much before it is up", self.peer)
+            self._give_up()
+            return
+        self._held.append(payload)
+        self._held_bytes += size
+
+    def _give_up(self) -> None:
+        """End the incoming stream; when the peer was up, also the outgoing, and report it."""
+        if self._incoming is not None:
+            self._incoming.open = False
+            self._incoming = None
+        self._held.clear()
+        self._held_bytes = 0
+        if self.up:
+            self.up = False
+            LOG.warning("node %d (boot %d) is down", self.peer, self.boot)
+            self.link.reset()
+            self._events.on_peer(self.peer, False, self.boot)

@@ -1,0 +1,124 @@
+"""All streams of a node: one server, and a link and a session for each peer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import grpc
+
+from headrace_raftlog.model.message import Message
+from headrace_raftlog.transport.channel_options import SERVER_OPTIONS
+from headrace_raftlog.transport.events import TransportEvents
+from headrace_raftlog.transport.identity import StreamIdentity
+from headrace_raftlog.transport.pb.transport_pb2_grpc import add_RaftTransportServicer_to_server
+from headrace_raftlog.transport.peer_session import PeerSession
+from headrace_raftlog.transport.server import StreamServicer
+
+LOG: Final = logging.getLogger(__name__)
+
+STALL_BEATS: Final = 3  # beats missed after which this process itself is held to have stood still
+
+
+class Transport:
+    """Carries Raft messages and application payloads between this node and its peers.
+
+    To be used on one event loop. `tick` is to be called every `beat_s` seconds.
+
+    Attributes:
+        server: the gRPC server, which other services may share.
+        sessions: by node id, one for each peer.
+    """
+
+    def __init__(
+        self,
+        identity: StreamIdentity,
+        peers: Mapping[int, str],
+        events: TransportEvents,
+        beat_s: float,
+        silence_s_max: float,
+    ) -> None:
+        self._identity = identity
+        self._events = events
+        self._beat_s = beat_s
+        self._silence_s_max = silence_s_max
+        self._loop = asyncio.get_running_loop()
+        self._ticked_at = self._loop.time()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._stopping = False
+        self.server = grpc.aio.server(options=SERVER_OPTIONS)
+        self.sessions = {
+            peer: PeerSession(peer, address, identity, events, self._loop.time)
+            for peer, address in sorted(peers.items())
+            if peer != identity.node
+        }
+
+    async def start(
+        self, listen: str, register: Sequence[Callable[[grpc.aio.Server], None]] = ()
+    ) -> None:
+        """Listen, and start to connect to all peers.
+
+        Args:
+            listen: host:port to listen on.
+            register: called with the server before it starts, to add other services.
+
+        Raises:
+            OSError: the address cannot be listened on.
+        """
+        servicer = StreamServicer(self._identity, self.sessions, self._events)
+        add_RaftTransportServicer_to_server(servicer, self.server)
+        for add in register:
+            add(self.server)
+        try:
+            self.server.add_insecure_port(listen)
+        except RuntimeError as error:
+            raise OSError(f"cannot listen on {listen} for other nodes: {error}") from error
+        await self.server.start()
+        for session in self.sessions.values():
+            task = asyncio.create_task(session.link.run(), name=f"link to node {session.peer}")
+            task.add_done_callback(self._link_done)
+            self._tasks.append(task)
+
+    async def stop(self) -> None:
+        """End all streams and the server; nothing is delivered afterwards."""
+        self._stopping = True
+        for session in self.sessions.values():
+            session.close()
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        await self.server.stop(None)
+
+    def post(self, message: Message) -> bool:
+        """Queue a Raft message to `message.target`; False when it is dropped."""
+        session = self.sessions.get(message.target)
+        return session is not None and session.link.post(message)
+
+    def send(self, peer: int, payload: bytes) -> bool:
+        """Queue a payload; False when it is not sent (peer down or unknown, or its lane full)."""
+        session = self.sessions.get(peer)
+        return session is not None and session.send(payload)
+
+    def flush(self) -> None:
+        """Let everything queued leave."""
+        for session in self.sessions.values():
+            session.link.flush()
+
+    def tick(self) -> None:
+        """Beat where nothing else was sent, and give up silent peers."""
+        now = self._loop.time()
+        gap = now - self._ticked_at
+        self._ticked_at = now
+        excused = gap if gap > STALL_BEATS * self._beat_s else 0.0
+        for session in self.sessions.values():
+            session.link.beat()
+            session.check_liveness(self._silence_s_max, excused)
+
+    def _link_done(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and not self._stopping:
+            error = task.exception()
+            assert error is not None, "a link runs until it is cancelled"
+            self._events.on_failure(error)

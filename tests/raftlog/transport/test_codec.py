@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace_raftlog.model.entry import Entry
+from headrace_raftlog.model.message import APPEND, HEARTBEAT, Message
+from headrace_raftlog.transport.codec import FrameError, add_message, read_messages
+from headrace_raftlog.transport.pb.transport_pb2 import Frame
+
+INDEX = st.integers(0, 2**40)
+
+
+def fields(message: Message) -> tuple[object, ...]:
+    return (
+        message.kind,
+        message.group,
+        message.source,
+        message.target,
+        message.term,
+        message.index,
+        message.log_term,
+        message.commit,
+        message.entries,
+        message.reject,
+        message.hint_index,
+        message.hint_term,
+        message.quiesce,
+        message.context,
+    )
+
+
+@st.composite
+def messages(draw: st.DrawFn) -> Message:
+    kind = draw(st.integers(1, 9))
+    index = draw(INDEX)
+    reject = draw(st.booleans())
+    entries = []
+    if kind == APPEND:
+        raw = draw(st.lists(st.tuples(INDEX, st.integers(0, 2), st.binary(max_size=20))))
+        entries = [Entry(index + 1 + i, *item) for i, item in enumerate(raw)]
+    return Message(
+        kind,
+        draw(INDEX),
+        1,
+        2,
+        draw(INDEX),
+        index=index,
+        log_term=draw(INDEX),
+        commit=draw(INDEX),
+        entries=entries,
+        reject=reject,
+        hint_index=draw(INDEX) if reject else 0,
+        hint_term=draw(INDEX) if reject else 0,
+        quiesce=draw(st.booleans()),
+        context=draw(INDEX),
+    )
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(messages(), max_size=5))
+def test_message_round_trip_keeps_every_field(sent: list[Message]) -> None:
+    frame = Frame()
+    for message in sent:
+        add_message(frame, message)
+    received = read_messages(Frame.FromString(frame.SerializeToString()), 1, 2)
+    assert [fields(m) for m in received] == [fields(m) for m in sent]
+
+
+@pytest.mark.parametrize("kind", [0, 10, 77])
+def test_unknown_kind_is_refused(kind: int) -> None:
+    frame = Frame()
+    add_message(frame, Message(HEARTBEAT, 1, 1, 2, 1))
+    frame.messages[0].kind = kind  # type: ignore[assignment]
+    with pytest.raises(FrameError, match="kind"):
+        read_messages(frame, 1, 2)
+
+
+def test_unknown_entry_kind_is_refused() -> None:
+    frame = Frame()
+    add_message(frame, Message(APPEND, 1, 1, 2, 1, entries=[Entry(1, 1, 3, b"")]))
+    with pytest.raises(FrameError, match="entry kind 3"):
+        read_messages(frame, 1, 2)
+
+
+@pytest.mark.parametrize(("source", "target"), [(3, 2), (1, 3)])
+def test_message_of_another_pair_is_refused(source: int, target: int) -> None:
+    frame = Frame()
+    add_message(frame, Message(HEARTBEAT, 1, source, target, 1))
+    with pytest.raises(FrameError, match="on a stream from 1 to 2"):
+        read_messages(frame, 1, 2)

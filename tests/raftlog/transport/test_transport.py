@@ -1,0 +1,301 @@
+"""Real gRPC over loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import grpc
+import pytest
+import uvloop
+
+from headrace_raftlog.model.message import HEARTBEAT, Message
+from headrace_raftlog.transport.identity import StreamIdentity
+from headrace_raftlog.transport.pb.transport_pb2 import Frame, MessageKind, RaftMessage
+from headrace_raftlog.transport.pb.transport_pb2_grpc import RaftTransportStub
+
+Addresses = dict[int, str]
+
+
+def run(body: Callable[[], Awaitable[None]]) -> None:
+    async def main() -> None:
+        await body()
+
+    asyncio.run(main())
+
+
+async def started(node_type: Any, addresses: Addresses, nodes: tuple[int, ...]) -> list[Any]:
+    found = [node_type(node, addresses) for node in nodes]
+    for node in found:
+        await node.start()
+    for node in found:
+        others = {other for other in nodes if other != node.node}
+        await node.events.until(
+            lambda n=node, o=others: {p for p, up, _ in n.events.peers if up} == o
+        )
+    return found
+
+
+async def stop_all(nodes: list[Any]) -> None:
+    for node in nodes:
+        await node.stop()
+
+
+def heartbeat(source: int, target: int, group: int) -> Message:
+    return Message(HEARTBEAT, group, source, target, 1)
+
+
+@pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_messages_and_payloads_arrive_in_order_in_few_frames(
+    node_type: Any, addresses: Addresses, loop_factory: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    async def body() -> None:
+        one, two = nodes = await started(node_type, addresses, (1, 2))
+        before = two.transport.sessions[1].frames_received
+        for i in range(500):
+            assert one.transport.post(heartbeat(1, 2, i))
+            assert one.transport.send(2, b"%d" % i)
+        one.transport.flush()
+        await two.events.until(
+            lambda: len(two.events.messages) == 500 and len(two.events.payloads) == 500
+        )
+        assert [m.group for m in two.events.messages] == list(range(500))
+        assert two.events.payloads == [(1, b"%d" % i) for i in range(500)]
+        link, session = one.transport.sessions[2].link, two.transport.sessions[1]
+        assert link.messages_sent == session.messages_received == 500
+        # One frame; beats before and after it may be counted too, but none per message.
+        assert session.frames_received - before < 100
+        await stop_all(nodes)
+
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(body())
+
+
+def test_peer_that_stops_is_down_and_comes_back_with_its_new_boot_count(
+    node_type: Any, addresses: Addresses
+) -> None:
+    async def body() -> None:
+        one, two = await started(node_type, addresses, (1, 2))
+        assert one.events.peers == [(2, True, 1)]
+        await two.stop()
+        await one.events.until(lambda: (2, False, 1) in one.events.peers)
+        assert not one.transport.send(2, b"lost")
+        assert not one.transport.post(heartbeat(1, 2, 1))
+        again = node_type(2, addresses, boot=2)
+        await again.start()
+        await one.events.until(lambda: len(one.events.peers) == 3)
+        assert one.events.peers == [(2, True, 1), (2, False, 1), (2, True, 2)]
+        assert one.transport.send(2, b"arrives")
+        one.transport.flush()
+        await again.events.until(lambda: bool(again.events.payloads))
+        assert again.events.payloads == [(1, b"arrives")]
+        await stop_all([one, again])
+
+    run(body)
+
+
+def test_broken_stream_takes_both_sides_down_and_up_again(
+    node_type: Any, addresses: Addresses
+) -> None:
+    async def body() -> None:
+        one, two = nodes = await started(node_type, addresses, (1, 2))
+        one.transport.sessions[2].link.reset()
+        assert not one.transport.send(2, b"while down")
+        await one.events.until(lambda: len(one.events.peers) == 3)
+        await two.events.until(lambda: len(two.events.peers) == 3)
+        assert [up for _, up, _ in one.events.peers] == [True, False, True]
+        assert [up for _, up, _ in two.events.peers] == [True, False, True]
+        await stop_all(nodes)
+
+    run(body)
+
+
+def test_silent_peer_is_down_without_a_broken_stream(node_type: Any, addresses: Addresses) -> None:
+    async def body() -> None:
+        one = node_type(1, addresses, silence_s_max=0.5)
+        two = node_type(2, addresses)
+        await one.start()
+        await two.start()
+        await one.events.until(lambda: (2, True, 1) in one.events.peers)
+        two.stop_ticking()
+        await one.events.until(lambda: (2, False, 1) in one.events.peers)
+        await stop_all([one, two])
+
+    run(body)
+
+
+def test_time_in_which_this_process_stood_still_is_not_held_against_a_peer(
+    node_type: Any, addresses: Addresses
+) -> None:
+    async def body() -> None:
+        one, _ = nodes = await started(node_type, addresses, (1, 2))
+        session = one.transport.sessions[2]
+        session.check_liveness(-1.0, 3600.0)
+        assert session.up
+        session.check_liveness(-7200.0, 0.0)
+        assert not session.up
+        await stop_all(nodes)
+
+    run(body)
+
+
+def test_node_of_another_cluster_is_refused_with_the_reason(
+    node_type: Any, addresses: Addresses
+) -> None:
+    async def body() -> None:
+        one = node_type(1, addresses)
+        await one.start()
+        stranger = StreamIdentity("another", 2, 1)
+        async with grpc.aio.insecure_channel(addresses[1]) as channel:
+            metadata = grpc.aio.Metadata(*stranger.metadata(1))
+            call = RaftTransportStub(channel).Stream(None, metadata=metadata)
+            assert await call.code() == grpc.StatusCode.FAILED_PRECONDITION
+            assert "'another' reached node 1 of cluster 'test'" in await call.details()
+        assert one.events.peers == []
+        await one.stop()
+
+    run(body)
+
+
+def raw_heartbeat(source: int) -> RaftMessage:
+    return RaftMessage(kind=MessageKind.MESSAGE_KIND_HEARTBEAT, source=source, target=1)
+
+
+class RefusalWatch(logging.Handler):
+    """Waits for log records of refused streams."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = asyncio.Semaphore(0)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if "refused a stream" in record.getMessage():
+            self.seen.release()
+
+
+def test_node_that_reaches_the_wrong_address_logs_the_refusal_once(
+    node_type: Any, addresses: Addresses, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def body() -> None:
+        other = node_type(2, {2: addresses[2]}, cluster="another")
+        one = node_type(1, addresses)
+        watch = RefusalWatch()
+        server_log = logging.getLogger("headrace_raftlog.transport.server")
+        server_log.addHandler(watch)
+        try:
+            await other.start()
+            await one.start()
+            async with asyncio.timeout(30):
+                for _ in range(3):
+                    await watch.seen.acquire()
+        finally:
+            server_log.removeHandler(watch)
+            await stop_all([one, other])
+
+    run(body)
+    refusals = [r.message for r in caplog.records if "node 2 at" in r.message]
+    assert len(refusals) == 1
+    assert "of cluster 'another'" in refusals[0]
+
+
+def test_newer_stream_of_a_peer_replaces_the_older(node_type: Any, addresses: Addresses) -> None:
+    async def body() -> None:
+        one = node_type(1, addresses)
+        await one.start()
+        metadata = grpc.aio.Metadata(*StreamIdentity("test", 2, 1).metadata(1))
+        async with (
+            grpc.aio.insecure_channel(addresses[1]) as first_channel,
+            grpc.aio.insecure_channel(addresses[1]) as second_channel,
+        ):
+            first = RaftTransportStub(first_channel).Stream(None, metadata=metadata)
+            await first.initial_metadata()
+            second = RaftTransportStub(second_channel).Stream(None, metadata=metadata)
+            await second.initial_metadata()
+            await first.write(Frame())
+            assert await first.code() == grpc.StatusCode.ABORTED
+            session = one.transport.sessions[2]
+            await second.write(Frame(messages=[raw_heartbeat(2)]))
+            await one.events.until(lambda: len(one.events.messages) == 1)
+            assert session.frames_received == 1
+        await one.stop()
+
+    run(body)
+
+
+def test_malformed_frame_ends_the_stream_and_harms_nobody(
+    node_type: Any, addresses: Addresses
+) -> None:
+    async def body() -> None:
+        one, _ = nodes = await started(node_type, addresses, (1, 3))
+        metadata = grpc.aio.Metadata(*StreamIdentity("test", 2, 1).metadata(1))
+        async with grpc.aio.insecure_channel(addresses[1]) as channel:
+            call = RaftTransportStub(channel).Stream(None, metadata=metadata)
+            await call.initial_metadata()
+            await call.write(Frame(messages=[raw_heartbeat(3)]))
+            assert await call.code() == grpc.StatusCode.INVALID_ARGUMENT
+            method = "/headrace.raftlog.v1.RaftTransport/Stream"
+            raw: Any = channel.stream_unary(method, bytes, bytes)
+            garbage = raw(None, metadata=metadata)
+            await garbage.initial_metadata()
+            await garbage.write(b"\xff\xff\xff")
+            assert await garbage.code() != grpc.StatusCode.OK
+        assert one.events.messages == []
+        assert one.events.peers == [(3, True, 1)]
+        await stop_all(nodes)
+
+    run(body)
+
+
+def test_payloads_before_the_up_report_are_held_until_it(
+    node_type: Any, addresses: Addresses
+) -> None:
+    async def body() -> None:
+        one = node_type(1, addresses)
+        await one.start()
+        metadata = grpc.aio.Metadata(*StreamIdentity("test", 2, 1).metadata(1))
+        async with grpc.aio.insecure_channel(addresses[1]) as channel:
+            call = RaftTransportStub(channel).Stream(None, metadata=metadata)
+            await call.initial_metadata()
+            frame = Frame(messages=[raw_heartbeat(2)], application=[b"early"])
+            await call.write(frame)
+            await one.events.until(lambda: bool(one.events.messages))
+            assert one.events.payloads == []
+            session = one.transport.sessions[2]
+            session.link.connected = True
+            session.link.boot = 1
+            session.link_connected()
+            assert one.events.peers == [(2, True, 1)]
+            assert one.events.payloads == [(2, b"early")]
+        await one.stop()
+
+    run(body)
+
+
+def test_port_in_use_is_named(node_type: Any, addresses: Addresses) -> None:
+    async def body() -> None:
+        one = node_type(1, addresses)
+        await one.start()
+        other = node_type(2, {2: addresses[1], 1: addresses[3]})
+        with pytest.raises(OSError, match=f"cannot listen on {addresses[1]}"):
+            await other.start()
+        await one.stop()
+
+    run(body)
+
+
+def test_large_payloads_fit_a_frame_and_a_slow_peer_fills_the_lane(
+    node_type: Any, addresses: Addresses
+) -> None:
+    async def body() -> None:
+        one, two = nodes = await started(node_type, addresses, (1, 2))
+        big = b"x" * (30 << 20)
+        assert one.transport.send(2, big)
+        assert not one.transport.send(2, big)
+        one.transport.flush()
+        await two.events.until(lambda: bool(two.events.payloads))
+        assert two.events.payloads == [(1, big)]
+        await stop_all(nodes)
+
+    run(body)
