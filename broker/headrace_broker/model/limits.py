@@ -35,3 +35,4 @@ CATALOG_REQUESTS_MAX: Final = 256  # catalog changes under way per node; more of
 CATALOG_REQUEST_WINDOW: Final = 1024  # request numbers remembered per node; four times what can be under way
 ROUTES_CACHED_MAX: Final = 65536  # routes remembered per node; about 20 MiB of routing keys and tuples
 PASSWORDS_REMEMBERED_MAX: Final = 1024  # verified passwords (as keyed hashes); users that connect often
+REPLICAS_DEFAULT: Final = 3  # of a quorum queue; survives the loss of one node

@@ -14,6 +14,7 @@ from headrace_broker.runtime.port import QueueListener
 from headrace_broker.runtime.queue_host import HostWatcher, QueueHost
 from headrace_broker.runtime.queue_log import MemoryQueueLog, RaftQueueLog
 from headrace_broker.runtime.session import QueueSession, SessionOwner
+from headrace_broker.runtime.traffic import Traffic
 from headrace_broker.runtime.wire import Switchboard
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ class Hosting:
     Attributes:
         switchboard: connects sessions and replicas.
         hosts: replicas on this node by queue group.
+        traffic: counts what goes through the sessions.
         on_unused: called with an auto-delete queue led here whose last consumer has gone.
     """
 
@@ -82,6 +84,7 @@ class Hosting:
         self.switchboard = Switchboard(node, send)
         self.hosts: dict[int, QueueHost] = {}
         self.on_unused: Callable[[Queue], None] = _ignore
+        self.traffic = Traffic()
         self._raft = raft
         self._node = node
         self._watcher = _Watcher(self)
@@ -195,7 +198,7 @@ class Hosting:
         """Start a session of this node with a queue."""
         number = session_id(self._node, self._raft.boot, self._next_number)
         self._next_number += 1
-        session = QueueSession(number, queue, listener, self.switchboard, self._owner)
+        session = QueueSession(number, queue, listener, self.switchboard, self._owner, self.traffic)
         self._sessions[number] = session
         self._by_group.setdefault(queue.group, {})[number] = session
         self.switchboard.sessions[number] = session.end

@@ -1,7 +1,7 @@
 """The two numbered lanes of a session, as its gateway keeps them.
 
-Publishes and control commands (settles, attach, get, ...) are numbered apart, so that a settle never
-waits behind publishes. What the queue has not answered yet is kept and sent again after a leader
+Publishes and control commands (settles, attach, get, ...) are numbered apart, so that a settle
+never waits behind publishes. What the queue has not answered yet is kept and sent again after a leader
 change; the queue drops what it has seen (Ongaro, Consensus: Bridging Theory and Practice, 6.3).
 """
 
@@ -79,6 +79,12 @@ class PublishLane:
         self.pending.append(command)
         self.pending_octets += len(data)
         return command
+
+    def newly_applied(self, number: i64) -> i64:
+        """Return how many messages `applied(number)` will finish."""
+        if not self.pending or number < self.pending[0].first:
+            return 0
+        return number - self.pending[0].first + 1
 
     def applied(self, number: i64) -> list[Ticket]:
         """Forget everything up to message `number`; return the tickets that end there or before."""

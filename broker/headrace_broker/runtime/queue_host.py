@@ -1,4 +1,4 @@
-"""One replica of a queue: commands into its log, committed ones through the machine, effects out."""
+"""One replica of a queue: commands into its log, committed ones through the machine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import final
 from mypy_extensions import i64, mypyc_attr
 from typing_extensions import override
 
-from headrace_broker.codecs.batch import batch_count
 from headrace_broker.core.command import (
     ENQUEUE_BATCH_OFFSET,
     encode_node_down,
@@ -62,18 +61,12 @@ class QueueHost(HostEnd, EntrySource):
         queue: its definition.
         machine: the deterministic state; equal on all replicas at equal positions.
         serving: whether this replica leads and has applied everything committed before its term.
-        delivered_count: messages handed to consumers here, redeliveries included.
-        published_count: messages taken here as leader.
-        settled_count: settle commands applied here as leader.
     """
 
     def __init__(self, queue: Queue, node: int, log: QueueLog, reach: Reach, watcher: HostWatcher):
         self.queue = queue
         self.machine = QueueMachine()
         self.serving = False
-        self.published_count: i64 = 0
-        self.delivered_count: i64 = 0
-        self.settled_count: i64 = 0
         self._node = node
         self._log = log
         self._reach = reach
@@ -145,7 +138,7 @@ class QueueHost(HostEnd, EntrySource):
             elif isinstance(effect, Rejected):
                 self._watcher.command_rejected(self.queue, effect.reason)
             elif self.serving:
-                self._perform(effect, data)
+                self._perform(effect)
 
     def leadership(self, leader: int, _term: int, serving: bool) -> None:
         """Start or stop serving; feeds of an earlier leadership are void."""
@@ -168,16 +161,14 @@ class QueueHost(HostEnd, EntrySource):
 
     # Effects
 
-    def _perform(self, effect: Effect, data: bytes) -> None:
+    def _perform(self, effect: Effect) -> None:
         if isinstance(effect, Deliver):
             self._deliver(effect)
         elif isinstance(effect, Enqueued):
             end = self._reach.session(effect.session)
-            self.published_count += batch_count(data, ENQUEUE_BATCH_OFFSET)
             if end is not None:
                 end.enqueued(effect.seq)
         elif isinstance(effect, Controlled):
-            self.settled_count += 1
             end = self._reach.session(effect.session)
             if end is not None:
                 end.controlled(effect.seq, effect.status, effect.count)
@@ -193,7 +184,6 @@ class QueueHost(HostEnd, EntrySource):
             self._watcher.queue_unused(self.queue)
 
     def _deliver(self, effect: Deliver) -> None:
-        self.delivered_count += len(effect.messages)
         feed = self._feeds.get((effect.session, int(effect.consumer)))
         end = self._reach.session(effect.session)
         if feed is not None and end is not None:
@@ -205,7 +195,6 @@ class QueueHost(HostEnd, EntrySource):
             return
         run: DeliveryRun | None = None
         if effect.message is not None:
-            self.delivered_count += 1
             group = group_by_entry(effect.delivery, [effect.message])[0]
             run = DeliveryRun(
                 0,

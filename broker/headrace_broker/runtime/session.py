@@ -32,8 +32,9 @@ from headrace_broker.model.reply_code import (
 )
 from headrace_broker.runtime.lane import ControlLane, PublishLane
 from headrace_broker.runtime.lane_port import Reach, SessionEnd
-from headrace_broker.runtime.port import QueueClient, QueueListener, Ticket
+from headrace_broker.runtime.port import ACCEPT, QueueClient, QueueListener, Ticket
 from headrace_broker.runtime.subscription import Subscription
+from headrace_broker.runtime.traffic import Traffic
 
 RETRY_TICKS_MIN: Final = 4  # runtime ticks without an answer before everything is sent again
 RETRY_TICKS_MAX: Final = 32  # the pause doubles up to this, so that a slow queue is not swamped
@@ -64,7 +65,13 @@ class QueueSession(QueueClient):
     """
 
     def __init__(
-        self, session: int, queue: Queue, listener: QueueListener, reach: Reach, owner: SessionOwner
+        self,
+        session: int,
+        queue: Queue,
+        listener: QueueListener,
+        reach: Reach,
+        owner: SessionOwner,
+        traffic: Traffic,
     ) -> None:
         self.session = session
         self.queue = queue
@@ -73,6 +80,7 @@ class QueueSession(QueueClient):
         self._listener = listener
         self._reach = reach
         self._owner = owner
+        self._traffic = traffic
         self._publishes = PublishLane(session)
         self._controls = ControlLane(session)
         self._subscriptions: dict[int, Subscription] = {}
@@ -96,6 +104,7 @@ class QueueSession(QueueClient):
             if ticket is not None:
                 self._listener.on_confirmed(self, [ticket])
             return True
+        self._traffic.publish += len(publishes)
         lane = self._publishes
         lane.add(publishes, ticket)
         if lane.gathered_octets + lane.pending_octets > SESSION_OCTETS_MAX:
@@ -118,6 +127,8 @@ class QueueSession(QueueClient):
         span = subscription.to_queue(first, last)
         if span is not None:
             self._controls.settle(subscription.number, operation, span[0], span[1])
+            if operation == ACCEPT:
+                self._traffic.ack += span[1] - span[0] + 1
 
     @override
     async def attach(self, consumer: int, tag: str, prefetch: int, exclusive: bool) -> None:
@@ -188,6 +199,7 @@ class QueueSession(QueueClient):
         """Confirm publishes and send what gathered meanwhile."""
         self._progress()
         lane = self._publishes
+        self._traffic.confirm += lane.newly_applied(number)
         tickets = lane.applied(number)
         if tickets and not self._closing:
             self._listener.on_confirmed(self, tickets)
@@ -228,11 +240,13 @@ class QueueSession(QueueClient):
             return
         fresh = subscription.accept(run)
         if fresh is not None:
+            self._count_delivery(fresh)
             self._listener.on_delivery(self, fresh)
 
     def on_got(self, number: i64, run: DeliveryRun | None, ready_left: i64) -> None:
         """Answer a get."""
         if run is not None and not self._closing:
+            self._count_delivery(run)
             self._got[int(number)] = (run, int(ready_left))
         self.on_controlled(number, 0, 0)
 
@@ -317,6 +331,10 @@ class QueueSession(QueueClient):
             self.relocate(located if located else self.target)
 
     # Inner
+
+    def _count_delivery(self, run: DeliveryRun) -> None:
+        self._traffic.deliver += len(run.positions)
+        self._traffic.redeliver += run.redelivered.count(1)
 
     def _progress(self) -> None:
         self._silent_ticks = 0

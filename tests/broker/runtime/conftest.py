@@ -17,6 +17,7 @@ from headrace_broker.runtime.port import QueueClient, QueueListener, Ticket
 from headrace_broker.runtime.queue_host import HostWatcher, QueueHost
 from headrace_broker.runtime.queue_log import BUSY, NOT_LEADING, TAKEN, QueueLog
 from headrace_broker.runtime.session import QueueSession, SessionOwner
+from headrace_broker.runtime.traffic import Traffic
 from headrace_broker.runtime.wire import Switchboard
 from headrace_raftlog.model.entry import ENTRY_NORMAL, Entry
 
@@ -127,6 +128,7 @@ class World:
         self.queue = Queue("/", "work", "quorum", 7, (1, 2))
         self.watcher = Watcher()
         self.owner = Owner(self)
+        self.traffic = Traffic()
         self.sent: list[tuple[int, str]] = []
         self._wire: list[tuple[int, bytes]] = []
         self._applied = 0
@@ -151,7 +153,7 @@ class World:
         """Start a session whose gateway is `node`."""
         number = session_id(node, 1, next(self._numbers))
         board = self.boards[node]
-        session = QueueSession(number, self.queue, listener, board, self.owner)
+        session = QueueSession(number, self.queue, listener, board, self.owner, self.traffic)
         board.sessions[number] = session.end
         return session
 

@@ -1,0 +1,38 @@
+"""What makes two bindings the same one."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from headrace_broker.model.definition import Binding
+
+BindingKey = tuple[str, str, str, str, str, bytes]
+
+_ENCODER: Final = msgspec.msgpack.Encoder(order="deterministic")
+
+
+def table_key(table: dict[str, Any]) -> bytes:
+    """Return octets that are equal for equal tables only: types count, the order of keys does not.
+
+    Args:
+        table: values that MessagePack has: None, bool, int of 64 bits, float, str, bytes, and
+            lists and dicts (with str keys) of such.
+    """
+    if not table:
+        return b""
+    encoded: bytes = _ENCODER.encode(table)
+    return encoded
+
+
+def binding_key(binding: Binding) -> BindingKey:
+    """Return the identity of a binding: vhost, ends, routing key and arguments."""
+    return (
+        binding.vhost,
+        binding.source,
+        binding.destination_type,
+        binding.destination,
+        binding.routing_key,
+        table_key(binding.arguments),
+    )

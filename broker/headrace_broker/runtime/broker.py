@@ -1,0 +1,171 @@
+"""The node as its gateways see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, final
+
+from typing_extensions import override
+
+from headrace_broker.catalog.view import CatalogView
+from headrace_broker.model.definition import Binding, Exchange, Queue
+from headrace_broker.model.reply_code import INTERNAL_ERROR, AmqpError
+from headrace_broker.runtime.authenticator import Authenticator
+from headrace_broker.runtime.counts import CountsClient, CountsUnavailable
+from headrace_broker.runtime.hosting import Hosting
+from headrace_broker.runtime.port import Broker, ConnectionInfo, QueueClient, QueueListener
+from headrace_broker.runtime.router import Route, Router
+from headrace_broker.runtime.topology import Topology
+
+
+@final
+class NodeBroker(Broker):
+    """Passes each call on to the part that answers it.
+
+    Attributes:
+        connections: open client connections by id.
+    """
+
+    def __init__(
+        self,
+        names: tuple[str, str],
+        boot: int,
+        view: CatalogView,
+        router: Router,
+        hosting: Hosting,
+        topology: Topology,
+        counts: CountsClient,
+    ) -> None:
+        self.node_name, self.cluster_name = names
+        self.boot = boot
+        self.connections: dict[str, ConnectionInfo] = {}
+        self._view = view
+        self._router = router
+        self._hosting = hosting
+        self._topology = topology
+        self._counts = counts
+        self._authenticator = Authenticator(view.user)
+        self._blocked = ""
+        self._watchers: list[Callable[[str], None]] = []
+
+    # Blocking
+
+    def set_blocked(self, reason: str) -> None:
+        """Block publishers for a reason, or with "" let them go on, and tell the connections."""
+        self._blocked = reason
+        for watcher in list(self._watchers):
+            watcher(reason)
+
+    @override
+    def blocked_reason(self) -> str:
+        return self._blocked
+
+    @override
+    def watch_blocked(self, callback: Callable[[str], None]) -> None:
+        self._watchers.append(callback)
+
+    @override
+    def unwatch_blocked(self, callback: Callable[[str], None]) -> None:
+        if callback in self._watchers:
+            self._watchers.remove(callback)
+
+    # Looking up
+
+    @override
+    async def authenticate(self, user: str, password: str, loopback: bool) -> bool:
+        return await self._authenticator.check(user, password, loopback)
+
+    @override
+    def vhost_exists(self, vhost: str) -> bool:
+        return self._view.vhost(vhost) is not None
+
+    @override
+    def route(self, vhost: str, raw_route: bytes) -> Route:
+        return self._router.route(vhost, raw_route)
+
+    @override
+    def route_with_headers(self, vhost: str, raw_route: bytes, headers: dict[str, Any]) -> Route:
+        return self._router.route_with_headers(vhost, raw_route, headers)
+
+    @override
+    def queue(self, vhost: str, name: str) -> Queue | None:
+        return self._view.queue(vhost, name)
+
+    @override
+    def exchange(self, vhost: str, name: str) -> Exchange | None:
+        return self._view.exchange(vhost, name)
+
+    @override
+    async def queue_counts(self, queue: Queue) -> tuple[int, int]:
+        try:
+            counts = await self._counts.ask(queue)
+        except CountsUnavailable as error:
+            raise AmqpError(INTERNAL_ERROR, str(error)) from error
+        return counts.ready, counts.consumers
+
+    # Sessions
+
+    @override
+    def open_queue(self, queue: Queue, listener: QueueListener) -> QueueClient:
+        return self._hosting.open_session(queue, listener)
+
+    # Topology
+
+    @override
+    async def declare_queue(
+        self,
+        vhost: str,
+        name: str,
+        durable: bool,
+        exclusive: bool,
+        auto_delete: bool,
+        arguments: dict[str, Any],
+        owner: str,
+    ) -> Queue:
+        return await self._topology.declare_queue(
+            vhost, name, durable, exclusive, auto_delete, arguments, owner
+        )
+
+    @override
+    async def delete_queue(self, queue: Queue, if_unused: bool, if_empty: bool) -> int:
+        return await self._topology.delete_queue(queue, if_unused, if_empty)
+
+    @override
+    async def declare_exchange(
+        self,
+        vhost: str,
+        name: str,
+        kind: str,
+        durable: bool,
+        auto_delete: bool,
+        internal: bool,
+        arguments: dict[str, Any],
+    ) -> None:
+        exchange = Exchange(vhost, name, kind, durable, auto_delete, internal, arguments)
+        await self._topology.declare_exchange(exchange)
+
+    @override
+    async def delete_exchange(self, vhost: str, name: str, if_unused: bool) -> None:
+        await self._topology.delete_exchange(vhost, name, if_unused)
+
+    @override
+    async def bind(self, binding: Binding) -> None:
+        await self._topology.bind(binding)
+
+    @override
+    async def unbind(self, binding: Binding) -> None:
+        await self._topology.unbind(binding)
+
+    @override
+    async def drop_owner(self, owner: str) -> None:
+        await self._topology.drop_owner(owner)
+
+    # Listings
+
+    @override
+    def connection_opened(self, info: ConnectionInfo) -> None:
+        self.connections[info.id] = info
+
+    @override
+    def connection_closed(self, info: ConnectionInfo) -> None:
+        self.connections.pop(info.id, None)

@@ -1,0 +1,164 @@
+"""A broker node: the replicated logs, the catalog, the queues and the broker that gateways use."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from google.protobuf.message import DecodeError
+from headrace_raftlog.node.node import NodeOptions, RaftNode
+
+from headrace_broker.catalog.event import Event, QueueAdded, QueueRemoved
+from headrace_broker.config import Config
+from headrace_broker.model.definition import Node, Queue
+from headrace_broker.model.reply_code import AmqpError
+from headrace_broker.runtime.broker import NodeBroker
+from headrace_broker.runtime.catalog_service import CatalogService
+from headrace_broker.runtime.counts import CountsClient
+from headrace_broker.runtime.disk_watch import DiskWatch
+from headrace_broker.runtime.hosting import Hosting
+from headrace_broker.runtime.pb.cluster_pb2 import ClusterPayload
+from headrace_broker.runtime.router import Router
+from headrace_broker.runtime.topology import Topology
+from headrace_raftlog.model.group import CoreOptions
+from headrace_raftlog.storage.options import LogOptions
+
+CATALOG_VOTERS_MAX: Final = 5  # the first nodes vote on the catalog, the rest learn it
+
+log = logging.getLogger(__name__)
+
+
+def raft_options(config: Config) -> NodeOptions:
+    """Return what the configuration says to the replicated logs."""
+    return NodeOptions(
+        cluster=config.cluster.name,
+        node=config.node.id,
+        peers={node.id: node.address for node in config.cluster.nodes},
+        data_dir=config.node.data_dir,
+        tick_ms=config.raft.tick_ms,
+        core=CoreOptions(
+            election_ticks=config.raft.election_ticks,
+            heartbeat_ticks=config.raft.heartbeat_ticks,
+            quiesce_ticks=config.raft.quiesce_ticks,
+        ),
+        log=LogOptions(segment_bytes=config.log.segment_bytes, cache_bytes=config.log.cache_bytes),
+    )
+
+
+class BrokerNode:
+    """Starts the parts in order and carries payloads between nodes to the part they are for.
+
+    Attributes:
+        config: what the node was told.
+        raft: the replicated logs.
+        catalog: cluster metadata.
+        hosting: queues on this node and sessions of its gateways.
+        broker: what gateways use.
+        peers_up: boot count by node id of the other nodes that are heard, 0 for those that are not.
+    """
+
+    def __init__(self, config: Config, on_fatal: Callable[[BaseException], None]) -> None:
+        self.config = config
+        node = config.node.id
+        self.raft = RaftNode(raft_options(config))
+        self.raft.on_fatal = on_fatal
+        self.raft.on_payload = self._on_payload
+        self.raft.on_peer = self._on_peer
+        others = [member.id for member in config.cluster.nodes if member.id != node]
+        self.peers_up: dict[int, int] = dict.fromkeys(others, 0)
+        nodes = tuple(Node(n.id, n.name, n.address) for n in config.cluster.nodes)
+        self.catalog = CatalogService(self.raft, node, nodes, self._send_catalog)
+        self.router = Router(self.catalog.view)
+        self.hosting = Hosting(self.raft, node, others, self.raft.send)
+        self.hosting.on_unused = self._drop_unused
+        self.counts = CountsClient(node, self.hosting.hosts, self.hosting.locate, self.raft.send)
+        self.topology = Topology(node, self.catalog, self.hosting, self.counts)
+        self.catalog.listeners.append(self.router.on_event)
+        self.catalog.listeners.append(self._on_event)
+        self.disk = DiskWatch(
+            config.node.data_dir,
+            config.limits.disk_free_bytes_min,
+            lambda: self.raft.disk_full,
+            lambda reason: self.broker.set_blocked(reason),
+        )
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """Recover the log, join the cluster, and wait until the catalog has a quorum.
+
+        Raises:
+            RaftLogError: the data directory cannot be used; its text says what to do.
+            OSError: the inter-node address cannot be bound.
+        """
+        await self.raft.start()
+        names = (self.config.node.name, self.config.cluster.name)
+        self.broker = NodeBroker(
+            names,
+            self.raft.boot,
+            self.catalog.view,
+            self.router,
+            self.hosting,
+            self.topology,
+            self.counts,
+        )
+        voters = sorted(member.id for member in self.config.cluster.nodes)
+        self.catalog.start(tuple(voters[:CATALOG_VOTERS_MAX]), tuple(voters[CATALOG_VOTERS_MAX:]))
+        self.hosting.start()
+        self.disk.start()
+
+    async def join(self) -> None:
+        """Wait until the catalog is caught up, and forget what this node held in memory before."""
+        await self.catalog.ready()
+        await self.topology.drop_node_memory(0)
+
+    async def stop(self) -> None:
+        """Stop all parts; what is durable stays."""
+        self.disk.stop()
+        self.hosting.stop()
+        for task in list(self._tasks):
+            task.cancel()
+        await self.raft.stop()
+
+    def _on_event(self, event: Event) -> None:
+        if isinstance(event, QueueAdded):
+            self.hosting.add_queue(event.queue)
+        elif isinstance(event, QueueRemoved):
+            self.hosting.remove_queue(event.queue)
+
+    def _send_catalog(self, peer: int, data: bytes) -> bool:
+        payload = ClusterPayload(catalog_forward=data)
+        return self.raft.send(peer, payload.SerializeToString())
+
+    def _on_payload(self, peer: int, data: bytes) -> None:
+        try:
+            payload = ClusterPayload.FromString(data)
+        except DecodeError:
+            log.exception("node %d sent a payload that is not understood", peer)
+            return
+        kind = payload.WhichOneof("body")
+        if kind == "catalog_forward":
+            self.catalog.handle_forward(peer, payload.catalog_forward)
+        elif kind == "counts_request":
+            self.counts.receive_request(peer, payload.counts_request)
+        elif kind == "counts":
+            self.counts.receive_answer(payload.counts)
+        else:
+            self.hosting.switchboard.receive(payload)
+
+    def _on_peer(self, peer: int, up: bool, boot: int) -> None:
+        self.peers_up[peer] = boot if up else 0
+        log.info("node %d is %s", peer, f"up (boot {boot})" if up else "down")
+        self.hosting.peer_changed(peer, up, boot)
+
+    def _drop_unused(self, queue: Queue) -> None:
+        task = asyncio.get_running_loop().create_task(self._drop(queue))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _drop(self, queue: Queue) -> None:
+        try:
+            await self.topology.drop_unused(queue)
+        except AmqpError:
+            log.exception("auto-delete queue %r could not be deleted", queue.name)

@@ -1,0 +1,110 @@
+"""What a running node tells about itself; answers at once, from memory."""
+
+from __future__ import annotations
+
+from headrace_broker.model.definition import Queue
+from headrace_broker.model.status import (
+    MessageCounters,
+    NodeStatus,
+    ObjectTotals,
+    Overview,
+    QueueStatus,
+)
+from headrace_broker.runtime.node import BrokerNode
+
+CATALOG_GROUP = 0
+
+
+class NodeStatusSource:
+    """Looks at the parts of a node."""
+
+    def __init__(self, node: BrokerNode) -> None:
+        self._node = node
+        self.accepting = False
+
+    def not_ready_reason(self) -> str:
+        """Return why clients should not be sent here now, "" when they may."""
+        if not self.accepting:
+            return "the node has not joined the cluster: too few nodes are running"
+        if not self._node.raft.leader(CATALOG_GROUP):
+            return "the catalog has no leader: too few nodes are running"
+        return ""
+
+    def overview(self) -> Overview:
+        """Return the node's summary."""
+        node = self._node
+        served = [host for host in node.hosting.hosts.values() if host.serving]
+        connections = node.broker.connections.values()
+        traffic = node.hosting.traffic
+        return Overview(
+            cluster_name=node.config.cluster.name,
+            node=node.config.node.name,
+            leader=self._name(node.raft.leader(CATALOG_GROUP)),
+            nodes=self._nodes(),
+            totals=ObjectTotals(
+                connections=len(connections),
+                channels=sum(connection.channels for connection in connections),
+                consumers=sum(int(host.machine.consumer_count) for host in served),
+                exchanges=len(node.catalog.view.exchanges()),
+                queues=len(node.catalog.view.queues()),
+            ),
+            counters=MessageCounters(
+                publish=int(traffic.publish),
+                confirm=int(traffic.confirm),
+                deliver=int(traffic.deliver),
+                redeliver=int(traffic.redeliver),
+                ack=int(traffic.ack),
+            ),
+            messages_ready=sum(int(host.machine.ready_count) for host in served),
+            messages_unacknowledged=sum(int(host.machine.unsettled_count) for host in served),
+        )
+
+    def queues(self) -> list[QueueStatus]:
+        """Return all queues of the cluster."""
+        return [self._queue(queue) for queue in self._node.catalog.view.queues()]
+
+    async def authenticate(self, user: str, password: str, loopback: bool) -> bool:
+        """Return whether the password is right and the user may come from there."""
+        return await self._node.broker.authenticate(user, password, loopback)
+
+    def _name(self, node: int) -> str:
+        for member in self._node.config.cluster.nodes:
+            if member.id == node:
+                return member.name
+        return ""
+
+    def _nodes(self) -> tuple[NodeStatus, ...]:
+        node = self._node
+        boots = {**node.peers_up, node.config.node.id: node.raft.boot}
+        return tuple(
+            NodeStatus(
+                id=member.id,
+                name=member.name,
+                address=member.address,
+                running=boots[member.id] > 0,
+                boot=boots[member.id],
+            )
+            for member in node.config.cluster.nodes
+        )
+
+    def _queue(self, queue: Queue) -> QueueStatus:
+        node = self._node
+        host = node.hosting.hosts.get(queue.group)
+        leader = queue.members[0] if not queue.logged else 0
+        if queue.logged and host is not None:
+            leader = node.raft.leader(queue.group)
+        return QueueStatus(
+            vhost=queue.vhost,
+            name=queue.name,
+            kind=queue.kind,
+            durable=queue.durable,
+            exclusive=queue.exclusive,
+            auto_delete=queue.auto_delete,
+            arguments=queue.arguments,
+            leader=self._name(leader),
+            members=tuple(self._name(member) for member in queue.members),
+            has_counts=host is not None,
+            messages_ready=int(host.machine.ready_count) if host else 0,
+            messages_unacknowledged=int(host.machine.unsettled_count) if host else 0,
+            consumers=int(host.machine.consumer_count) if host else 0,
+        )

@@ -1,0 +1,211 @@
+"""Declaring and deleting: what gateways ask, as catalog commands, and its refusals as AMQP errors."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from headrace_broker.catalog.command import (
+    AnyCommand,
+    Bind,
+    CommandError,
+    DeclareExchange,
+    DeclareQueue,
+    DeleteExchange,
+    DeleteQueue,
+    DropTransient,
+    Unbind,
+)
+from headrace_broker.catalog.result import (
+    Exists,
+    Inequivalent,
+    InUse,
+    Locked,
+    NotFound,
+    Ok,
+    Refused,
+)
+from headrace_broker.model.definition import (
+    QUEUE_CLASSIC,
+    QUEUE_QUORUM,
+    Binding,
+    Exchange,
+    Queue,
+)
+from headrace_broker.model.limits import REPLICAS_DEFAULT, REPLICAS_MAX
+from headrace_broker.model.reply_code import (
+    INTERNAL_ERROR,
+    NOT_FOUND,
+    PRECONDITION_FAILED,
+    RESOURCE_LOCKED,
+    AmqpError,
+)
+from headrace_broker.runtime.catalog_service import CatalogService, CatalogUnavailable
+from headrace_broker.runtime.counts import CountsClient, CountsUnavailable, QueueCounts
+from headrace_broker.runtime.hosting import Hosting
+
+LEADER_SECONDS_MAX: Final = (
+    10.0  # wait for a new queue's first leader before its declare is answered
+)
+QUEUE_TYPE: Final = "x-queue-type"
+GROUP_SIZE: Final = "x-quorum-initial-group-size"
+
+
+def queue_kind(
+    name: str, durable: bool, exclusive: bool, auto_delete: bool, arguments: dict[str, Any]
+) -> tuple[str, int]:
+    """Return kind and number of replicas that a declaration asks for.
+
+    Raises:
+        AmqpError: PRECONDITION_FAILED naming the argument that is unknown, of a wrong type or in
+            conflict with another.
+    """
+    for key in arguments:
+        if key not in (QUEUE_TYPE, GROUP_SIZE):
+            raise _invalid(name, key, "is not supported")
+    transient = exclusive or auto_delete or not durable
+    kind = arguments.get(QUEUE_TYPE)
+    if kind is None:
+        kind = QUEUE_CLASSIC if transient else QUEUE_QUORUM
+    if kind not in (QUEUE_CLASSIC, QUEUE_QUORUM):
+        raise _invalid(name, QUEUE_TYPE, f"must be '{QUEUE_QUORUM}' or '{QUEUE_CLASSIC}'")
+    if kind == QUEUE_QUORUM and transient:
+        what = "exclusive" if exclusive else "auto-delete" if auto_delete else "non-durable"
+        raise _invalid(name, QUEUE_TYPE, f"a quorum queue cannot be {what}")
+    if kind == QUEUE_CLASSIC:
+        if GROUP_SIZE in arguments:
+            raise _invalid(name, GROUP_SIZE, "a classic queue has one replica")
+        return kind, 1
+    size = arguments.get(GROUP_SIZE, REPLICAS_DEFAULT)
+    if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= REPLICAS_MAX:
+        raise _invalid(name, GROUP_SIZE, f"must be an integer from 1 to {REPLICAS_MAX}")
+    return kind, size
+
+
+def _invalid(queue: str, argument: str, reason: str) -> AmqpError:
+    text = f"invalid arg '{argument}' for queue '{queue}': {reason}"
+    return AmqpError(PRECONDITION_FAILED, text)
+
+
+def refusal(answer: object) -> AmqpError:
+    """Return the AMQP error for a catalog's refusal."""
+    if isinstance(answer, NotFound):
+        return AmqpError(NOT_FOUND, answer.text)
+    if isinstance(answer, Locked):
+        return AmqpError(RESOURCE_LOCKED, answer.text)
+    if isinstance(answer, Inequivalent | InUse | Refused):
+        return AmqpError(PRECONDITION_FAILED, answer.text)
+    return AmqpError(INTERNAL_ERROR, f"unexpected answer of the catalog: {answer!r}")
+
+
+class Topology:
+    """Exchanges, queues and bindings of the cluster, as one node's gateways change them."""
+
+    def __init__(
+        self, node: int, catalog: CatalogService, hosting: Hosting, counts: CountsClient
+    ) -> None:
+        self._node = node
+        self._catalog = catalog
+        self._hosting = hosting
+        self._counts = counts
+
+    async def submit(self, command: AnyCommand) -> object:
+        """Have a command applied and return what the catalog answered.
+
+        Raises:
+            AmqpError: the catalog has no quorum, or the command holds what cannot be stored.
+        """
+        try:
+            return await self._catalog.submit(command)
+        except CatalogUnavailable as error:
+            raise AmqpError(INTERNAL_ERROR, str(error)) from error
+        except CommandError as error:
+            raise AmqpError(PRECONDITION_FAILED, str(error)) from error
+
+    async def _change(self, command: AnyCommand) -> object:
+        answer = await self.submit(command)
+        if isinstance(answer, Ok):
+            return answer.value
+        if isinstance(answer, Exists):
+            return answer.current
+        raise refusal(answer)
+
+    async def declare_queue(
+        self,
+        vhost: str,
+        name: str,
+        durable: bool,
+        exclusive: bool,
+        auto_delete: bool,
+        arguments: dict[str, Any],
+        owner: str,
+    ) -> Queue:
+        """Create a queue and wait until it has a leader, or return the equivalent one."""
+        kind, replicas = queue_kind(name, durable, exclusive, auto_delete, arguments)
+        command = DeclareQueue(
+            vhost,
+            name,
+            kind,
+            durable=durable,
+            exclusive=exclusive,
+            auto_delete=auto_delete,
+            owner=owner if exclusive else "",
+            arguments=arguments,
+            preferred_node=self._node,
+            replicas=replicas,
+        )
+        queue = await self._change(command)
+        assert isinstance(queue, Queue), "a declared queue is what the catalog answers"
+        if not await self._hosting.wait_leader(queue, LEADER_SECONDS_MAX):
+            text = f"queue '{name}' in vhost '{vhost}' has no leader: too few nodes are running"
+            raise AmqpError(INTERNAL_ERROR, text)
+        return queue
+
+    async def delete_queue(self, queue: Queue, if_unused: bool, if_empty: bool) -> int:
+        """Delete a queue; return its ready messages."""
+        where = f"queue '{queue.name}' in vhost '{queue.vhost}'"
+        try:
+            counts = await self._counts.ask(queue)
+        except CountsUnavailable as error:
+            if if_unused or if_empty:
+                raise AmqpError(INTERNAL_ERROR, str(error)) from error
+            counts = QueueCounts(0, 0, 0)
+        if if_unused and counts.consumers:
+            raise AmqpError(PRECONDITION_FAILED, f"{where} in use")
+        if if_empty and counts.ready + counts.unsettled:
+            raise AmqpError(PRECONDITION_FAILED, f"{where} not empty")
+        answer = await self.submit(DeleteQueue(queue.vhost, queue.name, queue.group))
+        if not isinstance(answer, Ok | NotFound):
+            raise refusal(answer)
+        return counts.ready
+
+    async def declare_exchange(self, exchange: Exchange) -> None:
+        """Create an exchange unless an equivalent one exists."""
+        await self._change(DeclareExchange(exchange))
+
+    async def delete_exchange(self, vhost: str, name: str, if_unused: bool) -> None:
+        """Delete an exchange; one that is not there is no error."""
+        answer = await self.submit(DeleteExchange(vhost, name, if_unused))
+        if not isinstance(answer, Ok | NotFound):
+            raise refusal(answer)
+
+    async def bind(self, binding: Binding) -> None:
+        """Add a binding."""
+        await self._change(Bind(binding))
+
+    async def unbind(self, binding: Binding) -> None:
+        """Remove a binding; one that is not there is no error."""
+        answer = await self.submit(Unbind(binding))
+        if not isinstance(answer, Ok | NotFound):
+            raise refusal(answer)
+
+    async def drop_owner(self, owner: str) -> None:
+        """Delete the exclusive queues of a connection that is gone."""
+        await self.submit(DropTransient(owner=owner))
+
+    async def drop_unused(self, queue: Queue) -> None:
+        """Delete an auto-delete queue whose last consumer has gone."""
+        await self.submit(DeleteQueue(queue.vhost, queue.name, queue.group))
+
+    async def drop_node_memory(self, group_below: int) -> None:
+        """Delete the queues that lived in this node's memory before it was started anew."""
+        await self.submit(DropTransient(node=self._node, group_below=group_below))

@@ -1,0 +1,19 @@
+"""Messages through this node's gateways, counted since its start."""
+
+from __future__ import annotations
+
+from typing import final
+
+from mypy_extensions import i64
+
+
+@final
+class Traffic:
+    """Counters that only grow; `model.status.MessageCounters` says what each means."""
+
+    def __init__(self) -> None:
+        self.publish: i64 = 0
+        self.confirm: i64 = 0
+        self.deliver: i64 = 0
+        self.redeliver: i64 = 0
+        self.ack: i64 = 0
