@@ -92,13 +92,6 @@ class QueueMachine:
         return session in self._state.sessions
 
     def has_sessions_of(self, node: i64, boot_keep: i64) -> bool:
-        """Whether NODE_DOWN with these arguments would find a session to act on."""
-        return any(
-            session_node(number) == node and (boot_keep == 0 or session_boot(number) != boot_keep)
-            for number in self._state.sessions
-        )
-
-    def has_sessions_of(self, node: i64, boot_keep: i64) -> bool:
         """Whether NODE_DOWN with these values would change anything."""
         for session in self._state.sessions.values():
             if session_node(session.number) != node:

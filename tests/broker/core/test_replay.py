@@ -1,0 +1,175 @@
+"""A log says everything: replayed, cut by snapshots, or in another process, it gives one state."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.broker.core.conftest import random_log, replay
+
+from headrace_broker.core import command
+from headrace_broker.core.effect import Rejected
+from headrace_broker.core.queue_machine import QueueMachine
+from headrace_broker.core.snapshot import SnapshotError
+
+REPLAY = """
+import sys, hashlib
+from pathlib import Path
+from headrace_broker.core.queue_machine import QueueMachine
+machine = QueueMachine()
+told = hashlib.sha256()
+for index, line in enumerate(Path(sys.argv[1]).read_text().split("\\n"), 1):
+    told.update(repr(machine.apply(index, bytes.fromhex(line))).encode())
+print(machine.digest().hex(), told.hexdigest())
+"""
+
+
+def test_random_logs_reach_every_kind_of_effect() -> None:
+    told = replay(QueueMachine(), random_log(1, 3000))
+    kinds = {text.split("(")[0] for text in told}
+    assert kinds >= {"Enqueued", "Controlled", "Deliver", "Got", "Gap", "Detached"}
+    assert kinds >= {"EntryDead", "Unused", "Rejected"}
+
+
+def test_another_hash_seed_in_another_process_gives_the_same_state(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("\n".join(data.hex() for data in random_log(2, 1500)))
+    answers = set()
+    for seed in ("1", "4242"):
+        environment = {
+            **os.environ,
+            "PYTHONHASHSEED": seed,
+            "PYTHONPATH": os.pathsep.join(sys.path),
+        }
+        done = subprocess.run(
+            [sys.executable, "-c", REPLAY, str(log)],
+            env=environment,
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        answers.add(done.stdout)
+    assert len(answers) == 1
+    assert len(answers.pop()) > 64
+
+
+@settings(max_examples=60)
+@given(seed=st.integers(0, 2**32), cut=st.integers(0, 300))
+def test_a_snapshot_and_the_rest_of_the_log_are_the_whole_log(seed: int, cut: int) -> None:
+    entries = random_log(seed, 300)
+    whole = QueueMachine()
+    before = replay(whole, entries[:cut])
+    restored = QueueMachine.restore(whole.snapshot())
+    assert restored.digest() == whole.digest()
+    assert restored.snapshot() == whole.snapshot()
+    assert figures(restored) == figures(whole)
+    assert replay(restored, entries, cut) == replay(whole, entries, cut)
+    assert restored.digest() == whole.digest()
+    assert figures(restored) == figures(whole)
+    assert len(before) >= cut
+
+
+def figures(machine: QueueMachine) -> tuple[int, ...]:
+    return (
+        machine.ready_count,
+        machine.ready_octets,
+        machine.unsettled_count,
+        machine.unsettled_octets,
+        machine.consumer_count,
+    )
+
+
+@settings(max_examples=60)
+@given(seed=st.integers(0, 2**32))
+def test_every_entry_dies_once_and_only_when_nothing_of_it_is_left(seed: int) -> None:
+    entries = random_log(seed, 200)
+    machine = QueueMachine()
+    told = replay(machine, entries)
+    deaths = [text for text in told if text.startswith("EntryDead")]
+    assert len(set(deaths)) == len(deaths)
+    # The log drained: everything else dies.
+    index = len(entries)
+    for data in drain(machine):
+        index += 1
+        deaths.extend(t for t in map(repr, machine.apply(index, data)) if t.startswith("EntryDead"))
+    assert machine.ready_count == machine.unsettled_count == 0
+    assert sorted(deaths) == sorted(f"EntryDead({position})" for position in range(1, index + 1))
+
+
+def drain(machine: QueueMachine) -> list[bytes]:
+    """Commands after which nothing is left in the queue."""
+    ends = [command.encode_node_down(node, 9) for node in (1, 2, 3)]
+    return [bytes(8) + encoded for encoded in [*ends, command.encode_purge(1 << 60, 1)]]
+
+
+@settings(max_examples=200)
+@given(data=st.binary(max_size=120), seed=st.integers(0, 20))
+def test_random_octets_are_answered_and_change_nothing(data: bytes, seed: int) -> None:
+    machine = QueueMachine()
+    replay(machine, random_log(seed, 40))
+    before = machine.digest()
+    effects = machine.apply(41, data)
+    if isinstance(effects[0], Rejected):
+        assert machine.digest() == before
+        assert len(effects) == 2
+
+
+@settings(max_examples=200)
+@given(
+    seed=st.integers(0, 20),
+    changes=st.lists(
+        st.tuples(st.integers(0, 39), st.integers(0, 200), st.integers(0, 255)), max_size=30
+    ),
+)
+def test_a_log_with_flipped_octets_is_applied_without_an_exception(
+    seed: int, changes: list[tuple[int, int, int]]
+) -> None:
+    entries = [bytearray(data) for data in random_log(seed, 40)]
+    for entry, offset, octet in changes:
+        if entries[entry]:
+            entries[entry][offset % len(entries[entry])] = octet
+    machine = QueueMachine()
+    replay(machine, [bytes(data) for data in entries])
+    assert QueueMachine.restore(machine.snapshot()).digest() == machine.digest()
+
+
+def test_a_snapshot_cut_short_anywhere_is_refused() -> None:
+    machine = QueueMachine()
+    replay(machine, random_log(5, 60))
+    snapshot = machine.snapshot()
+    for length in range(len(snapshot)):
+        with pytest.raises(SnapshotError):
+            QueueMachine.restore(snapshot[:length])
+    with pytest.raises(SnapshotError, match="near octet"):
+        QueueMachine.restore(snapshot + b"\x00")
+
+
+def test_a_snapshot_of_another_version_is_refused() -> None:
+    snapshot = QueueMachine().snapshot()
+    with pytest.raises(SnapshotError, match="version 2"):
+        QueueMachine.restore(b"\x02" + snapshot[1:])
+
+
+@settings(max_examples=300)
+@given(
+    seed=st.integers(0, 20),
+    changes=st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 255)), min_size=1, max_size=3),
+)
+def test_a_damaged_snapshot_is_refused_or_restored(
+    seed: int, changes: list[tuple[int, int]]
+) -> None:
+    machine = QueueMachine()
+    replay(machine, random_log(seed, 60))
+    snapshot = bytearray(machine.snapshot())
+    for offset, octet in changes:
+        snapshot[offset % len(snapshot)] = octet
+    try:
+        restored = QueueMachine.restore(bytes(snapshot))
+    except SnapshotError:
+        return
+    assert restored.ready_count >= 0
