@@ -112,7 +112,8 @@ def encode_get_ok(
     write_i64_be(out, tag)
     out.append(run.redelivered[at])
     _copy(out, blob, begin, properties)
-    write_i32_be(out, i32(message_count))
+    _write_u16(out, message_count >> 16)
+    _write_u16(out, message_count & 0xFFFF)
     out.append(FRAME_END)
     end: i64 = message_start(blob, run.base, position + 1)
     _write_content(out, channel, blob, properties, end, frame_max)
@@ -166,10 +167,15 @@ def encode_acks(out: BytesWriter, channel: i64, tags: list[int]) -> None:
         encode_ack(out, channel, tag, False)
 
 
+def _write_u16(out: BytesWriter, value: i64) -> None:
+    """Write 0 to 65535; `write_i16_be` takes signed numbers only."""
+    write_i16_be(out, i16(value if value < 0x8000 else value - 0x10000))
+
+
 def _begin_method(out: BytesWriter, channel: i64, index: i64, arguments: i64) -> None:
     """Write a method frame up to its arguments, which take `arguments` octets."""
     out.append(FRAME_METHOD)
-    write_i16_be(out, i16(channel))
+    _write_u16(out, channel)
     write_i32_be(out, i32(arguments + 4))
     write_i32_be(out, i32(index))
 
@@ -177,7 +183,7 @@ def _begin_method(out: BytesWriter, channel: i64, index: i64, arguments: i64) ->
 def _begin_header(out: BytesWriter, channel: i64, properties: i64, body: i64) -> None:
     """Write a header frame up to its property block."""
     out.append(FRAME_HEADER)
-    write_i16_be(out, i16(channel))
+    _write_u16(out, channel)
     write_i32_be(out, i32(properties + CONTENT_HEADER_BYTES))
     write_i32_be(out, BASIC_CONTENT)
     write_i64_be(out, body)
@@ -213,10 +219,11 @@ def _write_body(
 ) -> None:
     """Write `blob[pos:end]` as body frames; none for an empty body."""
     part_max: i64 = frame_max - FRAME_ENVELOPE_BYTES
+    assert part_max > 0, "frame_max leaves no room for a body"
     while pos < end:
         part_end: i64 = end if end - pos <= part_max else pos + part_max
         out.append(FRAME_BODY)
-        write_i16_be(out, i16(channel))
+        _write_u16(out, channel)
         write_i32_be(out, i32(part_end - pos))
         _copy(out, blob, pos, part_end)
         out.append(FRAME_END)

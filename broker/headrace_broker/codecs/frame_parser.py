@@ -6,7 +6,7 @@ chunk, the common case, is sliced out of it at once; everything else takes the f
 which is also the one that finds fault.
 
 Memory: at most one incomplete frame, plus for each channel the content whose frames have not all
-arrived (body_bytes_max each, PARTIAL_CONTENT_BYTES_MAX together).
+arrived (body_bytes_max each, partial_bytes_max together).
 
 Source: AMQP 0-9-1 specification, sections 2.3.5, 4.2.2 to 4.2.7; reply codes from its constants.
 """
@@ -71,6 +71,7 @@ class FrameParser:
         frame_max: octets of a frame with its envelope, above 8; may be changed (tune).
         channel_max: highest channel number; may be changed (tune).
         body_bytes_max: octets of a body; larger ones give `ContentTooLarge`.
+        partial_bytes_max: octets of the unfinished contents of all channels together.
         buffered_bytes: octets held between feeds.
         closed: nothing more is parsed, after a `Violation` or a wrong protocol header.
     """
@@ -81,6 +82,7 @@ class FrameParser:
         self.frame_max = frame_max
         self.channel_max = channel_max
         self.body_bytes_max = body_bytes_max
+        self.partial_bytes_max: i64 = PARTIAL_CONTENT_BYTES_MAX
         self.buffered_bytes: i64 = 0
         self.closed = False
         self._greeted = False
@@ -367,8 +369,8 @@ class FrameParser:
     def _hold(self, content: Content, size: i64, out: list[Event]) -> None:
         content.held += size
         self._content_bytes += size
-        if self._content_bytes > PARTIAL_CONTENT_BYTES_MAX:
-            text = f"unfinished contents of all channels exceed {PARTIAL_CONTENT_BYTES_MAX} octets"
+        if self._content_bytes > self.partial_bytes_max:
+            text = f"unfinished contents exceed {int(self.partial_bytes_max)} octets"
             self._fault(out, RESOURCE_ERROR, text, content.channel)
 
     def _finish_if_whole(self, content: Content, out: list[Event]) -> None:
