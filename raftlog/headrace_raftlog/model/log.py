@@ -16,15 +16,15 @@ class GroupLog:
 
     def first_index(self) -> i64:
         """Return the lowest index that `entries` can give (1 while nothing was compacted)."""
-        raise AssertionError("abstract")
+        raise NotImplementedError
 
     def last_index(self) -> i64:
         """Return the highest appended index, 0 for an empty log."""
-        raise AssertionError("abstract")
+        raise NotImplementedError
 
     def term_at(self, index: i64) -> i64:
-        """Return the term of `index`; 0 for index 0; -1 where it is not known (compacted, beyond)."""
-        raise AssertionError("abstract")
+        """Return the term of `index`; 0 for index 0; -1 where it is compacted or beyond the end."""
+        raise NotImplementedError
 
     def entries(self, low: i64, high: i64, bytes_max: i64) -> list[Entry]:
         """Return entries from `low` up to and without `high`, cut by bytes but never empty.
@@ -33,4 +33,4 @@ class GroupLog:
             KeyError: `low` is below `first_index()` or beyond `last_index()`.
             CorruptLogError: a stored record fails its checksum.
         """
-        raise AssertionError("abstract")
+        raise NotImplementedError

@@ -1,0 +1,81 @@
+"""`python -m headrace_raftlog.simulator`: run seeds, or replay one with its trace."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from headrace_raftlog.simulator.cluster import Outcome, Plan, simulate
+from headrace_raftlog.simulator.parameters import PROFILES
+
+
+def replay_command(outcome: Outcome, plan: Plan) -> str:
+    """Return the command that repeats a run with its trace."""
+    words = ["python -m headrace_raftlog.simulator", f"--seed {outcome.seed} --trace"]
+    if plan.profile is not None:
+        words.append(f"--profile {plan.profile}")
+    words.append(f"--events {plan.events}")
+    return " ".join(words)
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command line; return 1 if any invariant was violated, else 0."""
+    options = _parse(arguments)
+    if options.seed is not None:
+        return _replay(
+            Plan(options.seed, options.profile, events=options.events, tracing=options.trace)
+        )
+    first, last = _range(options.seeds)
+    started = time.monotonic()
+    failures = committed = events = 0
+    for seed in range(first, last):
+        plan = Plan(seed, options.profile, events=options.events)
+        outcome = simulate(plan)
+        committed += outcome.committed
+        events += outcome.events
+        if outcome.violation is not None:
+            failures += 1
+            _say(f"seed {seed}: {outcome.violation}\n  {replay_command(outcome, plan)}")
+    elapsed = time.monotonic() - started
+    _say(
+        f"{last - first} seeds, {failures} violations, {events} events, {committed} entries "
+        f"committed, {(last - first) / elapsed:.0f} seeds/s"
+    )
+    return 1 if failures else 0
+
+
+def _parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m headrace_raftlog.simulator")
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--seeds", metavar="A:B", help="run seeds A to B-1")
+    which.add_argument("--seed", type=int, metavar="N", help="run one seed")
+    parser.add_argument("--trace", action="store_true", help="with --seed: print what happens")
+    parser.add_argument("--profile", choices=sorted(PROFILES), help="default: the seed chooses")
+    parser.add_argument(
+        "--events", type=int, default=Plan(0).events, help="events under faults (%(default)s)"
+    )
+    return parser.parse_args(arguments)
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+
+
+def _range(text: str) -> tuple[int, int]:
+    first, separator, last = text.partition(":")
+    if not separator or not first.isdigit() or not last.isdigit() or int(first) >= int(last):
+        raise SystemExit(f"--seeds: expected A:B with A < B, got {text!r}")
+    return int(first), int(last)
+
+
+def _replay(plan: Plan) -> int:
+    outcome = simulate(plan)
+    for line in outcome.trace:
+        _say(line)
+    _say(f"seed {outcome.seed}: {outcome.violation or 'all invariants held'}")
+    return 1 if outcome.violation is not None else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
