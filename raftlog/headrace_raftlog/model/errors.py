@@ -38,3 +38,7 @@ class LogWriteError(RaftLogError):
 
 class IdentityError(RaftLogError):
     """The data directory belongs to another node or cluster than the configuration says."""
+
+
+class LogLockedError(RaftLogError):
+    """Another process, or another opening in this one, has the log's directory."""

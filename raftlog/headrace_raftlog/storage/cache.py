@@ -1,0 +1,63 @@
+"""Which entries stay in memory."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import final
+
+from mypy_extensions import i64
+
+from headrace_raftlog.model.entry import Entry
+from headrace_raftlog.model.limits import ENTRY_CACHE_OVERHEAD_BYTES
+from headrace_raftlog.storage.group_log import StoredGroup
+
+
+def cached_bytes(entries: list[Entry]) -> i64:
+    """Return what entries cost in memory."""
+    total: i64 = 0
+    for entry in entries:
+        total += i64(len(entry.data)) + ENTRY_CACHE_OVERHEAD_BYTES
+    return total
+
+
+@final
+class CachedRun:
+    """Entries that were appended together."""
+
+    def __init__(self, group: StoredGroup, entries: list[Entry], size: i64) -> None:
+        self.group = group
+        self.entries = entries
+        self.size = size
+
+
+@final
+class EntryCache:
+    """Bound on the entries in memory, over all groups; the oldest appended leave first.
+
+    Entries not yet durable are pinned: they count, but leave only after they were settled.
+
+    Attributes:
+        limit: bytes.
+        used: bytes now; beyond the limit only while pinned entries alone exceed it.
+    """
+
+    def __init__(self, limit: i64) -> None:
+        self.limit = limit
+        self.used: i64 = 0
+        self._settled: deque[CachedRun] = deque()
+
+    def pin(self, size: i64) -> None:
+        """Count entries that were appended."""
+        self.used += size
+        self._evict()
+
+    def settle(self, group: StoredGroup, entries: list[Entry], size: i64) -> None:
+        """Let entries that became durable be evicted when their turn comes."""
+        self._settled.append(CachedRun(group, entries, size))
+        self._evict()
+
+    def _evict(self) -> None:
+        while self.used > self.limit and self._settled:
+            run = self._settled.popleft()
+            run.group.forget(run.entries)
+            self.used -= run.size

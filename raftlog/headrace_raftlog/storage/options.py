@@ -1,0 +1,49 @@
+"""Tunables of the shared log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headrace_raftlog.model.limits import (
+    ENTRY_CACHE_BYTES_DEFAULT,
+    SEGMENT_BYTES_DEFAULT,
+    SEGMENT_BYTES_MAX,
+    SEGMENT_BYTES_MIN,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    """How a node's log uses its disk and memory.
+
+    Attributes:
+        segment_bytes: length of each new file; existing files keep theirs. An entry is at most
+            about this long.
+        cache_bytes: entries kept in memory over all groups, besides those not yet durable.
+        full_retry_seconds: pause between attempts to write while the disk is full.
+        seal_seconds: idle time after which an empty batch is written behind the last one, as
+            proof that the last one was synced.
+    """
+
+    segment_bytes: int = SEGMENT_BYTES_DEFAULT
+    cache_bytes: int = ENTRY_CACHE_BYTES_DEFAULT
+    full_retry_seconds: float = 1.0
+    seal_seconds: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Refuse values that cannot work.
+
+        Raises:
+            ValueError: names the option and its range.
+        """
+        if not SEGMENT_BYTES_MIN <= self.segment_bytes <= SEGMENT_BYTES_MAX:
+            raise ValueError(
+                f"segment_bytes is {self.segment_bytes}, allowed are "
+                f"{SEGMENT_BYTES_MIN} to {SEGMENT_BYTES_MAX}"
+            )
+        if self.segment_bytes % 512:
+            raise ValueError(f"segment_bytes is {self.segment_bytes}, not a multiple of 512")
+        if self.cache_bytes < 0:
+            raise ValueError(f"cache_bytes is {self.cache_bytes}, must not be negative")
+        if self.full_retry_seconds <= 0 or self.seal_seconds <= 0:
+            raise ValueError("full_retry_seconds and seal_seconds must be positive")

@@ -1,0 +1,206 @@
+"""Segment files: names, headers, creation ahead of use, reading."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections import OrderedDict
+from struct import Struct
+from typing import Final, final
+
+from google_crc32c import value as crc32c
+from mypy_extensions import i64
+
+from headrace_raftlog.model.errors import CorruptLogError
+from headrace_raftlog.model.limits import CLUSTER_NAME_BYTES_MAX, OPEN_SEGMENTS_MAX
+from headrace_raftlog.storage.files import Files
+
+SEGMENT_HEADER_BYTES: Final = 512
+SEGMENT_MAGIC: Final = b"HEADRACE"
+SEGMENT_VERSION: Final = 1
+UNFINISHED_SUFFIX: Final = ".new"
+
+_NAME: Final = re.compile(r"(\d{16})\.log")
+_LEAD: Final = Struct("<8sI")  # magic, checksum of everything behind it
+_FIELDS: Final = Struct("<IQQIQH")  # version, sequence, bytes, salt, node, cluster name length
+_ZEROS: Final = bytes(1 << 20)
+
+
+def segment_name(sequence: int) -> str:
+    """Return the file name of a segment; names sort as sequences do."""
+    return f"{sequence:016d}.log"
+
+
+def segment_sequence(name: str) -> int:
+    """Return the sequence of a segment's file name, 0 for any other name."""
+    match = _NAME.fullmatch(name)
+    return int(match[1]) if match else 0
+
+
+@final
+class SegmentHeader:
+    """What the first sector of every segment says.
+
+    Attributes:
+        sequence: place of the file in the log, from 1.
+        size: length of the file in bytes, a multiple of 512.
+        salt: start value of every checksum of this log, unsigned 32 bits, not 0.
+        node: id of the node that owns the log, 0 for none.
+        cluster: name of its cluster.
+    """
+
+    def __init__(self, sequence: int, size: int, salt: int, node: int, cluster: str) -> None:
+        self.sequence = sequence
+        self.size = size
+        self.salt = salt
+        self.node = node
+        self.cluster = cluster
+
+    def encode(self) -> bytes:
+        """Return the sector.
+
+        Raises:
+            ValueError: the cluster name is too long.
+        """
+        cluster = self.cluster.encode()
+        if len(cluster) > CLUSTER_NAME_BYTES_MAX:
+            raise ValueError(f"cluster name exceeds {CLUSTER_NAME_BYTES_MAX} bytes")
+        fields = _FIELDS.pack(
+            SEGMENT_VERSION, self.sequence, self.size, self.salt, self.node, len(cluster)
+        )
+        rest = (fields + cluster).ljust(SEGMENT_HEADER_BYTES - _LEAD.size, b"\0")
+        return _LEAD.pack(SEGMENT_MAGIC, crc32c(rest)) + rest
+
+
+def decode_segment_header(path: str, data: bytes) -> SegmentHeader:
+    """Read a segment's first sector.
+
+    Raises:
+        CorruptLogError: it is not one, or is damaged, or has a version not known here.
+    """
+    sector = data[:SEGMENT_HEADER_BYTES]
+    if len(sector) < SEGMENT_HEADER_BYTES:
+        raise CorruptLogError(path, 0, "the file is shorter than a segment header")
+    magic, checksum = _LEAD.unpack_from(sector)
+    if magic != SEGMENT_MAGIC:
+        raise CorruptLogError(path, 0, "not a segment: its first bytes are wrong")
+    if checksum != crc32c(sector[_LEAD.size :]):
+        raise CorruptLogError(path, 0, "the segment header fails its checksum")
+    version, sequence, size, salt, node, length = _FIELDS.unpack_from(sector, _LEAD.size)
+    if version != SEGMENT_VERSION:
+        raise CorruptLogError(path, 0, f"segment version {version} is not known to this release")
+    start = _LEAD.size + _FIELDS.size
+    return SegmentHeader(sequence, size, salt, node, sector[start : start + length].decode())
+
+
+@final
+class SegmentDraft:
+    """A segment under preparation: zero-filled step by step under a temporary name.
+
+    A file gets its name only when its header and every zero are durable, so a named file is
+    always whole. Zeros are written, not just reserved: a later write then changes no metadata
+    and its sync is a single write.
+    """
+
+    def __init__(self, files: Files, directory: str, header: SegmentHeader) -> None:
+        """Start one; nothing touches the disk before `step`."""
+        self.files = files
+        self.directory = directory
+        self.header = header
+        self.path = os.path.join(directory, segment_name(header.sequence))
+        self._fd = -1
+        self.filled: i64 = 0
+
+    def step(self, count: int) -> None:
+        """Fill and sync up to `count` more bytes.
+
+        Raises:
+            OSError: as the system says, ENOSPC among others; the draft is gone from the disk and
+                the next step starts it anew.
+        """
+        try:
+            self._fill(count)
+        except OSError:
+            self.abandon()
+            raise
+
+    def finish(self) -> int:
+        """Fill the rest, give the file its name, make that durable.
+
+        Returns:
+            The descriptor, open for writing.
+
+        Raises:
+            OSError: as in `step`.
+        """
+        try:
+            self._fill(self.header.size)
+            self.files.rename(self.path + UNFINISHED_SUFFIX, self.path)
+            self.files.sync_directory(self.directory)
+        except OSError:
+            self.abandon()
+            raise
+        fd, self._fd = self._fd, -1
+        return fd
+
+    def abandon(self) -> None:
+        """Remove what was prepared so far."""
+        if self._fd >= 0:
+            self.files.close(self._fd)
+            for path in (self.path + UNFINISHED_SUFFIX, self.path):
+                with contextlib.suppress(OSError):
+                    self.files.remove(path)
+        self._fd = -1
+        self.filled = 0
+
+    def _fill(self, count: int) -> None:
+        stop = min(self.filled + count, self.header.size)
+        if self.filled >= stop:
+            return
+        if self._fd < 0:
+            self._fd = self.files.create(self.path + UNFINISHED_SUFFIX)
+        while self.filled < stop:
+            if self.filled < SEGMENT_HEADER_BYTES:
+                chunk = self.header.encode()[self.filled :]
+            else:
+                chunk = _ZEROS[: stop - self.filled]
+            self.filled += self.files.write(self._fd, chunk, self.filled)
+        self.files.sync(self._fd)
+
+
+@final
+class SegmentReader:
+    """Reads records of any segment, keeping a bounded number of files open."""
+
+    def __init__(self, files: Files, directory: str) -> None:
+        self.files = files
+        self.directory = directory
+        self.salt: i64 = 0
+        self._open: OrderedDict[int, int] = OrderedDict()
+
+    def read(self, sequence: int, offset: int, count: int) -> bytes:
+        """Return bytes of a segment, fewer than `count` only at its end.
+
+        Raises:
+            OSError: the file is gone or unreadable.
+        """
+        fd = self._open.get(sequence)
+        if fd is None:
+            fd = self.files.open(self.path(sequence))
+            self._open[sequence] = fd
+            if len(self._open) > OPEN_SEGMENTS_MAX:
+                self.files.close(self._open.popitem(last=False)[1])
+        else:
+            self._open.move_to_end(sequence)
+        return self.files.read(fd, count, offset)
+
+    def path(self, sequence: int) -> str:
+        """Return the path of a segment."""
+        return os.path.join(self.directory, segment_name(sequence))
+
+    def close(self) -> None:
+        """Close every file."""
+        for fd in self._open.values():
+            self.files.close(fd)
+        self._open.clear()
