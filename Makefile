@@ -66,7 +66,7 @@ run: $(VENV)/stamp-install ## start a cluster on this machine and show it; Ctrl-
 lint: $(VENV)/stamp-tools $(VENV)/stamp-install ## ruff, mypy strict, import contracts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy raftlog broker tests e2e bench
+	$(BIN)/mypy raftlog broker tests e2e bench hatch_build.py
 	$(INTERPRETED) $(BIN)/lint-imports
 
 .PHONY: format
@@ -84,11 +84,14 @@ test-interpreted: $(VENV)/stamp-tools ## core, model and codec tests against the
 
 .PHONY: protos
 protos: $(VENV)/stamp-tools ## generate the protobuf code
-	PATH="$(abspath $(BIN)):$$PATH" protos/generate.sh
+	PYTHON=$(BIN)/python protos/generate.sh .
 
 .PHONY: protos-check
 protos-check: $(VENV)/stamp-tools ## fail when the generated protobuf code is not what protos/ gives
-	PATH="$(abspath $(BIN)):$$PATH" protos/generate.sh --check
+	rm -rf build/protos
+	PYTHON=$(BIN)/python protos/generate.sh build/protos
+	cd build/protos && find . -name pb -type d | while read -r folder; do \
+		diff -r -x __pycache__ "$$folder" "../../$$folder" || exit 1; done
 
 .PHONY: sim
 sim: $(VENV)/stamp-install ## SEEDS runs of the simulator
@@ -108,7 +111,7 @@ e2e-full: $(VENV)/stamp-tools $(VENV)/stamp-install ## the same at full size
 
 .PHONY: bench
 bench: $(VENV)/stamp-tools $(VENV)/stamp-install ## compare with RabbitMQ on this machine; writes bench/RESULTS.md
-	$(BIN)/python bench/run.py
+	$(BIN)/python bench/compare.py --write
 
 .PHONY: ci
 ci: lint protos-check test-interpreted sim test e2e ## what .ci/run runs once the system packages are there

@@ -29,7 +29,6 @@ GROUP = "headrace"
 NO_COMPILE = "HEADRACE_NO_COMPILE"
 
 
-
 class CompileOptions(NamedTuple):
     """The table `[tool.headrace.build]` of pyproject.toml.
 
@@ -80,7 +79,7 @@ def compiler_fault() -> str | None:
 
     with tempfile.TemporaryDirectory(prefix="headrace-cc-") as directory:
         source = Path(directory) / "probe.c"
-        source.write_text("#include <Python.h>\nint headrace_probe(void) { return Py_IsInitialized(); }\n")
+        source.write_text("#include <Python.h>\nint probe(void) { return Py_IsInitialized(); }\n")
         compiler = ccompiler.new_compiler()
         customize_compiler(compiler)
         try:
@@ -113,7 +112,7 @@ def build_extensions(root: Path, options: CompileOptions) -> dict[str, str]:
 
 
 def _digest(root: Path) -> str:
-    """Hash everything that the outcome depends on: pip builds a wheel twice, for its metadata too."""
+    """Hash what the outcome depends on: pip builds a wheel twice, once for its metadata."""
     digest = hashlib.sha256(f"{sys.version} mypy {metadata.version('mypy')}".encode())
     sources = (path for name in SOURCE_ROOTS for path in (root / name).rglob("*.py"))
     for path in sorted([*sources, root / "pyproject.toml", root / "hatch_build.py"]):
@@ -152,8 +151,8 @@ def _generate(modules: list[str], options: CompileOptions, target: Path) -> list
 
 def _compile(extensions: list[Any], target: Path) -> list[Path]:
     """Run the C compiler on what changed, on all cores; return the extension modules."""
-    from setuptools import Distribution
     from setuptools.command.build_ext import build_ext
+    from setuptools.dist import Distribution
 
     jobs = os.cpu_count() or 1
 

@@ -1,0 +1,106 @@
+"""`headrace cluster`: a local cluster of real processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from headrace_broker.cli.local_cluster import (
+    BASE_PORT,
+    HTTP_OFFSET,
+    NODES_MAX,
+    ClusterError,
+    LocalCluster,
+)
+
+READY_S_MAX = 60.0  # seconds until a cluster that is not ready is called a failure
+
+data_option = click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("data"),
+    show_default=True,
+    help="Directory of the cluster's files; kept.",
+)
+
+
+def size_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --nodes and --base-port to a command."""
+    nodes = click.option("--nodes", type=click.IntRange(1, NODES_MAX), default=3, show_default=True)
+    base_port = click.option(
+        "--base-port",
+        type=click.IntRange(1024, 65535 - HTTP_OFFSET - NODES_MAX),
+        default=BASE_PORT,
+        show_default=True,
+        help="AMQP port of the first node; gRPC is 1429 above it, HTTP 10000.",
+    )
+    return nodes(base_port(command))
+
+
+@click.group()
+def cluster() -> None:
+    """Drive a cluster of real processes on this machine."""
+
+
+@cluster.command()
+@size_options
+@data_option
+def start(nodes: int, base_port: int, data: Path) -> None:
+    """Start the nodes that do not run, and wait until they serve clients."""
+    local = LocalCluster(data, nodes, base_port)
+    try:
+        local.start()
+        local.wait_ready(READY_S_MAX)
+    except ClusterError as error:
+        raise click.ClickException(str(error)) from None
+    Console().print(status_table(local))
+
+
+@cluster.command()
+@data_option
+def stop(data: Path) -> None:
+    """Stop the nodes cleanly; their data stays."""
+    try:
+        local = LocalCluster.existing(data)
+    except ClusterError as error:
+        raise click.ClickException(str(error)) from None
+    killed = local.stop()
+    if killed:
+        raise click.ClickException(f"did not stop in time and were killed: {', '.join(killed)}")
+    click.echo("stopped")
+
+
+@cluster.command()
+@data_option
+def status(data: Path) -> None:
+    """Show the nodes; exit code 1 unless all of them are ready."""
+    try:
+        local = LocalCluster.existing(data)
+    except ClusterError as error:
+        raise click.ClickException(str(error)) from None
+    Console().print(status_table(local))
+    if any(node.process() is None or node.api.not_ready_reason() for node in local.nodes):
+        raise click.exceptions.Exit(1)
+
+
+def status_table(local: LocalCluster) -> Table:
+    """Ask every node and lay out what it says."""
+    table = Table("node", "pid", "state", "AMQP", "HTTP", "gRPC", "messages", box=None)
+    for node in local.nodes:
+        record = node.process()
+        if record is None:
+            state, messages = "stopped", ""
+        else:
+            overview = node.api.overview()
+            leads = overview is not None and overview["leader"] == node.name
+            reason = node.api.not_ready_reason()
+            state = f"not ready: {reason}" if reason else "ready, leader" if leads else "ready"
+            messages = str(overview["queue_totals"]["messages"]) if overview is not None else "?"
+        pid = str(record.pid) if record is not None else ""
+        table.add_row(node.name, pid, state, node.amqp, node.http, node.grpc, messages)
+    return table

@@ -1,0 +1,295 @@
+"""A cluster of real processes on this machine, below one data directory.
+
+DATA/n1/headrace.toml   generated at each start
+DATA/n1/process.json    which process is the node
+DATA/n1/log/node.log    what it says
+DATA/n1/store/          its replicated log
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from headrace_broker.cli.api_client import ApiClient
+from headrace_broker.cli.process import (
+    ProcessRecord,
+    RunningProcess,
+    identify,
+    read_record,
+    write_record,
+)
+from headrace_broker.config import ConfigError, load_config
+
+NODES_MAX: Final = 9  # processes on one machine; more show nothing that nine do not
+BASE_PORT: Final = 5672
+HTTP_OFFSET: Final = 10_000  # AMQP 5672 -> HTTP 15672, as people know it
+GRPC_OFFSET: Final = 1429  # AMQP 5672 -> gRPC 7101
+LOCAL_DISK_FREE_BYTES_MIN: Final = 256 << 20  # bytes; a laptop is fuller than a server may be
+LOG_FILE_BYTES_MAX: Final = 16 << 20  # bytes of node.log at which a start sets it aside as .1
+STOP_S_MAX: Final = 20.0  # seconds for a clean stop, before SIGKILL
+POLL_S: Final = 0.1  # seconds between looks at something that will happen soon
+HOST: Final = "127.0.0.1"
+# A variable like HEADRACE_NODE_ID would make all nodes one; those for tuning pass through.
+PLACE_VARIABLES: Final = ("HEADRACE_NODE_", "HEADRACE_CLUSTER_", "HEADRACE_LISTENERS_")
+
+
+class ClusterError(Exception):
+    """The local cluster cannot do what was asked; the text says why and what would help."""
+
+
+class LocalNode(msgspec.Struct, frozen=True):
+    """Where one node of the cluster lives.
+
+    Attributes:
+        directory: DATA/NAME.
+        amqp: HOST:PORT for AMQP clients.
+        http: HOST:PORT of the HTTP API.
+        grpc: HOST:PORT between nodes.
+    """
+
+    id: int
+    name: str
+    directory: Path
+    amqp: str
+    http: str
+    grpc: str
+
+    @property
+    def config_file(self) -> Path:
+        """The node's generated configuration."""
+        return self.directory / "headrace.toml"
+
+    @property
+    def record_file(self) -> Path:
+        """Which process is the node."""
+        return self.directory / "process.json"
+
+    @property
+    def log_file(self) -> Path:
+        """What the process writes to stdout and stderr."""
+        return self.directory / "log" / "node.log"
+
+    @property
+    def api(self) -> ApiClient:
+        """A client of the node's HTTP API."""
+        return ApiClient(self.http)
+
+    def process(self) -> ProcessRecord | None:
+        """The node's process, None when it does not run."""
+        return read_record(self.record_file)
+
+
+class LocalCluster:
+    """Starts, watches and stops the nodes below a data directory.
+
+    Args:
+        data: the directory; created at start.
+        count: how many nodes, 1 to NODES_MAX.
+        base_port: AMQP port of the first node; see HTTP_OFFSET and GRPC_OFFSET for the others.
+    """
+
+    def __init__(self, data: Path, count: int, base_port: int = BASE_PORT) -> None:
+        self.data = data.absolute()
+        self.nodes = tuple(
+            LocalNode(
+                id=number,
+                name=f"n{number}",
+                directory=self.data / f"n{number}",
+                amqp=f"{HOST}:{base_port + number - 1}",
+                http=f"{HOST}:{base_port + HTTP_OFFSET + number - 1}",
+                grpc=f"{HOST}:{base_port + GRPC_OFFSET + number - 1}",
+            )
+            for number in range(1, count + 1)
+        )
+        self._children: dict[str, subprocess.Popen[bytes]] = {}
+
+    @classmethod
+    def existing(cls, data: Path) -> LocalCluster:
+        """Return the cluster whose configuration lies below `data`.
+
+        Raises:
+            ClusterError: there is none.
+        """
+        try:
+            config = load_config(data.absolute() / "n1" / "headrace.toml", {})
+        except ConfigError as error:
+            raise ClusterError(f"no local cluster below {data}: {error}") from error
+        port = int(config.listeners.amqp.rpartition(":")[2])
+        return cls(data, len(config.cluster.nodes), port)
+
+    def start(self) -> None:
+        """Start the nodes that do not run; returns as soon as their processes exist.
+
+        Raises:
+            ClusterError: the data is another cluster's, or a port is taken; nothing was started.
+        """
+        self._check_data()
+        stopped = [node for node in self.nodes if node.process() is None]
+        for node in stopped:
+            check_ports_free(node)
+        for node in stopped:
+            self._start_node(node)
+
+    def wait_ready(self, seconds: float, cancelled: threading.Event | None = None) -> None:
+        """Wait until all nodes are ready for clients, which takes a quorum.
+
+        Args:
+            seconds: how long at most.
+            cancelled: once set, this returns at once, whatever the nodes do.
+
+        Raises:
+            ClusterError: a process ended, or they were not ready in time.
+        """
+        deadline = time.monotonic() + seconds
+        waiting = list(self.nodes)
+        reason = ""
+        while waiting and not (cancelled is not None and cancelled.is_set()):
+            for node in list(waiting):
+                if node.process() is None:
+                    raise ClusterError(f"node {node.name} ended: {last_words(node.log_file)}")
+                reason = node.api.not_ready_reason()
+                if not reason:
+                    waiting.remove(node)
+            if waiting and time.monotonic() > deadline:
+                names = ", ".join(node.name for node in waiting)
+                raise ClusterError(
+                    f"not ready after {seconds:.0f} s: {names} ({reason}); see {self.data}/*/log"
+                )
+            if waiting:
+                time.sleep(POLL_S)
+
+    def stop(self) -> list[str]:
+        """Stop the nodes that run, all at once, and return the names of those that were killed.
+
+        A node that has not stopped after STOP_S_MAX seconds gets SIGKILL.
+        """
+        killed: list[str] = []
+        with contextlib.ExitStack() as stack:
+            running: list[tuple[LocalNode, RunningProcess]] = []
+            for node in self.nodes:
+                record = node.process()
+                if record is not None:
+                    with contextlib.suppress(ProcessLookupError):
+                        running.append((node, stack.enter_context(RunningProcess(record))))
+            for _, process in running:
+                process.send(signal.SIGTERM)
+            deadline = time.monotonic() + STOP_S_MAX
+            for node, process in running:
+                if not process.wait(deadline - time.monotonic()):
+                    process.send(signal.SIGKILL)
+                    process.wait(STOP_S_MAX)
+                    killed.append(node.name)
+                node.record_file.unlink(missing_ok=True)
+        for child in self._children.values():
+            child.wait()
+        self._children.clear()
+        return killed
+
+    def _check_data(self) -> None:
+        """Refuse data that was written by a cluster of another size."""
+        first = self.nodes[0].config_file
+        if not first.exists():
+            return
+        before = len(LocalCluster.existing(self.data).nodes)
+        if before != len(self.nodes):
+            raise ClusterError(
+                f"{self.data} belongs to a cluster of {before} nodes: start it with "
+                f"--nodes {before}, or use another --data"
+            )
+
+    def _start_node(self, node: LocalNode) -> None:
+        node.log_file.parent.mkdir(parents=True, exist_ok=True)
+        node.config_file.write_text(render_config(node, self.nodes), encoding="utf-8")
+        if node.log_file.exists() and node.log_file.stat().st_size > LOG_FILE_BYTES_MAX:
+            node.log_file.replace(node.log_file.with_suffix(".log.1"))
+        environment = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(PLACE_VARIABLES)
+        }
+        command = [sys.executable, "-P", "-m", "headrace_broker.cli", "serve"]
+        with node.log_file.open("ab") as output:
+            child = subprocess.Popen(
+                [*command, "--config", str(node.config_file)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                start_new_session=True,  # Ctrl-C is for the command, which then stops the nodes
+            )
+        self._children[node.name] = child
+        record = identify(child.pid)
+        if record is not None:  # otherwise it ended already, which wait_ready tells
+            write_record(node.record_file, record)
+
+
+def render_config(node: LocalNode, nodes: tuple[LocalNode, ...]) -> str:
+    """Return the TOML configuration of one node of a local cluster."""
+
+    def quote(text: str) -> str:
+        return json.dumps(text, ensure_ascii=False)  # a JSON string is a TOML basic string
+
+    members = "\n".join(
+        f"\n[[cluster.nodes]]\nid = {each.id}\nname = {quote(each.name)}\n"
+        f"address = {quote(each.grpc)}"
+        for each in nodes
+    )
+    return f"""\
+# Written by `headrace cluster start`, anew at each start.
+[node]
+id = {node.id}
+name = {quote(node.name)}
+data_dir = {quote(str(node.directory / "store"))}
+
+[listeners]
+amqp = {quote(node.amqp)}
+http = {quote(node.http)}
+
+[limits]
+disk_free_bytes_min = {LOCAL_DISK_FREE_BYTES_MIN}
+
+[cluster]
+name = "local"
+{members}
+"""
+
+
+def check_ports_free(node: LocalNode) -> None:
+    """Refuse to start a node one of whose ports is in use.
+
+    Raises:
+        ClusterError: naming port and purpose.
+    """
+    for purpose, address in (("AMQP", node.amqp), ("HTTP", node.http), ("gRPC", node.grpc)):
+        host, _, port = address.rpartition(":")
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((host, int(port)))
+                probe.listen(1)
+            except OSError as error:
+                raise ClusterError(
+                    f"port {port} ({purpose} of {node.name}) is taken: {error.strerror}; stop what "
+                    "uses it, or choose others with --base-port"
+                ) from error
+
+
+def last_words(path: Path, lines: int = 5) -> str:
+    """Return the end of a log file, for an error text."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return "it wrote nothing"
+    return "\n".join(text.splitlines()[-lines:]) or "it wrote nothing"

@@ -1,0 +1,62 @@
+"""`headrace serve`: one node, until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from pathlib import Path
+
+import click
+import uvloop
+
+from headrace_broker import build_info
+from headrace_broker.config import Config, ConfigError, load_config
+from headrace_raftlog.model.errors import RaftLogError
+
+logger = logging.getLogger(__name__)
+
+
+@click.command()
+@click.option(
+    "--config",
+    "path",
+    type=click.Path(dir_okay=False, path_type=Path),
+    envvar="HEADRACE_CONFIG",
+    help="TOML file; without one the HEADRACE_* variables say everything.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+)
+def serve(path: Path | None, log_level: str) -> None:
+    """Run one node. SIGTERM and SIGINT stop it cleanly."""
+    logging.basicConfig(
+        level=log_level.upper(), format="%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+    )
+    try:
+        config = load_config(path, os.environ)
+    except ConfigError as error:
+        raise click.ClickException(str(error)) from None
+    if not build_info.compiled():
+        logger.warning("the hot path is not compiled: this node is about five times slower")
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_serve(config))
+    except (RaftLogError, OSError) as error:
+        logger.critical("%s: %s", type(error).__name__, error)
+        raise click.ClickException(f"node {config.node.name} cannot go on: {error}") from error
+
+
+async def _serve(config: Config) -> None:
+    from headrace_broker import app  # brings grpc and all the rest, which `version` does without
+
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    await app.serve(config, stop)
+    logger.info("node %s stopped", config.node.name)

@@ -1,0 +1,311 @@
+"""The configuration of one node: a TOML file, overridden by the environment.
+
+Every key `[section] key` may be overridden by the variable `HEADRACE_SECTION_KEY`, for instance
+HEADRACE_RAFT_TICK_MS=50; HEADRACE_CLUSTER_NODES is written `1=n1@host:port,2=n2@host:port`.
+Unknown keys and values out of range are refused, naming the key and what is allowed.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, get_args, get_type_hints
+
+import msgspec
+from msgspec import Meta, Struct
+
+from headrace_broker.model import limits
+from headrace_raftlog.model import limits as log_limits
+
+ENVIRONMENT_PREFIX: Final = "HEADRACE_"
+MIB: Final = 1 << 20
+GIB: Final = 1 << 30
+BLOCK_BYTES: Final = 4096  # a log file is a whole number of them
+
+Name = Annotated[
+    str,
+    Meta(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
+        description="1 to 64 letters, digits, '.', '_' or '-', beginning with a letter or digit",
+    ),
+]
+Address = Annotated[
+    str,
+    Meta(
+        pattern=r"^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}$",
+        description="HOST:PORT, an IPv6 host in brackets",
+    ),
+]
+NodeId = Annotated[int, Meta(ge=1, le=log_limits.NODE_ID_MAX)]
+
+
+class ConfigError(Exception):
+    """The configuration is refused; the text names source, key and what is allowed."""
+
+
+class NodeSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Who this node is.
+
+    Attributes:
+        id: unique in the cluster for ever; never give a lost node's id to its successor.
+        name: unique in the cluster, for people.
+        data_dir: directory of its log; created when missing, belongs to one node.
+    """
+
+    id: NodeId
+    name: Name
+    data_dir: Annotated[str, Meta(min_length=1, max_length=4096, description="a directory")]
+
+
+class ClusterNode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One member of the cluster, and where the others reach it (gRPC)."""
+
+    id: NodeId
+    name: Name
+    address: Address
+
+
+class ClusterSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The cluster: the same on all its nodes."""
+
+    name: Name = "headrace"
+    nodes: Annotated[
+        tuple[ClusterNode, ...], Meta(min_length=1, max_length=64, description="1 to 64 nodes")
+    ]
+
+
+class ListenersSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where clients reach this node; port 0 takes any free one."""
+
+    amqp: Address = "127.0.0.1:5672"
+    http: Address = "127.0.0.1:15672"
+
+
+class RaftSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Timing of the replicated logs.
+
+    Attributes:
+        tick_ms: milliseconds of one tick of the logical clock.
+        election_ticks: a follower campaigns after n to 2n ticks without a leader.
+        heartbeat_ticks: ticks between a leader's heartbeats, less than election_ticks.
+        quiesce_ticks: idle ticks after which a queue's replicas fall silent; 0 never.
+    """
+
+    tick_ms: Annotated[int, Meta(ge=10, le=1000)] = 100
+    election_ticks: Annotated[int, Meta(ge=3, le=100)] = 10
+    heartbeat_ticks: Annotated[int, Meta(ge=1, le=50)] = 1
+    quiesce_ticks: Annotated[int, Meta(ge=0, le=10_000)] = 20
+
+
+class LimitsSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a client may ask for, and when the node stops accepting.
+
+    Attributes:
+        frame_bytes_max: octets of an AMQP frame offered at connection.tune.
+        channels_max: channels per connection offered at connection.tune.
+        message_bytes_max: octets of one body.
+        disk_free_bytes_min: free bytes on the data directory's device below which nothing new is
+            accepted.
+    """
+
+    frame_bytes_max: Annotated[int, Meta(ge=4096, le=limits.FRAME_BYTES_MAX)] = (
+        limits.FRAME_BYTES_MAX
+    )
+    channels_max: Annotated[int, Meta(ge=1, le=65535)] = limits.CHANNELS_MAX
+    message_bytes_max: Annotated[int, Meta(ge=1024, le=limits.MESSAGE_BYTES_MAX)] = (
+        limits.MESSAGE_BYTES_MAX
+    )
+    disk_free_bytes_min: Annotated[int, Meta(ge=0, le=1 << 50)] = 2 * GIB
+
+
+class LogSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The node's shared log.
+
+    Attributes:
+        segment_bytes: size of one preallocated log file, at least twice the largest message.
+        cache_bytes: entries kept in memory for followers and consumers, in bytes.
+    """
+
+    segment_bytes: Annotated[
+        int,
+        Meta(ge=MIB, le=GIB, multiple_of=BLOCK_BYTES),
+    ] = log_limits.SEGMENT_BYTES_DEFAULT
+    cache_bytes: Annotated[int, Meta(ge=MIB, le=64 * GIB)] = log_limits.ENTRY_CACHE_BYTES_DEFAULT
+
+
+class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything a node is told at its start."""
+
+    node: NodeSection
+    cluster: ClusterSection
+    listeners: ListenersSection = msgspec.field(default_factory=ListenersSection)
+    raft: RaftSection = msgspec.field(default_factory=RaftSection)
+    limits: LimitsSection = msgspec.field(default_factory=LimitsSection)
+    log: LogSection = msgspec.field(default_factory=LogSection)
+
+    @property
+    def address(self) -> str:
+        """This node's inter-node (gRPC) address."""
+        return next(node.address for node in self.cluster.nodes if node.id == self.node.id)
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Split HOST:PORT; the brackets of an IPv6 host go.
+
+    Raises:
+        ValueError: there is no port, or it is beyond 65535.
+    """
+    host, _, port = address.rpartition(":")
+    if not host or int(port) > 65535:
+        raise ValueError(f"{address}: port must be 0 to 65535")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def load_config(path: Path | None, environment: Mapping[str, str]) -> Config:
+    """Read a node's configuration.
+
+    Args:
+        path: the TOML file, or None when the environment says everything.
+        environment: usually os.environ.
+
+    Raises:
+        ConfigError: file unreadable, key unknown or missing, value of the wrong type or out of
+            range, or values that contradict each other.
+    """
+    data: dict[str, Any] = {}
+    if path is not None:
+        try:
+            data = tomllib.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path}: not valid TOML: {error}") from error
+    sources = _override(data, environment)
+    try:
+        config = msgspec.convert(data, Config)
+    except msgspec.ValidationError as error:
+        raise ConfigError(_explain(str(error), data, sources, path)) from None
+    _cross_check(config)
+    return config
+
+
+def _override(data: dict[str, Any], environment: Mapping[str, str]) -> dict[str, str]:
+    """Put HEADRACE_* values into `data`; return key path -> variable for error texts."""
+    sections = get_type_hints(Config, include_extras=True)
+    sources: dict[str, str] = {}
+    for variable in sorted(environment):
+        section, _, key = variable.removeprefix(ENVIRONMENT_PREFIX).lower().partition("_")
+        if not variable.startswith(ENVIRONMENT_PREFIX) or section not in sections or not key:
+            continue  # another program's, or one of ours that is no key (HEADRACE_NO_COMPILE)
+        table = data.setdefault(section, {})
+        if not isinstance(table, dict):
+            raise ConfigError(f"{section}: must be a table, [{section}]")
+        table[key] = _environment_value(sections[section], section, key, environment[variable])
+        sources[f"{section}.{key}"] = variable
+    return sources
+
+
+def _environment_value(section_type: Any, section: str, key: str, text: str) -> Any:
+    if (section, key) == ("cluster", "nodes"):
+        return [_environment_node(item) for item in text.split(",")]
+    known = get_type_hints(section_type, include_extras=True)
+    if key in known and _plain(known[key]) is int and re.fullmatch(r"-?[0-9]{1,18}", text):
+        return int(text)
+    return text
+
+
+def _environment_node(item: str) -> dict[str, Any]:
+    match = re.fullmatch(r"\s*([0-9]{1,6})=([^@]+)@(.+?)\s*", item)
+    if match is None:
+        raise ConfigError(f"HEADRACE_CLUSTER_NODES: {item!r} is not ID=NAME@HOST:PORT")
+    return {"id": int(match[1]), "name": match[2], "address": match[3]}
+
+
+def _plain(annotated: Any) -> Any:
+    return get_args(annotated)[0] if hasattr(annotated, "__metadata__") else annotated
+
+
+def _explain(error: str, data: Any, sources: Mapping[str, str], path: Path | None) -> str:
+    """Turn msgspec's message into one that names key, value and what is allowed."""
+    match = re.fullmatch(r"(.*?)(?: - at `\$\.?(.*)`)?", error, re.DOTALL)
+    assert match is not None
+    what, where = match[1], match[2] or ""
+    field, value = _walk(where, data)
+    unknown = re.search(r"unknown field `(.*)`", what)
+    missing = re.search(r"missing required field `(.*)`", what)
+    if unknown is not None or missing is not None:
+        name = (unknown or missing)[1]  # type: ignore[index]
+        where = f"{where}.{name}" if where else name
+        keys = ", ".join(get_type_hints(_element(field)))
+        what = f"unknown key; allowed are {keys}" if unknown is not None else "is missing"
+    else:
+        what = f"{value!r:.80} is not allowed; it must be {_allowed(field, what)}"
+    label = sources.get(where) or (str(path) if path is not None else "configuration")
+    return f"{label}: {where}: {what}"
+
+
+def _walk(where: str, data: Any) -> tuple[Any, Any]:
+    """Follow `a.b[0].c` through Config's types and through `data`."""
+    field: Any = Config
+    for token in re.findall(r"[^.\[\]]+", where):
+        if token.isdigit():
+            data = data[int(token)]
+            continue
+        field = get_type_hints(_element(field), include_extras=True)[token]
+        data = data[token]
+    return field, data
+
+
+def _element(field: Any) -> Any:
+    """Return the struct behind a field: itself, or what its tuple holds."""
+    plain = _plain(field)
+    return get_args(plain)[0] if get_args(plain) else plain
+
+
+def _allowed(field: Any, otherwise: str) -> str:
+    for meta in getattr(field, "__metadata__", ()):
+        if meta.ge is not None:
+            multiple = f", a multiple of {meta.multiple_of}" if meta.multiple_of else ""
+            return f"an integer from {meta.ge} to {meta.le}{multiple}"
+        if meta.description is not None:
+            return str(meta.description)
+    return "a table" if isinstance(field, type) and issubclass(field, Struct) else otherwise
+
+
+def _cross_check(config: Config) -> None:
+    """Refuse values that are allowed one by one but not together."""
+    nodes = config.cluster.nodes
+    for key in ("id", "name", "address"):
+        values = [getattr(node, key) for node in nodes]
+        twice = sorted({str(value) for value in values if values.count(value) > 1})
+        if twice:
+            raise ConfigError(f"cluster.nodes: {key} {', '.join(twice)} is given twice")
+    own = next((node for node in nodes if node.id == config.node.id), None)
+    if own is None:
+        ids = ", ".join(str(node.id) for node in nodes)
+        raise ConfigError(f"node.id: {config.node.id} is not in cluster.nodes; there are {ids}")
+    if own.name != config.node.name:
+        raise ConfigError(
+            f"node.name: {config.node.name!r} is called {own.name!r} in cluster.nodes"
+        )
+    if config.raft.heartbeat_ticks >= config.raft.election_ticks:
+        raise ConfigError(
+            f"raft.heartbeat_ticks: {config.raft.heartbeat_ticks} must be less than "
+            f"raft.election_ticks, {config.raft.election_ticks}"
+        )
+    if config.log.segment_bytes < 2 * config.limits.message_bytes_max:
+        raise ConfigError(
+            f"log.segment_bytes: {config.log.segment_bytes} must be at least twice "
+            f"limits.message_bytes_max, {config.limits.message_bytes_max}"
+        )
+    places = {f"cluster.nodes {node.name}": node.address for node in nodes}
+    places |= {"listeners.amqp": config.listeners.amqp, "listeners.http": config.listeners.http}
+    for key, address in places.items():
+        try:
+            _, port = split_address(address)
+        except ValueError as error:
+            raise ConfigError(f"{key}: {error}") from None
+        if port == 0 and key.startswith("cluster"):
+            raise ConfigError(f"{key}: {address}: port must be 1 to 65535")

@@ -1,0 +1,72 @@
+"""The API's JSON: paths and fields as in RabbitMQ's management API where it has the thing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from headrace_broker import build_info
+from headrace_broker.model.status import NodeStatus, Overview, QueueStatus
+
+
+def render_overview(overview: Overview, rates: dict[str, float]) -> dict[str, Any]:
+    """Return the body of GET /api/overview."""
+    stats: dict[str, Any] = {}
+    for name, count in msgspec.structs.asdict(overview.counters).items():
+        stats[name] = count
+        stats[f"{name}_details"] = {"rate": rates[name]}
+    ready, unacknowledged = overview.messages_ready, overview.messages_unacknowledged
+    return {
+        "product_name": "Headrace",
+        "product_version": build_info.VERSION,
+        "compiled": build_info.compiled(),
+        "cluster_name": overview.cluster_name,
+        "node": overview.node,
+        "leader": overview.leader,
+        "nodes": render_nodes(overview.nodes),
+        "object_totals": msgspec.structs.asdict(overview.totals),
+        "queue_totals": {
+            "messages": ready + unacknowledged,
+            "messages_ready": ready,
+            "messages_unacknowledged": unacknowledged,
+        },
+        "message_stats": stats,
+    }
+
+
+def render_nodes(nodes: Iterable[NodeStatus]) -> list[dict[str, Any]]:
+    """Return the body of GET /api/nodes, by id."""
+    return [msgspec.structs.asdict(node) for node in sorted(nodes, key=lambda node: node.id)]
+
+
+def render_queues(queues: Iterable[QueueStatus]) -> list[dict[str, Any]]:
+    """Return the body of GET /api/queues, by vhost and name."""
+    return [
+        _render_queue(queue)
+        for queue in sorted(queues, key=lambda queue: (queue.vhost, queue.name))
+    ]
+
+
+def _render_queue(queue: QueueStatus) -> dict[str, Any]:
+    body: dict[str, Any] = {
+        "vhost": queue.vhost,
+        "name": queue.name,
+        "type": queue.kind,
+        "durable": queue.durable,
+        "exclusive": queue.exclusive,
+        "auto_delete": queue.auto_delete,
+        "arguments": queue.arguments,
+        "leader": queue.leader,
+        "members": list(queue.members),
+        "state": "running" if queue.leader else "down",
+    }
+    if queue.has_counts:
+        body |= {
+            "messages": queue.messages_ready + queue.messages_unacknowledged,
+            "messages_ready": queue.messages_ready,
+            "messages_unacknowledged": queue.messages_unacknowledged,
+            "consumers": queue.consumers,
+        }
+    return body

@@ -1,0 +1,24 @@
+"""What the HTTP API asks of the node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from headrace_broker.model.status import Overview, QueueStatus
+
+
+class StatusSource(Protocol):
+    """A running node. Everything but `authenticate` answers at once, from memory."""
+
+    def not_ready_reason(self) -> str:
+        """Return why clients should not be sent here now, "" when they may."""
+
+    def overview(self) -> Overview:
+        """Return the node's summary."""
+
+    def queues(self) -> Sequence[QueueStatus]:
+        """Return all queues of the cluster, in any order."""
+
+    async def authenticate(self, user: str, password: str, loopback: bool) -> bool:
+        """Return whether the password is right and the user may come from there."""

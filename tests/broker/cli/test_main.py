@@ -1,0 +1,93 @@
+"""The commands, as far as they need no cluster."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from headrace_broker import build_info
+from headrace_broker.cli.local_cluster import LocalCluster
+from headrace_broker.cli.main import main
+from headrace_broker.cli.run import describe, live_line
+
+
+@pytest.fixture(autouse=True)
+def root_logger() -> Iterator[None]:
+    """Put the root logger back as it was: `serve` configures it."""
+    root = logging.getLogger()
+    level, handlers = root.level, root.handlers[:]
+    yield
+    root.setLevel(level)
+    root.handlers[:] = handlers
+
+
+def overview(leader: str, rate: float, ready: int, unacknowledged: int) -> dict[str, Any]:
+    details = {f"{name}_details": {"rate": rate} for name in ("publish", "deliver", "ack")}
+    return {
+        "leader": leader,
+        "message_stats": details,
+        "queue_totals": {"messages_ready": ready, "messages_unacknowledged": unacknowledged},
+    }
+
+
+def test_version_says_whether_the_hot_path_is_compiled() -> None:
+    result = CliRunner().invoke(main, ["version"])
+    assert result.exit_code == 0
+    assert f"headrace {build_info.VERSION}\n" in result.output
+    expected = "compiled yes" if build_info.compiled() else "compiled no"
+    assert expected in result.output
+
+
+def test_help_lists_the_commands() -> None:
+    result = CliRunner().invoke(main, ["--help"])
+    for command in ("serve", "cluster", "run", "log", "version"):
+        assert f"\n  {command} " in result.output
+
+
+def test_serve_refuses_a_bad_configuration_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "node.toml"
+    path.write_text("[node]\nid = 0\nname = 'n'\ndata_dir = 'd'\n")
+    result = CliRunner().invoke(main, ["serve", "--config", str(path)])
+    assert result.exit_code == 1
+    assert "node.id: 0 is not allowed; it must be an integer from 1 to 1023" in result.output
+
+
+def test_commands_on_a_cluster_that_is_not_there_fail_with_a_reason(tmp_path: Path) -> None:
+    for command in ("stop", "status"):
+        result = CliRunner().invoke(main, ["cluster", command, "--data", str(tmp_path)])
+        assert result.exit_code == 1
+        assert "no local cluster below" in result.output
+
+
+def test_a_cluster_of_no_nodes_is_refused(tmp_path: Path) -> None:
+    arguments = ["cluster", "start", "--nodes", "0", "--data", str(tmp_path)]
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 2
+    assert "1<=x<=9" in result.output
+
+
+def test_the_live_line_sums_up_the_nodes() -> None:
+    line = live_line([overview("n2", 1000.4, 10, 1), overview("n2", 500.0, 1990, 0)], 3)
+    assert line == (
+        "nodes 2/3 | leader n2 | publish 1,500/s | deliver 1,500/s | ack 1,500/s | "
+        "depth 2,001 (2,000 ready, 1 unacked)"
+    )
+
+
+def test_the_live_line_of_a_cluster_without_answers() -> None:
+    assert live_line([], 3).startswith("nodes 0/3 | leader none | publish 0/s")
+
+
+def test_the_example_is_python_and_names_the_addresses(tmp_path: Path) -> None:
+    text = describe(LocalCluster(tmp_path, 3))
+    assert "amqp://127.0.0.1:5674" in text
+    assert "127.0.0.1:7103" in text
+    assert "http://127.0.0.1:15672/api/overview" in text
+    snippet = text.partition("<<'END'\n")[2].partition("END\n")[0]
+    compile(snippet, "example", "exec")
+    assert '("127.0.0.1", 5672)' in snippet

@@ -1,0 +1,224 @@
+"""The HTTP API over a real socket, with a fake node behind it."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Sequence
+from typing import Any
+
+import aiohttp
+import pytest
+
+from headrace_broker.management.authentication import (
+    REMEMBERED_S,
+    Authenticator,
+    is_loopback,
+    parse_basic,
+)
+from headrace_broker.management.rate import RateMeter
+from headrace_broker.management.server import ManagementServer
+from headrace_broker.model.status import (
+    MessageCounters,
+    NodeStatus,
+    ObjectTotals,
+    Overview,
+    QueueStatus,
+)
+
+GUEST = {"Authorization": "Basic " + base64.b64encode(b"guest:guest").decode()}
+
+
+class FakeNode:
+    """A StatusSource with values to choose."""
+
+    def __init__(self) -> None:
+        self.reason = ""
+        self.counters = MessageCounters(publish=7, confirm=6, deliver=5, redeliver=1, ack=4)
+        self.checks: list[tuple[str, str, bool]] = []
+
+    def not_ready_reason(self) -> str:
+        return self.reason
+
+    def overview(self) -> Overview:
+        nodes = (NodeStatus(2, "n2", "h:2", False, 0), NodeStatus(1, "n1", "h:1", True, 3))
+        totals = ObjectTotals(connections=1, channels=2, consumers=3, exchanges=4, queues=5)
+        return Overview("test", "n1", "n2", nodes, totals, self.counters, 10, 2)
+
+    def queues(self) -> Sequence[QueueStatus]:
+        def queue(name: str, leader: str, has_counts: bool) -> QueueStatus:
+            members = ("n1", "n2")
+            return QueueStatus(
+                "/", name, "quorum", True, False, False, {}, leader, members, has_counts, 4, 1, 2
+            )
+
+        return [queue("b", "", False), queue("a", "n1", True)]
+
+    async def authenticate(self, user: str, password: str, loopback: bool) -> bool:
+        self.checks.append((user, password, loopback))
+        return (user, password) == ("guest", "guest") and loopback
+
+
+def fetch(
+    node: FakeNode, path: str, headers: dict[str, str] | None = None, method: str = "GET"
+) -> tuple[int, Any, Any]:
+    """Status, JSON body and headers of one request to a server in front of `node`."""
+
+    async def talk() -> tuple[int, Any, Any]:
+        server = ManagementServer(node)
+        port = await server.start("127.0.0.1", 0)
+        try:
+            async with (
+                aiohttp.ClientSession() as session,
+                session.request(
+                    method, f"http://127.0.0.1:{port}{path}", headers=headers
+                ) as answer,
+            ):
+                return answer.status, await answer.json(), answer.headers.copy()
+        finally:
+            await server.stop()
+
+    return asyncio.run(talk())
+
+
+def test_health_needs_no_log_in() -> None:
+    node = FakeNode()
+    assert fetch(node, "/api/health/live")[:2] == (200, {"status": "ok"})
+    assert fetch(node, "/api/health/ready")[:2] == (200, {"status": "ok"})
+
+
+def test_a_node_that_is_not_ready_says_why_and_is_alive_all_the_same() -> None:
+    node = FakeNode()
+    node.reason = "no quorum"
+    body = {"status": "failed", "reason": "no quorum"}
+    assert fetch(node, "/api/health/ready")[:2] == (503, body)
+    assert fetch(node, "/api/health/live")[0] == 200
+
+
+@pytest.mark.parametrize("path", ["/api/overview", "/api/nodes", "/api/queues", "/api/nothing"])
+def test_everything_else_asks_for_a_log_in(path: str) -> None:
+    wrong = {"Authorization": "Basic " + base64.b64encode(b"guest:wrong").decode()}
+    for headers in ({}, wrong, {"Authorization": "Bearer x"}):
+        status, body, answer_headers = fetch(FakeNode(), path, headers)
+        assert (status, body["error"]) == (401, "not_authorized")
+        assert answer_headers["WWW-Authenticate"].startswith("Basic")
+
+
+def test_overview_tells_cluster_totals_and_counters() -> None:
+    status, body, _ = fetch(FakeNode(), "/api/overview", GUEST)
+    assert status == 200
+    assert (body["cluster_name"], body["node"], body["leader"]) == ("test", "n1", "n2")
+    assert body["queue_totals"] == {
+        "messages": 12,
+        "messages_ready": 10,
+        "messages_unacknowledged": 2,
+    }
+    assert body["message_stats"]["publish"] == 7
+    assert body["message_stats"]["ack_details"] == {"rate": 0.0}
+    assert body["object_totals"]["queues"] == 5
+    assert isinstance(body["compiled"], bool)
+
+
+def test_nodes_come_by_id() -> None:
+    _, body, _ = fetch(FakeNode(), "/api/nodes", GUEST)
+    assert [(node["id"], node["running"], node["boot"]) for node in body] == [
+        (1, True, 3),
+        (2, False, 0),
+    ]
+
+
+def test_queues_come_by_name_and_counts_only_where_they_are_known() -> None:
+    _, body, _ = fetch(FakeNode(), "/api/queues", GUEST)
+    assert [queue["name"] for queue in body] == ["a", "b"]
+    assert (body[0]["messages"], body[0]["consumers"], body[0]["state"]) == (5, 2, "running")
+    assert "messages" not in body[1]
+    assert body[1]["state"] == "down"
+
+
+def test_an_unknown_path_and_a_wrong_method_are_answered_in_json() -> None:
+    status, body, _ = fetch(FakeNode(), "/api/nothing", GUEST)
+    assert (status, body) == (404, {"error": "not_found", "reason": "there is no /api/nothing"})
+    status, body, headers = fetch(FakeNode(), "/api/queues", GUEST, "DELETE")
+    assert (status, body["error"]) == (405, "method_not_allowed")
+    assert "GET" in headers["Allow"]
+
+
+def test_a_server_that_cannot_bind_leaves_nothing_running() -> None:
+    async def twice() -> None:
+        first, second = ManagementServer(FakeNode()), ManagementServer(FakeNode())
+        port = await first.start("127.0.0.1", 0)
+        with pytest.raises(OSError, match="address"):
+            await second.start("127.0.0.1", port)
+        await second.stop()
+        await first.stop()
+        assert len(asyncio.all_tasks()) == 1
+
+    asyncio.run(twice())
+
+
+def test_a_good_log_in_is_remembered_for_a_while_and_a_bad_one_never() -> None:
+    node, now = FakeNode(), [100.0]
+    authenticator = Authenticator(node, lambda: now[0])
+
+    def check(header: str, remote: str) -> bool:
+        return asyncio.run(authenticator.check(header, remote))
+
+    good = GUEST["Authorization"]
+    assert check(good, "127.0.0.1")
+    assert check(good, "127.0.0.1")
+    assert node.checks == [("guest", "guest", True)]
+    assert not check(good, "192.0.2.1"), "a log-in from elsewhere is another one"
+    assert not check(good, "192.0.2.1")
+    now[0] += REMEMBERED_S
+    assert check(good, "127.0.0.1")
+    assert [loopback for _, _, loopback in node.checks] == [True, False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        ("Basic Z3Vlc3Q6Z3Vlc3Q=", ("guest", "guest")),
+        ("basic dTpwOnE=", ("u", "p:q")),
+        ("Basic Z3Vlc3Q=", None),
+        ("Basic ///", None),
+        ("Basic /w==", None),
+        ("Bearer Z3Vlc3Q6Z3Vlc3Q=", None),
+        ("", None),
+    ],
+)
+def test_basic_credentials(header: str, expected: tuple[str, str] | None) -> None:
+    assert parse_basic(header) == expected
+
+
+@pytest.mark.parametrize(
+    ("remote", "expected"),
+    [
+        ("127.0.0.1", True),
+        ("127.8.0.9", True),
+        ("::1", True),
+        ("::ffff:127.0.0.1", True),
+        ("::ffff:192.0.2.1", False),
+        ("192.0.2.1", False),
+        ("fe80::1%eth0", False),
+        ("somewhere", False),
+        (None, False),
+    ],
+)
+def test_loopback_addresses(remote: str | None, expected: bool) -> None:
+    assert is_loopback(remote) is expected
+
+
+def test_rates_are_the_mean_over_the_last_samples() -> None:
+    meter = RateMeter()
+    assert meter.rates()["publish"] == 0.0
+    for second in range(10):
+        meter.sample(float(second), MessageCounters(publish=second * second))
+    assert meter.rates()["publish"] == (81 - 16) / 5
+    assert meter.rates()["ack"] == 0.0
+
+
+def test_a_clock_that_stands_still_gives_no_rate() -> None:
+    meter = RateMeter()
+    meter.sample(1.0, MessageCounters(publish=1))
+    meter.sample(1.0, MessageCounters(publish=9))
+    assert meter.rates()["publish"] == 0.0

@@ -1,0 +1,194 @@
+"""Configuration: what is taken, what is refused, and what the refusal says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headrace_broker.config import Config, ConfigError, load_config, split_address
+
+MINIMAL = """\
+[node]
+id = 1
+name = "n1"
+data_dir = "store"
+
+[cluster]
+nodes = [
+    { id = 1, name = "n1", address = "127.0.0.1:7101" },
+    { id = 2, name = "n2", address = "[::1]:7102" },
+]
+"""
+ENVIRONMENT = {
+    "HEADRACE_NODE_ID": "2",
+    "HEADRACE_NODE_NAME": "two",
+    "HEADRACE_NODE_DATA_DIR": "/var/lib/headrace",
+    "HEADRACE_CLUSTER_NODES": "1=one@one.local:7101, 2=two@two.local:7101",
+}
+
+
+def load(directory: Path, text: str, environment: dict[str, str] | None = None) -> Config:
+    path = directory / "node.toml"
+    path.write_text(text)
+    return load_config(path, environment or {})
+
+
+def refusal(directory: Path, text: str, environment: dict[str, str] | None = None) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load(directory, text, environment)
+    return str(caught.value).replace(f"{directory}/", "")
+
+
+def test_a_minimal_file_gets_the_defaults(tmp_path: Path) -> None:
+    config = load(tmp_path, MINIMAL)
+    assert config.address == "127.0.0.1:7101"
+    assert config.listeners.amqp == "127.0.0.1:5672"
+    assert config.raft.tick_ms == 100
+    assert config.limits.disk_free_bytes_min == 2 << 30
+
+
+def test_the_environment_alone_is_enough() -> None:
+    config = load_config(None, ENVIRONMENT)
+    assert config.node.data_dir == "/var/lib/headrace"
+    assert config.address == "two.local:7101"
+    assert [node.id for node in config.cluster.nodes] == [1, 2]
+
+
+def test_the_environment_wins_over_the_file(tmp_path: Path) -> None:
+    text = MINIMAL + "[raft]\ntick_ms = 50\nelection_ticks = 20\n"
+    config = load(tmp_path, text, {"HEADRACE_RAFT_TICK_MS": "200"})
+    assert (config.raft.tick_ms, config.raft.election_ticks) == (200, 20)
+
+
+def test_variables_of_other_programs_are_left_alone(tmp_path: Path) -> None:
+    others = {
+        "HEADRACE_NO_COMPILE": "1",
+        "HEADRACE_CONFIG": "x",
+        "PATH": "/bin",
+        "RAFT_TICK_MS": "1",
+    }
+    assert load(tmp_path, MINIMAL, others) == load(tmp_path, MINIMAL)
+
+
+@pytest.mark.parametrize(
+    ("extra", "expected"),
+    [
+        (
+            "[raft]\ntick_ms = 5\n",
+            "node.toml: raft.tick_ms: 5 is not allowed; it must be an integer from 10 to 1000",
+        ),
+        (
+            "[raft]\ntick_ms = '50'\n",
+            "node.toml: raft.tick_ms: '50' is not allowed; it must be an integer from 10 to 1000",
+        ),
+        (
+            "[listeners]\namqp = 'localhost'\n",
+            "node.toml: listeners.amqp: 'localhost' is not allowed; "
+            "it must be HOST:PORT, an IPv6 host in brackets",
+        ),
+        (
+            "[listeners]\nmqtt = ':1883'\n",
+            "node.toml: listeners.mqtt: unknown key; allowed are amqp, http",
+        ),
+        (
+            "[raftt]\n",
+            "node.toml: raftt: unknown key; "
+            "allowed are node, cluster, listeners, raft, limits, log",
+        ),
+        ("[listeners]\nhttp = 'h:70000'\n", "listeners.http: h:70000: port must be 0 to 65535"),
+        (
+            "[raft]\nelection_ticks = 5\nheartbeat_ticks = 5\n",
+            "raft.heartbeat_ticks: 5 must be less than raft.election_ticks, 5",
+        ),
+        (
+            "[log]\nsegment_bytes = 1048577\n",
+            "node.toml: log.segment_bytes: 1048577 is not allowed; "
+            "it must be an integer from 1048576 to 1073741824, a multiple of 4096",
+        ),
+        (
+            "[log]\nsegment_bytes = 1048576\n",
+            "log.segment_bytes: 1048576 must be at least twice limits.message_bytes_max, 16777216",
+        ),
+    ],
+)
+def test_a_bad_value_is_refused_by_name_and_range(
+    tmp_path: Path, extra: str, expected: str
+) -> None:
+    assert refusal(tmp_path, MINIMAL + extra) == expected
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        (
+            {"HEADRACE_LOG_SEGMENT_BYTES": "1"},
+            "HEADRACE_LOG_SEGMENT_BYTES: log.segment_bytes: 1 is not allowed; "
+            "it must be an integer from 1048576 to 1073741824, a multiple of 4096",
+        ),
+        (
+            {"HEADRACE_LOG_SEGMENT_BYTES": "64MiB"},
+            "HEADRACE_LOG_SEGMENT_BYTES: log.segment_bytes: '64MiB' is not allowed; "
+            "it must be an integer from 1048576 to 1073741824, a multiple of 4096",
+        ),
+        (
+            {"HEADRACE_LOG_SEGMENTS": "1"},
+            "HEADRACE_LOG_SEGMENTS: log.segments: unknown key; "
+            "allowed are segment_bytes, cache_bytes",
+        ),
+        (
+            {"HEADRACE_CLUSTER_NODES": "n1@h:1"},
+            "HEADRACE_CLUSTER_NODES: 'n1@h:1' is not ID=NAME@HOST:PORT",
+        ),
+        (
+            {"HEADRACE_CLUSTER_NODES": "1=n1@h:1,1=n2@h:2"},
+            "cluster.nodes: id 1 is given twice",
+        ),
+        (
+            {"HEADRACE_CLUSTER_NODES": "1=n1@h:1,2=n2@h:1"},
+            "cluster.nodes: address h:1 is given twice",
+        ),
+        ({"HEADRACE_CLUSTER_NODES": "1=n1@h:0"}, "cluster.nodes n1: h:0: port must be 1 to 65535"),
+        ({"HEADRACE_NODE_ID": "3"}, "node.id: 3 is not in cluster.nodes; there are 1, 2"),
+        (
+            {"HEADRACE_NODE_ID": "1024"},
+            "HEADRACE_NODE_ID: node.id: 1024 is not allowed; it must be an integer from 1 to 1023",
+        ),
+        ({"HEADRACE_NODE_NAME": "n2"}, "node.name: 'n2' is called 'n1' in cluster.nodes"),
+    ],
+)
+def test_a_bad_variable_is_refused_by_its_name(
+    tmp_path: Path, environment: dict[str, str], expected: str
+) -> None:
+    assert refusal(tmp_path, MINIMAL, environment) == expected
+
+
+def test_what_is_missing_is_named(tmp_path: Path) -> None:
+    text = MINIMAL.replace('data_dir = "store"\n', "")
+    assert refusal(tmp_path, text) == "node.toml: node.data_dir: is missing"
+    assert refusal(tmp_path, "") == "node.toml: node: is missing"
+
+
+def test_a_value_inside_a_list_is_named_with_its_position(tmp_path: Path) -> None:
+    text = MINIMAL.replace('name = "n2"', 'name = "n 2"')
+    assert refusal(tmp_path, text).startswith("node.toml: cluster.nodes[1].name: 'n 2' is not")
+
+
+def test_a_section_that_is_no_table_is_refused(tmp_path: Path) -> None:
+    text = "raft = 1\n" + MINIMAL
+    assert "raft: 1 is not allowed; it must be a table" in refusal(tmp_path, text)
+    assert "raft: must be a table" in refusal(tmp_path, text, {"HEADRACE_RAFT_TICK_MS": "50"})
+
+
+def test_a_file_that_is_no_toml_or_not_there_is_refused(tmp_path: Path) -> None:
+    assert refusal(tmp_path, "[node\n").startswith("node.toml: not valid TOML: ")
+    with pytest.raises(ConfigError, match=r"gone\.toml: cannot be read: No such file"):
+        load_config(tmp_path / "gone.toml", {})
+
+
+@pytest.mark.parametrize(
+    ("address", "parts"),
+    [("localhost:0", ("localhost", 0)), ("[::1]:5672", ("::1", 5672)), ("a-b.c:1", ("a-b.c", 1))],
+)
+def test_an_address_is_split(address: str, parts: tuple[str, int]) -> None:
+    assert split_address(address) == parts
