@@ -15,8 +15,8 @@ WINDOW: Final = 500  # unconfirmed publishes allowed
 class Publisher(threading.Thread):
     """Publishes messages 1, 2, 3 ... to one queue and notes which were confirmed.
 
-    A connection that breaks leaves its unconfirmed messages unknown: they are never published again,
-    and numbering goes on, so that whatever arrives twice is the broker's doing.
+    A connection that breaks leaves its unconfirmed messages unknown: they are never published
+    again, and numbering goes on, so that whatever arrives twice is the broker's doing.
 
     Args:
         ports: AMQP ports to try in turn.

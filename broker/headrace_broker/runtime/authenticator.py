@@ -13,9 +13,7 @@ from typing import Final
 from headrace_broker.model.definition import User
 from headrace_broker.runtime.password import verify_password
 
-REMEMBERED_MAX: Final = (
-    4096  # proven passwords; after a fail-over thousands of clients log in at once
-)
+REMEMBERED_MAX: Final = 4096  # proven passwords; thousands of clients log in after a fail-over
 
 
 class Authenticator:
@@ -38,10 +36,8 @@ class Authenticator:
         if user is None or (user.loopback_only and not loopback):
             return False
         parts = (name.encode(), user.salt, user.password_hash, password.encode())
-        proof = hmac.new(
-            self._key, b"".join(len(p).to_bytes(4, "big") + p for p in parts), hashlib.sha256
-        )
-        mark = proof.digest()
+        proof = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+        mark = hmac.new(self._key, proof, hashlib.sha256).digest()
         if mark in self._proven:
             self._proven.move_to_end(mark)
             return True

@@ -11,7 +11,7 @@ from headrace_broker.catalog.view import CatalogView
 from headrace_broker.model.definition import Binding, Exchange, Queue
 from headrace_broker.model.reply_code import INTERNAL_ERROR, AmqpError
 from headrace_broker.runtime.authenticator import Authenticator
-from headrace_broker.runtime.counts import CountsClient, CountsUnavailable
+from headrace_broker.runtime.counts import CountsClient, CountsUnavailableError
 from headrace_broker.runtime.hosting import Hosting
 from headrace_broker.runtime.port import Broker, ConnectionInfo, QueueClient, QueueListener
 from headrace_broker.runtime.router import Route, Router
@@ -99,7 +99,7 @@ class NodeBroker(Broker):
     async def queue_counts(self, queue: Queue) -> tuple[int, int]:
         try:
             counts = await self._counts.ask(queue)
-        except CountsUnavailable as error:
+        except CountsUnavailableError as error:
             raise AmqpError(INTERNAL_ERROR, str(error)) from error
         return counts.ready, counts.consumers
 

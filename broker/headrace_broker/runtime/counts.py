@@ -22,7 +22,7 @@ class QueueCounts(NamedTuple):
     consumers: int
 
 
-class CountsUnavailable(Exception):
+class CountsUnavailableError(Exception):
     """No leader of the queue answered: too few of its replicas are running."""
 
 
@@ -62,7 +62,7 @@ class CountsClient:
         """Return the leader's counts.
 
         Raises:
-            CountsUnavailable: nobody who leads the queue answered.
+            CountsUnavailableError: nobody who leads the queue answered.
         """
         for _ in range(ATTEMPTS_MAX):
             host = self._hosts.get(queue.group)
@@ -71,7 +71,7 @@ class CountsClient:
             answer = await self._ask_node(self._locate(queue), queue)
             if answer is not None and answer.serving:
                 return QueueCounts(answer.ready, answer.unsettled, answer.consumers)
-        raise CountsUnavailable(f"no leader of queue '{queue.name}' answers")
+        raise CountsUnavailableError(f"no leader of queue '{queue.name}' answers")
 
     async def _ask_node(self, target: int, queue: Queue) -> Counts | None:
         number = self._next

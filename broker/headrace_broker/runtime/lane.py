@@ -1,8 +1,10 @@
 """The two numbered lanes of a session, as its gateway keeps them.
 
 Publishes and control commands (settles, attach, get, ...) are numbered apart, so that a settle
-never waits behind publishes. What the queue has not answered yet is kept and sent again after a leader
-change; the queue drops what it has seen (Ongaro, Consensus: Bridging Theory and Practice, 6.3).
+never waits behind publishes. What the queue has not answered yet is kept and sent again after a
+leader change; the queue drops what it has seen.
+
+Source: Ongaro, Consensus: Bridging Theory and Practice, section 6.3.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Declaring and deleting: what gateways ask, as catalog commands, and its refusals as AMQP errors."""
+"""Declaring and deleting: gateways' calls as catalog commands, its refusals as AMQP errors."""
 
 from __future__ import annotations
 
@@ -40,12 +40,11 @@ from headrace_broker.model.reply_code import (
     AmqpError,
 )
 from headrace_broker.runtime.catalog_service import CatalogService, CatalogUnavailable
-from headrace_broker.runtime.counts import CountsClient, CountsUnavailable, QueueCounts
+from headrace_broker.runtime.counts import CountsClient, CountsUnavailableError, QueueCounts
 from headrace_broker.runtime.hosting import Hosting
 
-LEADER_SECONDS_MAX: Final = (
-    10.0  # wait for a new queue's first leader before its declare is answered
-)
+LEADER_SECONDS_MAX: Final = 10.0  # a declare waits so long for its queue's first leader
+
 QUEUE_TYPE: Final = "x-queue-type"
 GROUP_SIZE: Final = "x-quorum-initial-group-size"
 
@@ -165,7 +164,7 @@ class Topology:
         where = f"queue '{queue.name}' in vhost '{queue.vhost}'"
         try:
             counts = await self._counts.ask(queue)
-        except CountsUnavailable as error:
+        except CountsUnavailableError as error:
             if if_unused or if_empty:
                 raise AmqpError(INTERNAL_ERROR, str(error)) from error
             counts = QueueCounts(0, 0, 0)

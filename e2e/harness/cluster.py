@@ -1,0 +1,111 @@
+"""A three-node cluster that a test may kill."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final
+
+import pika
+
+from headrace_broker.cli.local_cluster import LocalCluster, LocalNode
+
+READY_SECONDS: Final = 60.0  # a loaded machine elects slowly; a healthy one needs about two
+POLL_SECONDS: Final = 0.05
+
+
+def wait_for(what: str, check: Callable[[], Any], seconds: float = READY_SECONDS) -> Any:
+    """Poll `check` until it gives something true, and return that.
+
+    Raises:
+        AssertionError: it did not in `seconds`.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        value = check()
+        if value:
+            return value
+        assert time.monotonic() < deadline, f"waited {seconds} s for {what}"
+        time.sleep(POLL_SECONDS)
+
+
+class Cluster:
+    """Nodes n1, n2 and n3 as processes of their own."""
+
+    def __init__(self, data: Path, base_port: int, count: int = 3) -> None:
+        self.local = LocalCluster(data, count, base_port)
+
+    def __enter__(self) -> Cluster:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        killed = self.local.stop()
+        assert not killed, f"nodes did not stop when told to: {killed}"
+
+    def start(self) -> None:
+        """Start the nodes that do not run and wait until all take clients."""
+        self.local.start()
+        self.local.wait_ready(READY_SECONDS)
+
+    def node(self, name: str) -> LocalNode:
+        """Return a node by name."""
+        return next(node for node in self.local.nodes if node.name == name)
+
+    @property
+    def ports(self) -> list[int]:
+        """AMQP ports of all nodes."""
+        return [int(node.amqp.rpartition(":")[2]) for node in self.local.nodes]
+
+    def port(self, name: str) -> int:
+        """AMQP port of one node."""
+        return int(self.node(name).amqp.rpartition(":")[2])
+
+    def kill(self, *names: str) -> None:
+        """SIGKILL nodes, all at once, and wait until they are gone."""
+        records = [(self.node(name), self.node(name).process()) for name in names]
+        for node, record in records:
+            assert record is not None, f"{node.name} does not run"
+            os.kill(record.pid, signal.SIGKILL)
+        for node, _ in records:
+            wait_for(f"{node.name} to die", lambda node=node: node.process() is None)
+
+    def connect(self, name: str = "n1", **parameters: Any) -> pika.BlockingConnection:
+        """Open a pika connection to a node."""
+        return pika.BlockingConnection(
+            pika.ConnectionParameters("127.0.0.1", self.port(name), **parameters)
+        )
+
+    def queue(self, name: str, ask: str | None = None) -> dict[str, Any] | None:
+        """Return a queue's entry in the HTTP listing of a running node."""
+        for node in self.local.nodes:
+            if node.process() is not None and ask in (None, node.name):
+                status, entries = node.api.get("/api/queues")
+                assert status == 200, entries
+                for entry in entries:
+                    if entry["name"] == name:
+                        return dict(entry)
+        return None
+
+    def leader(self, queue: str) -> str:
+        """Return the name of the running node that leads a queue, waiting for one."""
+
+        def led() -> str:
+            for node in self.local.nodes:
+                if node.process() is None:
+                    continue
+                entry = self.queue(queue, node.name)
+                if entry is not None and entry["leader"] == node.name:
+                    return node.name
+            return ""
+
+        return str(wait_for(f"a leader of {queue}", led))

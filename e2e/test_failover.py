@@ -1,0 +1,109 @@
+"""Nodes die; nothing confirmed is lost, nothing arrives twice unflagged, order is kept."""
+
+from __future__ import annotations
+
+import pytest
+from e2e.harness.cluster import Cluster
+from e2e.harness.consumer import Consumer
+from e2e.harness.publisher import Publisher
+
+BODY_BYTES = 1024
+WAIT_SECONDS = 300.0
+
+
+def declare(cluster: Cluster, name: str, queue: str) -> None:
+    """Declare a replicated queue through one node, which thereby leads it at first."""
+    connection = cluster.connect(name)
+    connection.channel().queue_declare(queue, durable=True)
+    connection.close()
+
+
+def check_no_unflagged_duplicate(seen: list[tuple[int, bool]]) -> None:
+    """Each number arrives once without the redelivered flag, at most."""
+    first_times = [number for number, redelivered in seen if not redelivered]
+    assert len(first_times) == len(set(first_times))
+
+
+def check_order(seen: list[tuple[int, bool]]) -> None:
+    """Deliveries without the flag come in the order in which they were published."""
+    first_times = [number for number, redelivered in seen if not redelivered]
+    assert first_times == sorted(first_times)
+
+
+@pytest.mark.parametrize(
+    "count", [20_000, pytest.param(100_000, marks=pytest.mark.full)], ids=["20k", "100k"]
+)
+def test_leader_killed_twice_loses_nothing_confirmed(cluster: Cluster, count: int) -> None:
+    declare(cluster, "n1", "work")
+    assert cluster.leader("work") == "n1"
+    publisher = Publisher([cluster.port("n2"), cluster.port("n3")], "work", count, BODY_BYTES)
+    consumer = Consumer([cluster.port("n3"), cluster.port("n2")], "work")
+    publisher.start()
+    consumer.start()
+    for kill in (1, 2):
+        assert publisher.wait_confirmed(count * kill // 4, WAIT_SECONDS), publisher.failure
+        leader = cluster.leader("work")
+        cluster.kill(leader)
+        assert publisher.wait_confirmed(count * kill // 4 + count // 8, WAIT_SECONDS)
+        cluster.start()
+    assert publisher.wait_confirmed(count, WAIT_SECONDS), publisher.failure
+    publisher.join(WAIT_SECONDS)
+    missing = consumer.wait_all(publisher.confirmed, WAIT_SECONDS)
+    consumer.halt()
+    consumer.join(WAIT_SECONDS)
+    assert consumer.failure is None
+    assert not publisher.rejected
+    assert not missing, f"{len(missing)} confirmed messages did not arrive"
+    check_no_unflagged_duplicate(consumer.seen)
+    check_order(consumer.seen)
+
+
+def test_power_cut_in_mid_publish_loses_nothing_confirmed(cluster: Cluster) -> None:
+    declare(cluster, "n2", "work")
+    publisher = Publisher(cluster.ports, "work", 1_000_000, BODY_BYTES)
+    publisher.start()
+    assert publisher.wait_confirmed(5_000, WAIT_SECONDS), publisher.failure
+    cluster.kill("n1", "n2", "n3")
+    publisher.halt()
+    publisher.join(WAIT_SECONDS)
+    assert publisher.failure is None
+    cluster.start()
+    consumer = Consumer(cluster.ports, "work")
+    consumer.start()
+    missing = consumer.wait_all(publisher.confirmed, WAIT_SECONDS)
+    consumer.halt()
+    consumer.join(WAIT_SECONDS)
+    assert consumer.failure is None
+    assert not missing, f"{len(missing)} confirmed messages did not survive"
+    check_no_unflagged_duplicate(consumer.seen)
+    check_order(consumer.seen)
+
+
+def test_unacknowledged_messages_of_a_dead_gateway_come_back_in_place(cluster: Cluster) -> None:
+    declare(cluster, "n1", "work")
+    first = cluster.connect("n2")
+    taking = first.channel()
+    publishing = cluster.connect("n1").channel()
+    publishing.confirm_delivery()
+    for number in range(6):
+        publishing.basic_publish("", "work", str(number).encode())
+    taking.basic_qos(prefetch_count=3)
+    taken = []
+    for method, _, body in taking.consume("work", inactivity_timeout=30):
+        taken.append((int(body), method.redelivered))
+        if len(taken) == 3:
+            break
+    assert taken == [(0, False), (1, False), (2, False)]
+    cluster.kill("n2")
+    again = cluster.connect("n3").channel()
+    got = []
+    for method, _, body in again.consume("work", inactivity_timeout=30):
+        assert method is not None, f"nothing came after {got}"
+        got.append((int(body), method.redelivered))
+        again.basic_ack(method.delivery_tag)
+        if len(got) == 6:
+            break
+    assert sorted(got) == [(0, True), (1, True), (2, True), (3, False), (4, False), (5, False)]
+    returned = [number for number, redelivered in got if redelivered]
+    assert returned == [0, 1, 2]
+    cluster.start()
