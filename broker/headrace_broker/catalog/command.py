@@ -1,0 +1,199 @@
+"""Changes to the catalog: what its log holds.
+
+Commands are tagged MessagePack maps. A field that a reader does not know is ignored and one that
+is absent has its default, so fields may be added; a command that a reader does not know is
+refused, so a node proposes a new one only when all nodes know it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from headrace_broker.catalog.request import ENVELOPE_OCTETS, Request, encode_envelope
+from headrace_broker.model.definition import Binding, Exchange, Node, User
+
+
+class Command(msgspec.Struct, frozen=True, tag_field="do"):
+    """Base of the commands."""
+
+
+class Barrier(Command, frozen=True, tag="barrier"):
+    """Changes nothing; once it is applied somewhere, everything before it is too."""
+
+
+class Bootstrap(Command, frozen=True, tag="bootstrap"):
+    """Fill a new cluster's catalog: nodes, default vhost with its exchanges, default user."""
+
+    nodes: tuple[Node, ...]
+    vhost: str
+    user: User
+
+
+class DeclareNodes(Command, frozen=True, tag="declare_nodes"):
+    """Add nodes, or change the name or address of known ones."""
+
+    nodes: tuple[Node, ...]
+
+
+class DeclareVhost(Command, frozen=True, tag="declare_vhost"):
+    """Create a vhost with its `amq.` exchanges."""
+
+    name: str
+
+
+class DeleteVhost(Command, frozen=True, tag="delete_vhost"):
+    """Delete a vhost and everything in it."""
+
+    name: str
+
+
+class PutUser(Command, frozen=True, tag="put_user"):
+    """Create or replace a user."""
+
+    user: User
+
+
+class DeleteUser(Command, frozen=True, tag="delete_user"):
+    """Delete a user."""
+
+    name: str
+
+
+class DeclareExchange(Command, frozen=True, tag="declare_exchange"):
+    """Create an exchange unless an equivalent one exists."""
+
+    exchange: Exchange
+
+
+class DeleteExchange(Command, frozen=True, tag="delete_exchange"):
+    """Delete an exchange and its bindings.
+
+    Attributes:
+        if_unused: only when no binding leaves it.
+    """
+
+    vhost: str
+    name: str
+    if_unused: bool = False
+
+
+class DeclareQueue(Command, frozen=True, tag="declare_queue"):
+    """Create a queue unless an equivalent one exists.
+
+    Attributes:
+        kind: QUEUE_QUORUM or QUEUE_CLASSIC.
+        exclusive: belongs to connection `owner` alone.
+        owner: id of the asking connection; not empty when `exclusive`.
+        preferred_node: node id of the first replica where that node is known, 0 for any.
+        replicas: how many are wanted, 1 to REPLICAS_MAX; a classic queue has one.
+    """
+
+    vhost: str
+    name: str
+    kind: str
+    durable: bool = True
+    exclusive: bool = False
+    auto_delete: bool = False
+    owner: str = ""
+    arguments: dict[str, Any] = {}
+    preferred_node: int = 0
+    replicas: int = 1
+
+
+class DeleteQueue(Command, frozen=True, tag="delete_queue"):
+    """Delete a queue and its bindings.
+
+    Attributes:
+        group: the incarnation that is meant, 0 for any: a queue that was declared anew stays.
+    """
+
+    vhost: str
+    name: str
+    group: int = 0
+
+
+class Bind(Command, frozen=True, tag="bind"):
+    """Add a binding."""
+
+    binding: Binding
+
+
+class Unbind(Command, frozen=True, tag="unbind"):
+    """Remove a binding."""
+
+    binding: Binding
+
+
+class DropTransient(Command, frozen=True, tag="drop_transient"):
+    """Delete the queues that went with a connection or with a node's memory.
+
+    Attributes:
+        owner: delete the exclusive queues of this connection; "" for none.
+        node: delete the queues that lived in this node's memory; 0 for none.
+        group_below: spare queues whose incarnation is not below this; 0 spares none.
+    """
+
+    owner: str = ""
+    node: int = 0
+    group_below: int = 0
+
+
+AnyCommand = (
+    Barrier
+    | Bootstrap
+    | DeclareNodes
+    | DeclareVhost
+    | DeleteVhost
+    | PutUser
+    | DeleteUser
+    | DeclareExchange
+    | DeleteExchange
+    | DeclareQueue
+    | DeleteQueue
+    | Bind
+    | Unbind
+    | DropTransient
+)
+
+_ENCODER: Final = msgspec.msgpack.Encoder(order="deterministic")
+_DECODER: Final = msgspec.msgpack.Decoder(AnyCommand)
+
+
+class CommandError(ValueError):
+    """A command cannot be encoded, or its octets are not one; nothing changed."""
+
+
+def encode_command(command: AnyCommand) -> bytes:
+    """Encode a command; `encode_request` puts the request's identity before it.
+
+    Raises:
+        CommandError: an argument has a value that cannot be stored.
+    """
+    try:
+        return _ENCODER.encode(command)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise CommandError(f"cannot be stored: {error}") from error
+
+
+def encode_request(request: Request, command: AnyCommand) -> bytes:
+    """Return the log entry for a command.
+
+    Raises:
+        CommandError: an argument has a value that cannot be stored.
+    """
+    return encode_envelope(request, encode_command(command))
+
+
+def decode_command(data: bytes) -> AnyCommand:
+    """Return the command in a log entry.
+
+    Raises:
+        CommandError: the octets after the envelope are not a command.
+    """
+    try:
+        command: AnyCommand = _DECODER.decode(memoryview(data)[ENVELOPE_OCTETS:])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise CommandError(f"not understood: {error}") from error
+    return command

@@ -1,0 +1,411 @@
+"""The catalog's state machine: commands in log order, a result and events for each.
+
+Semantics are RabbitMQ's: deleting a queue or an exchange takes its bindings along, and an
+auto-delete exchange goes with its last binding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from headrace_broker.catalog import command as commands
+from headrace_broker.catalog.argument import (
+    QUEUE_TYPE,
+    X_MATCH,
+    X_MATCH_VALUES,
+    first_difference,
+    phrase,
+    table_problem,
+)
+from headrace_broker.catalog.event import Event
+from headrace_broker.catalog.placement import place
+from headrace_broker.catalog.request import ENVELOPE_OCTETS, decode_envelope
+from headrace_broker.catalog.result import (
+    Exists,
+    Inequivalent,
+    InUse,
+    Locked,
+    NotFound,
+    Ok,
+    Refused,
+    Repeated,
+    Result,
+)
+from headrace_broker.catalog.store import CatalogStore
+from headrace_broker.catalog.view import DESTINATION_EXCHANGE, DESTINATION_QUEUE
+from headrace_broker.model.binding_key import binding_key
+from headrace_broker.model.definition import (
+    EXCHANGE_TYPES,
+    QUEUE_CLASSIC,
+    QUEUE_QUORUM,
+    Binding,
+    Exchange,
+    Node,
+    Queue,
+    Vhost,
+)
+from headrace_broker.model.limits import (
+    CATALOG_COMMAND_OCTETS_MAX,
+    NAME_OCTETS_MAX,
+    REPLICAS_MAX,
+)
+from headrace_broker.model.session import NODE_ID_MAX
+
+# Name, type and whether only other exchanges may feed it: those that RabbitMQ 4 gives a vhost.
+DEFAULT_EXCHANGES: Final = (
+    ("amq.direct", "direct", False),
+    ("amq.fanout", "fanout", False),
+    ("amq.headers", "headers", False),
+    ("amq.match", "headers", False),
+    ("amq.rabbitmq.trace", "topic", True),
+    ("amq.topic", "topic", False),
+)
+_DEFAULT_NAMES: Final = frozenset(name for name, _, _ in DEFAULT_EXCHANGES)
+
+
+class Catalog(CatalogStore):
+    """Applies commands; total (any octets have an answer) and deterministic."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._handlers: dict[type[commands.Command], Callable[[Any], Result]] = {
+            commands.Barrier: self._barrier,
+            commands.Bootstrap: self._bootstrap,
+            commands.DeclareNodes: self._declare_nodes,
+            commands.DeclareVhost: self._declare_vhost,
+            commands.DeleteVhost: self._delete_vhost,
+            commands.PutUser: self._put_user,
+            commands.DeleteUser: self._delete_user,
+            commands.DeclareExchange: self._declare_exchange,
+            commands.DeleteExchange: self._delete_exchange,
+            commands.DeclareQueue: self._declare_queue,
+            commands.DeleteQueue: self._delete_queue,
+            commands.Bind: self._bind,
+            commands.Unbind: self._unbind,
+            commands.DropTransient: self._drop_transient,
+        }
+
+    @staticmethod
+    def restore(data: bytes) -> Catalog:
+        """Return the catalog that a snapshot was taken of.
+
+        Raises:
+            SnapshotError: the octets are not a snapshot.
+        """
+        catalog = Catalog()
+        catalog.load(data)
+        return catalog
+
+    def apply(self, index: int, data: bytes) -> tuple[Result, list[Event]]:
+        """Apply one log entry.
+
+        Args:
+            index: its log index, above all applied ones.
+            data: the entry, as `encode_request` makes it; anything else is refused.
+
+        Returns:
+            The answer, and what changed; only `Ok` comes with changes.
+        """
+        self.applied_index = index
+        request = decode_envelope(data)
+        if request is None:
+            return Refused("not a catalog request"), []
+        if not self.seen.admit(request):
+            return Repeated(), []
+        octets = len(data) - ENVELOPE_OCTETS
+        if octets > CATALOG_COMMAND_OCTETS_MAX:
+            limit = f"more than {CATALOG_COMMAND_OCTETS_MAX}"
+            return Refused(f"the command has {octets} octets, {limit}"), []
+        try:
+            command = commands.decode_command(data)
+        except commands.CommandError as error:
+            return Refused(str(error)), []
+        result = self._handlers[type(command)](command)
+        events = self._events
+        self._events = []
+        return result, events
+
+    # Cluster
+
+    def _barrier(self, _command: commands.Barrier) -> Result:
+        return Ok()
+
+    def _bootstrap(self, command: commands.Bootstrap) -> Result:
+        if self.bootstrapped:
+            return Exists()
+        problem = (
+            self._nodes_problem(command.nodes)
+            or _name_problem("vhost", command.vhost)
+            or _name_problem("user", command.user.name)
+        )
+        if problem:
+            return Refused(problem)
+        self.bootstrapped = True
+        for node in command.nodes:
+            self.put_node(node)
+        if self.vhost(command.vhost) is None:
+            self._create_vhost(command.vhost)
+        self.put_user(command.user)
+        return Ok()
+
+    def _declare_nodes(self, command: commands.DeclareNodes) -> Result:
+        problem = self._nodes_problem(command.nodes)
+        if problem:
+            return Refused(problem)
+        changed = [node for node in command.nodes if self.node(node.id) != node]
+        for node in changed:
+            self.put_node(node)
+        return Ok() if changed else Exists()
+
+    def _nodes_problem(self, nodes: tuple[Node, ...]) -> str:
+        names = {node.id: node.name for node in self.nodes()}
+        for node in nodes:
+            if not 1 <= node.id <= NODE_ID_MAX:
+                return f"node id {node.id} is not within 1 to {NODE_ID_MAX}"
+            problem = _name_problem("node", node.name)
+            if problem:
+                return problem
+            names[node.id] = node.name
+        if len(set(names.values())) < len(names):
+            return "two nodes have the same name"
+        return ""
+
+    def _declare_vhost(self, command: commands.DeclareVhost) -> Result:
+        current = self.vhost(command.name)
+        if current is not None:
+            return Exists(current)
+        problem = _name_problem("vhost", command.name)
+        if problem:
+            return Refused(problem)
+        return Ok(self._create_vhost(command.name))
+
+    def _create_vhost(self, name: str) -> Vhost:
+        vhost = Vhost(name)
+        self.put_vhost(vhost)
+        for exchange, kind, internal in DEFAULT_EXCHANGES:
+            self.put_exchange(Exchange(name, exchange, kind, internal=internal))
+        return vhost
+
+    def _delete_vhost(self, command: commands.DeleteVhost) -> Result:
+        vhost = self.vhost(command.name)
+        if vhost is None:
+            return _no_vhost(command.name)
+        self.drop_vhost(vhost)
+        return Ok(vhost)
+
+    def _put_user(self, command: commands.PutUser) -> Result:
+        problem = _name_problem("user", command.user.name)
+        if problem:
+            return Refused(problem)
+        self.put_user(command.user)
+        return Ok(command.user)
+
+    def _delete_user(self, command: commands.DeleteUser) -> Result:
+        user = self.user(command.name)
+        if user is None:
+            return NotFound(f"user '{command.name}'")
+        self.drop_user(command.name)
+        return Ok(user)
+
+    # Exchanges
+
+    def _declare_exchange(self, command: commands.DeclareExchange) -> Result:
+        wanted = command.exchange
+        if self.vhost(wanted.vhost) is None:
+            return _no_vhost(wanted.vhost)
+        current = self.exchange(wanted.vhost, wanted.name)
+        if current is not None:
+            return _compare_exchanges(wanted, current)
+        problem = _name_problem("exchange", wanted.name) or table_problem(wanted.arguments)
+        if not problem and wanted.type not in EXCHANGE_TYPES:
+            problem = f"unknown exchange type '{wanted.type}'"
+        if problem:
+            return Refused(problem)
+        self.put_exchange(wanted)
+        return Ok(wanted)
+
+    def _delete_exchange(self, command: commands.DeleteExchange) -> Result:
+        exchange = self.exchange(command.vhost, command.name)
+        if command.name in _DEFAULT_NAMES or not command.name:
+            return Refused(f"deletion of default {_named('exchange', command)} is not allowed")
+        if exchange is None:
+            return NotFound(_named("exchange", command))
+        if command.if_unused and self.bindings_of_source(command.vhost, command.name):
+            return InUse(_named("exchange", command))
+        self.drop_exchange(exchange)
+        return Ok(exchange)
+
+    # Queues
+
+    def _declare_queue(self, command: commands.DeclareQueue) -> Result:
+        if self.vhost(command.vhost) is None:
+            return _no_vhost(command.vhost)
+        current = self.queue(command.vhost, command.name)
+        if current is not None:
+            return _compare_queues(command, current)
+        problem = self._queue_problem(command)
+        if problem:
+            return Refused(problem)
+        replicas = command.replicas if command.kind == QUEUE_QUORUM else 1
+        known = {node.id: self.replica_count(node.id) for node in self.nodes()}
+        queue = Queue(
+            vhost=command.vhost,
+            name=command.name,
+            kind=command.kind,
+            group=self.next_group,
+            members=place(known, command.preferred_node, replicas),
+            durable=command.durable,
+            exclusive=command.exclusive,
+            auto_delete=command.auto_delete,
+            owner=command.owner if command.exclusive else "",
+            arguments=command.arguments,
+        )
+        self.next_group += 1
+        self.put_queue(queue)
+        return Ok(queue)
+
+    def _queue_problem(self, command: commands.DeclareQueue) -> str:
+        problem = _name_problem("queue", command.name) or table_problem(command.arguments)
+        if problem:
+            return problem
+        if command.kind not in (QUEUE_QUORUM, QUEUE_CLASSIC):
+            return f"unknown queue type '{command.kind}'"
+        if not 1 <= command.replicas <= REPLICAS_MAX:
+            return f"{command.replicas} replicas are not within 1 to {REPLICAS_MAX}"
+        if command.exclusive and not command.owner:
+            return "an exclusive queue needs an owner"
+        if not self._nodes:
+            return "the cluster has no nodes"
+        return ""
+
+    def _delete_queue(self, command: commands.DeleteQueue) -> Result:
+        queue = self.queue(command.vhost, command.name)
+        if queue is None or command.group not in (0, queue.group):
+            return NotFound(_named("queue", command))
+        self.drop_queue(queue)
+        return Ok(queue)
+
+    def _drop_transient(self, command: commands.DropTransient) -> Result:
+        doomed = self.queues_of_owner(command.owner) if command.owner else []
+        if command.node:
+            doomed += [
+                queue
+                for queue in self.queues()
+                if not queue.logged
+                and command.node in queue.members
+                and not (queue.exclusive and queue.owner == command.owner)
+            ]
+        if command.group_below:
+            doomed = [queue for queue in doomed if queue.group < command.group_below]
+        for queue in doomed:
+            self.drop_queue(queue)
+        return Ok(tuple(doomed))
+
+    # Bindings
+
+    def _bind(self, command: commands.Bind) -> Result:
+        binding = command.binding
+        problem = self._binding_problem(binding)
+        if problem is not None:
+            return problem
+        if self.binding_exists(binding_key(binding)):
+            return Exists(binding)
+        self.put_binding(binding)
+        return Ok(binding)
+
+    def _binding_problem(self, binding: Binding) -> Result | None:
+        if binding.destination_type not in (DESTINATION_QUEUE, DESTINATION_EXCHANGE):
+            return Refused(f"unknown destination type '{binding.destination_type}'")
+        if not binding.source or not binding.destination:
+            return Refused("the default exchange has fixed bindings")
+        if self.vhost(binding.vhost) is None:
+            return _no_vhost(binding.vhost)
+        source = self.exchange(binding.vhost, binding.source)
+        if source is None:
+            return NotFound(f"exchange '{binding.source}' in vhost '{binding.vhost}'")
+        find = self.queue if binding.destination_type == DESTINATION_QUEUE else self.exchange
+        if find(binding.vhost, binding.destination) is None:
+            what = f"{binding.destination_type} '{binding.destination}'"
+            return NotFound(f"{what} in vhost '{binding.vhost}'")
+        problem = table_problem(binding.arguments)
+        if len(binding.routing_key.encode()) > NAME_OCTETS_MAX:
+            problem = f"the routing key has more than {NAME_OCTETS_MAX} octets"
+        if source.type == "headers":
+            problem = problem or _match_problem(binding.arguments)
+        return Refused(problem) if problem else None
+
+    def _unbind(self, command: commands.Unbind) -> Result:
+        binding = command.binding
+        if table_problem(binding.arguments) or not self.binding_exists(binding_key(binding)):
+            source = f"from exchange '{binding.source}'"
+            destination = f"to {binding.destination_type} '{binding.destination}'"
+            return NotFound(f"binding {source} {destination} in vhost '{binding.vhost}'")
+        self.drop_binding(binding_key(binding))
+        return Ok(binding)
+
+
+def _named(kind: str, command: commands.DeleteExchange | commands.DeleteQueue) -> str:
+    return f"{kind} '{command.name}' in vhost '{command.vhost}'"
+
+
+def _no_vhost(name: str) -> NotFound:
+    return NotFound(f"vhost '{name}'")
+
+
+def _name_problem(kind: str, name: str) -> str:
+    octets = len(name.encode())
+    if 1 <= octets <= NAME_OCTETS_MAX:
+        return ""
+    return f"the {kind}'s name has {octets} octets, not 1 to {NAME_OCTETS_MAX}"
+
+
+def _match_problem(arguments: dict[str, Any]) -> str:
+    if X_MATCH not in arguments or arguments[X_MATCH] in X_MATCH_VALUES:
+        return ""
+    return f"Invalid x-match {phrase(arguments, X_MATCH)}; expected one of {list(X_MATCH_VALUES)}"
+
+
+def _compare_exchanges(wanted: Exchange, current: Exchange) -> Result:
+    what = f"exchange '{wanted.name}' in vhost '{wanted.vhost}'"
+    for field, received, found in (
+        ("type", wanted.type, current.type),
+        ("durable", _flag(wanted.durable), _flag(current.durable)),
+        ("auto_delete", _flag(wanted.auto_delete), _flag(current.auto_delete)),
+        ("internal", _flag(wanted.internal), _flag(current.internal)),
+    ):
+        if received != found:
+            return Inequivalent(what, field, f"'{received}'", f"'{found}'")
+    return _compare_arguments(what, wanted.arguments, current.arguments) or Exists(current)
+
+
+def _compare_queues(wanted: commands.DeclareQueue, current: Queue) -> Result:
+    what = f"queue '{wanted.name}' in vhost '{wanted.vhost}'"
+    if wanted.exclusive != current.exclusive:
+        return Locked(what)
+    if current.exclusive and wanted.owner != current.owner:
+        return Locked(what)
+    for field, received, found in (
+        (QUEUE_TYPE, wanted.kind, current.kind),
+        ("durable", _flag(wanted.durable), _flag(current.durable)),
+        ("auto_delete", _flag(wanted.auto_delete), _flag(current.auto_delete)),
+    ):
+        if received != found:
+            return Inequivalent(what, field, f"'{received}'", f"'{found}'")
+    return _compare_arguments(what, wanted.arguments, current.arguments) or Exists(current)
+
+
+def _compare_arguments(
+    what: str, wanted: dict[str, Any], current: dict[str, Any]
+) -> Inequivalent | None:
+    problem = table_problem(wanted)
+    if problem:
+        return Inequivalent(what, "arguments", f"a table that is invalid ({problem})", "valid")
+    name = first_difference(wanted, current)
+    if name is None:
+        return None
+    return Inequivalent(what, name, phrase(wanted, name), phrase(current, name))
+
+
+def _flag(value: bool) -> str:
+    return "true" if value else "false"

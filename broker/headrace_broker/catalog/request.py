@@ -1,0 +1,101 @@
+"""Who asked for a change, so that a change that was sent twice is made once.
+
+A catalog entry is
+
+    u8 version | u16 node | u32 boot | u64 number | command (MessagePack)
+
+with big-endian integers; (node, boot, number) is the request's identity.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left
+from typing import Final, NamedTuple
+
+import msgspec
+
+from headrace_broker.model.limits import CATALOG_REQUEST_WINDOW
+from headrace_broker.model.session import NODE_ID_MAX
+
+ENVELOPE_VERSION: Final = 1
+
+_HEADER: Final = struct.Struct(">BHIQ")
+ENVELOPE_OCTETS: Final = _HEADER.size
+
+
+class Request(NamedTuple):
+    """Identity of a request.
+
+    Attributes:
+        node: id of the asking node, 1 to 1023.
+        boot: how many times that node was started, from 0.
+        number: counts up from 1 within the boot.
+    """
+
+    node: int
+    boot: int
+    number: int
+
+
+def encode_envelope(request: Request, command: bytes) -> bytes:
+    """Put a request's identity before its encoded command."""
+    return _HEADER.pack(ENVELOPE_VERSION, *request) + command
+
+
+def decode_envelope(data: bytes) -> Request | None:
+    """Return the identity at the front of a catalog entry, or None for what is not one."""
+    if len(data) < ENVELOPE_OCTETS:
+        return None
+    version, node, boot, number = _HEADER.unpack_from(data)
+    if version != ENVELOPE_VERSION or not 1 <= node <= NODE_ID_MAX or number < 1:
+        return None
+    return Request(node, boot, number)
+
+
+class SeenRequests(msgspec.Struct):
+    """Requests of one node's newest boot that the catalog has met.
+
+    Attributes:
+        boot: that boot.
+        floor: all numbers up to here count as seen.
+        above: seen numbers above the floor, ascending, up to CATALOG_REQUEST_WINDOW of them.
+    """
+
+    boot: int
+    floor: int = 0
+    above: list[int] = []
+
+    def admit(self, number: int) -> bool:
+        """Note a number; return False when it was seen or is too old to tell."""
+        if number <= self.floor:
+            return False
+        position = bisect_left(self.above, number)
+        if position < len(self.above) and self.above[position] == number:
+            return False
+        self.above.insert(position, number)
+        if len(self.above) > CATALOG_REQUEST_WINDOW:
+            self.floor = self.above[0] - 1
+        passed = 0
+        while passed < len(self.above) and self.above[passed] == self.floor + 1:
+            self.floor += 1
+            passed += 1
+        del self.above[:passed]
+        return True
+
+
+class RequestTable:
+    """What was seen from each node; requests of an earlier boot than the newest are refused."""
+
+    def __init__(self, nodes: dict[int, SeenRequests] | None = None) -> None:
+        self.nodes = nodes if nodes is not None else {}
+
+    def admit(self, request: Request) -> bool:
+        """Note a request; return False when it must not be applied (again)."""
+        seen = self.nodes.get(request.node)
+        if seen is None or request.boot > seen.boot:
+            seen = SeenRequests(request.boot)
+            self.nodes[request.node] = seen
+        elif request.boot < seen.boot:
+            return False
+        return seen.admit(request.number)

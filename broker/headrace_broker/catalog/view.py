@@ -1,0 +1,105 @@
+"""What the catalog holds, for everybody to read."""
+
+from __future__ import annotations
+
+from headrace_broker.model.binding_key import BindingKey
+from headrace_broker.model.definition import Binding, Exchange, Node, Queue, User, Vhost
+
+DESTINATION_QUEUE = "queue"
+DESTINATION_EXCHANGE = "exchange"
+
+
+class CatalogView:
+    """Read access; lists come in the order of creation. The default exchange ("") is not stored.
+
+    Attributes:
+        applied_index: log index of the newest applied command, 0 before the first.
+        bootstrapped: whether the cluster's first contents are there.
+    """
+
+    def __init__(self) -> None:
+        self.applied_index = 0
+        self.bootstrapped = False
+        self._nodes: dict[int, Node] = {}
+        self._vhosts: dict[str, Vhost] = {}
+        self._users: dict[str, User] = {}
+        self._exchanges: dict[tuple[str, str], Exchange] = {}
+        self._queues: dict[tuple[str, str], Queue] = {}
+        self._groups: dict[int, Queue] = {}
+        self._owners: dict[str, dict[int, Queue]] = {}
+        self._replicas: dict[int, int] = {}
+        self._bindings: dict[BindingKey, Binding] = {}
+        self._by_source: dict[tuple[str, str], dict[BindingKey, Binding]] = {}
+        self._by_destination: dict[tuple[str, str, str], dict[BindingKey, Binding]] = {}
+
+    def node(self, node: int) -> Node | None:
+        """Return a node by id."""
+        return self._nodes.get(node)
+
+    def nodes(self) -> list[Node]:
+        """Return all nodes."""
+        return list(self._nodes.values())
+
+    def replica_count(self, node: int) -> int:
+        """Return how many queue replicas are placed on a node."""
+        return self._replicas.get(node, 0)
+
+    def vhost(self, name: str) -> Vhost | None:
+        """Return a vhost."""
+        return self._vhosts.get(name)
+
+    def vhosts(self) -> list[Vhost]:
+        """Return all vhosts."""
+        return list(self._vhosts.values())
+
+    def user(self, name: str) -> User | None:
+        """Return a user."""
+        return self._users.get(name)
+
+    def users(self) -> list[User]:
+        """Return all users."""
+        return list(self._users.values())
+
+    def exchange(self, vhost: str, name: str) -> Exchange | None:
+        """Return an exchange."""
+        return self._exchanges.get((vhost, name))
+
+    def exchanges(self, vhost: str | None = None) -> list[Exchange]:
+        """Return the exchanges of a vhost, or all."""
+        return [x for x in self._exchanges.values() if vhost is None or x.vhost == vhost]
+
+    def queue(self, vhost: str, name: str) -> Queue | None:
+        """Return a queue."""
+        return self._queues.get((vhost, name))
+
+    def queue_by_group(self, group: int) -> Queue | None:
+        """Return the queue with this incarnation id."""
+        return self._groups.get(group)
+
+    def queues(self, vhost: str | None = None) -> list[Queue]:
+        """Return the queues of a vhost, or all."""
+        return [queue for queue in self._queues.values() if vhost is None or queue.vhost == vhost]
+
+    def queues_of_owner(self, owner: str) -> list[Queue]:
+        """Return the exclusive queues of a connection."""
+        return list(self._owners.get(owner, {}).values())
+
+    def binding_exists(self, key: BindingKey) -> bool:
+        """Return whether a binding with this identity is there."""
+        return key in self._bindings
+
+    def bindings(self, vhost: str | None = None) -> list[Binding]:
+        """Return the bindings of a vhost, or all."""
+        return [b for b in self._bindings.values() if vhost is None or b.vhost == vhost]
+
+    def bindings_of_source(self, vhost: str, exchange: str) -> list[Binding]:
+        """Return the bindings that leave an exchange."""
+        return list(self._by_source.get((vhost, exchange), {}).values())
+
+    def bindings_of_queue(self, vhost: str, queue: str) -> list[Binding]:
+        """Return the bindings that lead to a queue."""
+        return list(self._by_destination.get((vhost, DESTINATION_QUEUE, queue), {}).values())
+
+    def bindings_of_exchange(self, vhost: str, exchange: str) -> list[Binding]:
+        """Return the bindings that lead to an exchange."""
+        return list(self._by_destination.get((vhost, DESTINATION_EXCHANGE, exchange), {}).values())

@@ -1,0 +1,124 @@
+"""Which of an exchange's bindings a message takes: one class per exchange type."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+from headrace_broker.model.definition import Binding
+
+
+class Destination:
+    """A queue or an exchange that bindings lead to, one object each; compared by identity.
+
+    Attributes:
+        name: of the queue or exchange.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+class Matcher:
+    """The bindings that leave one exchange.
+
+    Attributes:
+        reads_headers: whether `match` looks at headers.
+    """
+
+    reads_headers: bool
+
+    def __init__(self) -> None:
+        self.reads_headers = False
+
+    def add(self, binding: Binding, destination: Destination) -> None:
+        """Add a binding that is not there yet."""
+        raise AssertionError("abstract")
+
+    def remove(self, binding: Binding, destination: Destination) -> None:
+        """Remove a binding that is there.
+
+        Raises:
+            KeyError: it is not there; nothing changed.
+        """
+        raise AssertionError("abstract")
+
+    def match(
+        self, routing_key: str, headers: dict[str, Any], found: dict[Destination, None]
+    ) -> None:
+        """Add the destinations of all bindings that take a message to `found`."""
+        raise AssertionError("abstract")
+
+
+def count_up(counts: dict[Destination, int], destination: Destination) -> None:
+    """Note one more binding to a destination."""
+    counts[destination] = counts.get(destination, 0) + 1
+
+
+def count_down(counts: dict[Destination, int], destination: Destination) -> None:
+    """Note one binding less to a destination; the last one takes it away.
+
+    Raises:
+        KeyError: there is none.
+    """
+    count = counts[destination] - 1
+    if count > 0:
+        counts[destination] = count
+    else:
+        del counts[destination]
+
+
+@final
+class FanoutMatcher(Matcher):
+    """Every binding takes every message."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._counts: dict[Destination, int] = {}
+
+    def add(self, binding: Binding, destination: Destination) -> None:
+        """Add a binding."""
+        count_up(self._counts, destination)
+
+    def remove(self, binding: Binding, destination: Destination) -> None:
+        """Remove a binding."""
+        count_down(self._counts, destination)
+
+    def match(
+        self, routing_key: str, headers: dict[str, Any], found: dict[Destination, None]
+    ) -> None:
+        """Find all destinations."""
+        for destination in self._counts:
+            found[destination] = None
+
+
+@final
+class DirectMatcher(Matcher):
+    """A binding takes messages with exactly its routing key."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._by_key: dict[str, dict[Destination, int]] = {}
+
+    def add(self, binding: Binding, destination: Destination) -> None:
+        """Add a binding."""
+        counts = self._by_key.get(binding.routing_key)
+        if counts is None:
+            counts = {}
+            self._by_key[binding.routing_key] = counts
+        count_up(counts, destination)
+
+    def remove(self, binding: Binding, destination: Destination) -> None:
+        """Remove a binding."""
+        counts = self._by_key[binding.routing_key]
+        count_down(counts, destination)
+        if not counts:
+            del self._by_key[binding.routing_key]
+
+    def match(
+        self, routing_key: str, headers: dict[str, Any], found: dict[Destination, None]
+    ) -> None:
+        """Find the destinations of a routing key."""
+        counts = self._by_key.get(routing_key)
+        if counts is not None:
+            for destination in counts:
+                found[destination] = None
