@@ -1,0 +1,384 @@
+"""The catalog on this node: group 0 applied to the machine, and changes carried to its leader.
+
+A change is proposed by the node that leads group 0; the others send it there, resend it while it
+stays unanswered or when the leader changes, and learn the result by applying it themselves. So
+whoever got a result reads what it wrote, and a change that reached the log twice is made once
+(`catalog.request`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, Final, Protocol, final
+
+import msgspec
+
+from headrace_broker.catalog import command as commands
+from headrace_broker.catalog.event import Event
+from headrace_broker.catalog.machine import Catalog
+from headrace_broker.catalog.request import (
+    ENVELOPE_OCTETS,
+    Request,
+    decode_envelope,
+    encode_envelope,
+)
+from headrace_broker.catalog.result import Ok, Refused, Repeated, Result
+from headrace_broker.model.definition import Binding, Exchange, Node
+from headrace_broker.model.limits import CATALOG_COMMAND_OCTETS_MAX, CATALOG_REQUESTS_MAX
+from headrace_broker.runtime.password import new_user
+from headrace_broker.runtime.plain_table import plain_table
+from headrace_raftlog.model.entry import Entry
+
+CATALOG_GROUP: Final = 0
+VOTERS_MAX: Final = 5  # nodes that vote on the catalog; the rest learn: two may fail at any size
+DEFAULT_VHOST: Final = "/"
+DEFAULT_USER: Final = "guest"
+DEFAULT_PASSWORD: Final = "guest"  # noqa: S105 - loopback only, as every AMQP client expects
+DEFAULT_TAGS: Final = ("administrator",)
+
+log = logging.getLogger(__name__)
+
+Listener = Callable[[list[Event]], None]
+
+
+class CatalogUnavailableError(Exception):
+    """A change was not applied here in time; whether it will be is not known."""
+
+
+class RaftHost(Protocol):
+    """What the catalog needs of the node's replicated logs (`headrace_raftlog.node`)."""
+
+    boot: int
+
+    def create_group(
+        self,
+        group: int,
+        voters: tuple[int, ...],
+        learners: tuple[int, ...],
+        handler: Any,
+        campaign: bool = False,
+    ) -> None:
+        """Start a group's replica on this node."""
+
+    def propose(self, group: int, data: bytes) -> int:
+        """Append an entry; return its index, or a negative number when it was not taken."""
+
+    def leader(self, group: int) -> int:
+        """Return the leader's node id, 0 when none is known."""
+
+    def serving(self, group: int) -> bool:
+        """Return whether this node leads the group and has applied what was committed before."""
+
+
+class CatalogTiming(msgspec.Struct, frozen=True):
+    """How long things may take.
+
+    Attributes:
+        answer_seconds: wait for a change to be applied here; several elections fit in.
+        resend_seconds: after so long a change without an answer is sent again.
+    """
+
+    answer_seconds: float = 10.0
+    resend_seconds: float = 0.5
+
+
+@final
+class _Pending:
+    """A change on its way.
+
+    Attributes:
+        proposed_term: term in which this node itself has appended it, 0 for none.
+    """
+
+    def __init__(self, data: bytes, answer: asyncio.Future[Result]) -> None:
+        self.data = data
+        self.answer = answer
+        self.proposed_term = 0
+
+
+def split_members(nodes: list[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return who votes on the catalog and who learns: an odd number of the lowest ids votes.
+
+    Two nodes both vote, for then at least no change is lost with one of them.
+    """
+    ordered = sorted(nodes)
+    count = min(len(ordered), VOTERS_MAX)
+    if count > 2 and count % 2 == 0:
+        count -= 1
+    return tuple(ordered[:count]), tuple(ordered[count:])
+
+
+@final
+class CatalogService:
+    """The node's catalog. Everything is called on the event loop's thread.
+
+    It is the handler of group 0: `apply` and `leadership` are for the replicated log.
+
+    Attributes:
+        catalog: the state to read; replaced never, changed by nobody else.
+        leader: node id of the catalog's leader as far as known, 0 for none.
+        serving: whether this node leads the catalog and is ready to.
+        dropped_count: forwarded requests that were not taken (the sender tries again).
+    """
+
+    def __init__(
+        self,
+        raft: RaftHost,
+        node: int,
+        nodes: list[Node],
+        send: Callable[[int, bytes], bool],
+        timing: CatalogTiming | None = None,
+    ) -> None:
+        """Prepare; `start` joins group 0.
+
+        Args:
+            raft: the node's replicated logs, not yet used here.
+            node: this node's id.
+            nodes: all nodes of the configuration, this one among them.
+            send: carries a payload to `handle_forward` of another node; False when it could not.
+            timing: how long things may take.
+        """
+        self.catalog = Catalog()
+        self.leader = 0
+        self.serving = False
+        self.dropped_count = 0
+        self._raft = raft
+        self._node = node
+        self._nodes = tuple(sorted(nodes, key=lambda each: each.id))
+        self._send = send
+        self._timing = timing if timing is not None else CatalogTiming()
+        self._term = 0
+        self._listeners: list[Listener] = []
+        self._pending: dict[int, _Pending] = {}
+        self._next_number = 1
+        self._slots = asyncio.Semaphore(CATALOG_REQUESTS_MAX)
+        self._timer: asyncio.TimerHandle | None = None
+        self._seeding: asyncio.Task[None] | None = None
+        self._seeded = asyncio.Event()
+        self._stopped = False
+
+    def subscribe(self, listener: Listener) -> None:
+        """Call `listener` with each lot of changes, in order, before anybody gets their results.
+
+        It first gets what the catalog holds already. A listener that raises stops the node.
+        """
+        contents = self.catalog.contents()
+        if contents:
+            listener(contents)
+        self._listeners.append(listener)
+
+    def start(self) -> None:
+        """Join group 0: the log's entries are applied from the first, then new ones."""
+        voters, learners = split_members([node.id for node in self._nodes])
+        campaign = self._node == voters[0]
+        self._raft.create_group(CATALOG_GROUP, voters, learners, self, campaign=campaign)
+
+    async def stop(self) -> None:
+        """End what is under way: whoever waits gets CatalogUnavailableError."""
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for pending in list(self._pending.values()):
+            if not pending.answer.done():
+                pending.answer.set_exception(CatalogUnavailableError("the node is stopping"))
+        if self._seeding is not None:
+            self._seeding.cancel()
+            await asyncio.gather(self._seeding, return_exceptions=True)
+            self._seeding = None
+
+    # Changes
+
+    async def submit(self, command: commands.AnyCommand, seconds: float | None = None) -> Result:
+        """Make a change and wait until it is applied on this node.
+
+        Args:
+            command: arguments may hold what AMQP libraries decode (timestamps, decimals, ...).
+            seconds: how long to wait; by default `CatalogTiming.answer_seconds`.
+
+        Raises:
+            CatalogUnavailableError: no result in time; the change may still be made later.
+        """
+        try:
+            encoded = commands.encode_command(_plain(command))
+        except commands.CommandError as error:
+            return Refused(str(error))
+        if len(encoded) > CATALOG_COMMAND_OCTETS_MAX:
+            return Refused(
+                f"the command has {len(encoded)} octets, more than {CATALOG_COMMAND_OCTETS_MAX}"
+            )
+        limit = seconds if seconds is not None else self._timing.answer_seconds
+        try:
+            async with asyncio.timeout(limit), self._slots:
+                result = await self._request(encoded)
+                while isinstance(result, Repeated):
+                    # First heard of here as a repetition: it was passed over, not applied.
+                    result = await self._request(encoded)
+                return result
+        except TimeoutError:
+            raise CatalogUnavailableError(self._why_unavailable(limit)) from None
+
+    async def _request(self, command: bytes) -> Result:
+        if self._stopped:
+            raise CatalogUnavailableError("the node is stopping")
+        number = self._next_number
+        self._next_number += 1
+        data = encode_envelope(Request(self._node, self._raft.boot, number), command)
+        answer: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        pending = _Pending(data, answer)
+        self._pending[number] = pending
+        self._offer(pending)
+        self._arm()
+        try:
+            return await answer
+        finally:
+            del self._pending[number]
+
+    async def barrier(self, seconds: float | None = None) -> None:
+        """Wait until everything that was decided before this call is applied here.
+
+        Raises:
+            CatalogUnavailableError: as `submit`.
+        """
+        result = await self.submit(commands.Barrier(), seconds)
+        assert isinstance(result, Ok)
+
+    async def wait_ready(self, seconds: float) -> None:
+        """Wait until the catalog has its first contents and this node is up to date.
+
+        Raises:
+            CatalogUnavailableError: not in time.
+        """
+        try:
+            async with asyncio.timeout(seconds):
+                await self._seeded.wait()
+                await self.barrier(seconds)
+        except TimeoutError:
+            raise CatalogUnavailableError(self._why_unavailable(seconds)) from None
+
+    def _why_unavailable(self, seconds: float) -> str:
+        outcome = "the change may still be made once there is one"
+        if self.leader == 0:
+            return f"no quorum: the catalog has had no leader for {seconds:g} s; {outcome}"
+        where = "this node" if self.leader == self._node else f"node {self.leader}"
+        return (
+            f"no quorum: {where}, the catalog's leader, has not committed within {seconds:g} s; "
+            f"{outcome}"
+        )
+
+    def _offer(self, pending: _Pending) -> None:
+        """Propose a change, or send it to who can; what fails is tried again by the timer."""
+        if self._raft.serving(CATALOG_GROUP):
+            if pending.proposed_term == self._term != 0:
+                return  # appended in this term and still leading: it is in the log and only slow
+            if self._raft.propose(CATALOG_GROUP, pending.data) > 0:
+                pending.proposed_term = self._term
+            return
+        leader = self._raft.leader(CATALOG_GROUP)
+        if leader not in (0, self._node):
+            self._send(leader, pending.data)
+
+    def _offer_all(self) -> None:
+        for pending in list(self._pending.values()):
+            if not pending.answer.done():
+                self._offer(pending)
+
+    def _arm(self) -> None:
+        if self._timer is None and self._pending and not self._stopped:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(self._timing.resend_seconds, self._resend)
+
+    def _resend(self) -> None:
+        self._timer = None
+        self._offer_all()
+        self._arm()
+
+    def handle_forward(self, peer: int, payload: bytes) -> None:
+        """Take a request from another node's catalog service; what is not one is dropped."""
+        request = decode_envelope(payload)
+        fits = len(payload) <= ENVELOPE_OCTETS + CATALOG_COMMAND_OCTETS_MAX
+        if request is None or request.node != peer or not fits:
+            self.dropped_count += 1
+            log.warning("node %d sent what is not a catalog request", peer)
+            return
+        if not self._raft.serving(CATALOG_GROUP) or self._raft.propose(CATALOG_GROUP, payload) <= 0:
+            self.dropped_count += 1
+
+    # The handler of group 0
+
+    def apply(self, entries: list[Entry]) -> None:
+        """Apply committed entries: first the state, then the listeners, then who waits."""
+        events: list[Event] = []
+        answers: list[tuple[int, Result]] = []
+        for entry in entries:
+            result, changes = self.catalog.apply(entry.index, entry.data)
+            events += changes
+            request = decode_envelope(entry.data)
+            if request is not None and request[:2] == (self._node, self._raft.boot):
+                answers.append((request.number, result))
+        if events:
+            for listener in self._listeners:
+                listener(events)
+        if self.catalog.bootstrapped:
+            self._seeded.set()
+        for number, result in answers:
+            pending = self._pending.get(number)
+            if pending is not None and not pending.answer.done():
+                pending.answer.set_result(result)
+
+    def leadership(self, leader: int, term: int, serving: bool) -> None:
+        """Note who leads; what is under way goes there once this loop turn is over."""
+        self.leader = leader
+        self.serving = serving
+        self._term = term
+        if leader and not self._stopped:
+            loop = asyncio.get_running_loop()
+            loop.call_soon(self._offer_all)
+            if serving and (self._seeding is None or self._seeding.done()):
+                self._seeding = loop.create_task(self._seed())
+
+    # First contents
+
+    async def _seed(self) -> None:
+        """Give a new cluster its contents, and a known one the nodes of the configuration."""
+        while self.serving and not self._stopped:
+            command = await self._missing()
+            if command is None:
+                return
+            try:
+                result = await self.submit(command)
+            except CatalogUnavailableError as error:
+                log.warning("%s not applied yet: %s", type(command).__name__, error)
+                continue
+            if isinstance(result, Refused):
+                log.error("the configured nodes are refused: %s", result.reason)
+                return
+
+    async def _missing(self) -> commands.AnyCommand | None:
+        if not self.catalog.bootstrapped:
+            user = await asyncio.to_thread(
+                new_user, DEFAULT_USER, DEFAULT_PASSWORD, DEFAULT_TAGS, loopback_only=True
+            )
+            return commands.Bootstrap(self._nodes, DEFAULT_VHOST, user)
+        if any(self.catalog.node(node.id) != node for node in self._nodes):
+            return commands.DeclareNodes(self._nodes)
+        return None
+
+
+def _plain(command: commands.AnyCommand) -> commands.AnyCommand:
+    """Return the command with arguments that can be stored."""
+    if isinstance(command, commands.DeclareQueue):
+        return msgspec.structs.replace(command, arguments=plain_table(command.arguments))
+    if isinstance(command, commands.DeclareExchange):
+        exchange: Exchange = msgspec.structs.replace(
+            command.exchange, arguments=plain_table(command.exchange.arguments)
+        )
+        return msgspec.structs.replace(command, exchange=exchange)
+    if isinstance(command, commands.Bind | commands.Unbind):
+        binding: Binding = msgspec.structs.replace(
+            command.binding, arguments=plain_table(command.binding.arguments)
+        )
+        return msgspec.structs.replace(command, binding=binding)
+    return command
