@@ -165,6 +165,17 @@ def test_a_body_that_is_too_large_is_skipped_and_only_that(wire: Any) -> None:
     assert parser.buffered_bytes == 0
 
 
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_body_that_is_too_large_is_skipped_in_one_frame_too(wire: Any, chunked: bool) -> None:
+    frames = wire.message(1, b"x" * 11) + wire.message(1, b"x" * 10)
+    chunks = frames if chunked else [b"".join(frames)]
+    shapes = wire.shapes(greeted(wire, body_max=10), chunks)
+    assert [(shape[0], shape[-1]) for shape in shapes] == [
+        ("too large", 11),
+        ("publish", b"x" * 10),
+    ]
+
+
 def test_a_body_size_beyond_63_bits_is_too_large(wire: Any) -> None:
     parser = greeted(wire)
     stream = wire.publish(1) + wire.header(1, (1 << 64) - 1) + wire.frame(3, 1, b"x" * 99)
