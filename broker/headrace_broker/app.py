@@ -42,8 +42,8 @@ async def serve(config: Config, stop: asyncio.Event) -> None:
         await management.start(*split_address(config.listeners.http))
         stack.push_async_callback(management.stop)
         if await _unless_stopped(node.join(), stop):
-            listener = AmqpListener(node.broker, config.limits)
-            await listener.start(*split_address(config.listeners.amqp))
+            listener = AmqpListener(node.broker, *split_address(config.listeners.amqp))
+            await listener.start()
             stack.push_async_callback(listener.stop)
             status.accepting = True
             log.info("node %s serves AMQP on %s", config.node.name, config.listeners.amqp)

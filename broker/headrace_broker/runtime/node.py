@@ -8,14 +8,13 @@ from collections.abc import Callable
 from typing import Final
 
 from google.protobuf.message import DecodeError
-from headrace_raftlog.node.node import NodeOptions, RaftNode
 
 from headrace_broker.catalog.event import Event, QueueAdded, QueueRemoved
 from headrace_broker.config import Config
 from headrace_broker.model.definition import Node, Queue
 from headrace_broker.model.reply_code import AmqpError
 from headrace_broker.runtime.broker import NodeBroker
-from headrace_broker.runtime.catalog_service import CatalogService
+from headrace_broker.runtime.catalog_service import CatalogService, CatalogUnavailableError
 from headrace_broker.runtime.counts import CountsClient
 from headrace_broker.runtime.disk_watch import DiskWatch
 from headrace_broker.runtime.hosting import Hosting
@@ -23,9 +22,10 @@ from headrace_broker.runtime.pb.cluster_pb2 import ClusterPayload
 from headrace_broker.runtime.router import Router
 from headrace_broker.runtime.topology import Topology
 from headrace_raftlog.model.group import CoreOptions
+from headrace_raftlog.node.node import NodeOptions, RaftNode
 from headrace_raftlog.storage.options import LogOptions
 
-CATALOG_VOTERS_MAX: Final = 5  # the first nodes vote on the catalog, the rest learn it
+JOIN_REPORT_SECONDS: Final = 10.0  # between log lines of a node that waits for a quorum
 
 log = logging.getLogger(__name__)
 
@@ -68,15 +68,15 @@ class BrokerNode:
         self.raft.on_peer = self._on_peer
         others = [member.id for member in config.cluster.nodes if member.id != node]
         self.peers_up: dict[int, int] = dict.fromkeys(others, 0)
-        nodes = tuple(Node(n.id, n.name, n.address) for n in config.cluster.nodes)
+        nodes = [Node(member.id, member.name, member.address) for member in config.cluster.nodes]
         self.catalog = CatalogService(self.raft, node, nodes, self._send_catalog)
-        self.router = Router(self.catalog.view)
+        self.router = Router()
         self.hosting = Hosting(self.raft, node, others, self.raft.send)
         self.hosting.on_unused = self._drop_unused
         self.counts = CountsClient(node, self.hosting.hosts, self.hosting.locate, self.raft.send)
         self.topology = Topology(node, self.catalog, self.hosting, self.counts)
-        self.catalog.listeners.append(self.router.on_event)
-        self.catalog.listeners.append(self._on_event)
+        self.catalog.subscribe(self.router.on_events)
+        self.catalog.subscribe(self._on_events)
         self.disk = DiskWatch(
             config.node.data_dir,
             config.limits.disk_free_bytes_min,
@@ -97,21 +97,26 @@ class BrokerNode:
         self.broker = NodeBroker(
             names,
             self.raft.boot,
-            self.catalog.view,
+            self.catalog.catalog,
             self.router,
             self.hosting,
             self.topology,
             self.counts,
         )
-        voters = sorted(member.id for member in self.config.cluster.nodes)
-        self.catalog.start(tuple(voters[:CATALOG_VOTERS_MAX]), tuple(voters[CATALOG_VOTERS_MAX:]))
+        self.catalog.start()
         self.hosting.start()
         self.disk.start()
 
     async def join(self) -> None:
         """Wait until the catalog is caught up, and forget what this node held in memory before."""
-        await self.catalog.ready()
-        await self.topology.drop_node_memory(0)
+        while True:
+            try:
+                await self.catalog.wait_ready(JOIN_REPORT_SECONDS)
+                await self.topology.drop_node_memory()
+            except (CatalogUnavailableError, AmqpError) as error:
+                log.warning("waiting for the cluster: %s", error)
+            else:
+                return
 
     async def stop(self) -> None:
         """Stop all parts; what is durable stays."""
@@ -119,13 +124,16 @@ class BrokerNode:
         self.hosting.stop()
         for task in list(self._tasks):
             task.cancel()
+        await self.catalog.stop()
         await self.raft.stop()
 
-    def _on_event(self, event: Event) -> None:
-        if isinstance(event, QueueAdded):
-            self.hosting.add_queue(event.queue)
-        elif isinstance(event, QueueRemoved):
-            self.hosting.remove_queue(event.queue)
+    def _on_events(self, events: list[Event]) -> None:
+        gone = {event.queue.group for event in events if isinstance(event, QueueRemoved)}
+        for event in events:
+            if isinstance(event, QueueAdded) and event.queue.group not in gone:
+                self.hosting.add_queue(event.queue)
+            elif isinstance(event, QueueRemoved):
+                self.hosting.remove_queue(event.queue)
 
     def _send_catalog(self, peer: int, data: bytes) -> bool:
         payload = ClusterPayload(catalog_forward=data)

@@ -10,9 +10,8 @@ from headrace_broker.model.status import (
     Overview,
     QueueStatus,
 )
+from headrace_broker.runtime.catalog_service import CATALOG_GROUP
 from headrace_broker.runtime.node import BrokerNode
-
-CATALOG_GROUP = 0
 
 
 class NodeStatusSource:
@@ -45,8 +44,8 @@ class NodeStatusSource:
                 connections=len(connections),
                 channels=sum(connection.channels for connection in connections),
                 consumers=sum(int(host.machine.consumer_count) for host in served),
-                exchanges=len(node.catalog.view.exchanges()),
-                queues=len(node.catalog.view.queues()),
+                exchanges=len(node.catalog.catalog.exchanges()),
+                queues=len(node.catalog.catalog.queues()),
             ),
             counters=MessageCounters(
                 publish=int(traffic.publish),
@@ -61,7 +60,7 @@ class NodeStatusSource:
 
     def queues(self) -> list[QueueStatus]:
         """Return all queues of the cluster."""
-        return [self._queue(queue) for queue in self._node.catalog.view.queues()]
+        return [self._queue(queue) for queue in self._node.catalog.catalog.queues()]
 
     async def authenticate(self, user: str, password: str, loopback: bool) -> bool:
         """Return whether the password is right and the user may come from there."""

@@ -7,7 +7,6 @@ from typing import Any, Final
 from headrace_broker.catalog.command import (
     AnyCommand,
     Bind,
-    CommandError,
     DeclareExchange,
     DeclareQueue,
     DeleteExchange,
@@ -39,7 +38,7 @@ from headrace_broker.model.reply_code import (
     RESOURCE_LOCKED,
     AmqpError,
 )
-from headrace_broker.runtime.catalog_service import CatalogService, CatalogUnavailable
+from headrace_broker.runtime.catalog_service import CatalogService, CatalogUnavailableError
 from headrace_broker.runtime.counts import CountsClient, CountsUnavailableError, QueueCounts
 from headrace_broker.runtime.hosting import Hosting
 
@@ -111,14 +110,12 @@ class Topology:
         """Have a command applied and return what the catalog answered.
 
         Raises:
-            AmqpError: the catalog has no quorum, or the command holds what cannot be stored.
+            AmqpError: the catalog has no quorum.
         """
         try:
             return await self._catalog.submit(command)
-        except CatalogUnavailable as error:
+        except CatalogUnavailableError as error:
             raise AmqpError(INTERNAL_ERROR, str(error)) from error
-        except CommandError as error:
-            raise AmqpError(PRECONDITION_FAILED, str(error)) from error
 
     async def _change(self, command: AnyCommand) -> object:
         answer = await self.submit(command)
@@ -205,6 +202,6 @@ class Topology:
         """Delete an auto-delete queue whose last consumer has gone."""
         await self.submit(DeleteQueue(queue.vhost, queue.name, queue.group))
 
-    async def drop_node_memory(self, group_below: int) -> None:
+    async def drop_node_memory(self) -> None:
         """Delete the queues that lived in this node's memory before it was started anew."""
-        await self.submit(DropTransient(node=self._node, group_below=group_below))
+        await self.submit(DropTransient(node=self._node))
