@@ -29,6 +29,20 @@ from headrace_raftlog.model.message import (
 FORCED: Final = 1  # context of a VOTE that the leader asked for: stickiness does not apply
 
 
+def leader_missing(state: RaftState) -> None:
+    """Act on an election timeout.
+
+    A learner asks too, though it could not use the answers: the question wakes a silent group
+    whose last words this member missed.
+    """
+    if state.promotable:
+        campaign(state)
+    else:
+        state.election_elapsed = 0
+        state.draw_election_timeout()
+        _ask(state, PRE_VOTE, state.term + 1, 0)
+
+
 def campaign(state: RaftState) -> None:
     """Begin an election with the question whether it could be won.
 

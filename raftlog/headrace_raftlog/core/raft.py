@@ -102,8 +102,8 @@ class RaftCore(RaftState):
             liveness.tick_leader(self)
             return
         self.election_elapsed += 1
-        if self.promotable and self.election_elapsed >= self.election_timeout:
-            election.campaign(self)
+        if self.election_elapsed >= self.election_timeout:
+            election.leader_missing(self)
 
     def step(self, message: Message) -> None:
         """Take one message; those of other groups or for other members are disregarded."""

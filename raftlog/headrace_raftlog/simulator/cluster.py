@@ -181,11 +181,22 @@ class Simulation:
         self._expect("one leader and equal logs again", self._has_converged)
 
     def _expect_write(self) -> None:
-        payload = self._command()
-        leader = next(filter(_serves, self.processes), None)
-        if leader is None or leader.propose([payload]) <= 0:
-            raise InvariantError(17, "a healed group does not accept a write")
-        self._expect("the write everywhere", lambda: self._is_applied_everywhere(payload))
+        """A write must succeed; one whose leader was deposed meanwhile is tried again."""
+        payload = b""
+        term = 0
+
+        def succeeds() -> bool:
+            nonlocal payload, term
+            if payload and self._is_applied_everywhere(payload):
+                return True
+            leader = next(filter(_serves, self.processes), None)
+            if leader is not None and leader.core is not None and leader.core.term != term:
+                term = leader.core.term
+                payload = self._command()
+                leader.propose([payload])
+            return False
+
+        self._expect("a write everywhere", succeeds)
 
     def _expect(self, what: str, condition: Callable[[], bool]) -> None:
         """Run until `condition`, which must come true in bounded time."""
@@ -208,6 +219,8 @@ class Simulation:
         for process in self.processes:
             core = process.core
             if core is None or core.applied_index != len(items) or process.log.items != items:
+                return False
+            if core.leader != serving[0].member:
                 return False
         return True
 

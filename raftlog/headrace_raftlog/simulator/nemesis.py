@@ -85,11 +85,12 @@ class Nemesis:
         self.loop.after(delay, self._restart, process)
 
     def _restart(self, process: Process) -> None:
-        if process.core is None:
+        if process.core is None and not self.stopped:
             process.start()
 
     def _resume(self, process: Process) -> None:
-        process.resume()
+        if not self.stopped:
+            process.resume()
 
     def _isolate(self, victim: Process) -> None:
         for process in self.processes:
