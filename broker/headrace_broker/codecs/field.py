@@ -4,7 +4,8 @@ What passes here can be handed to `pamqp` or to a consumer: it nests no deeper a
 fields than the limits say, and every length stays within its frame.
 
 Source: AMQP 0-9-1 section 4.2.5 with the field types of RabbitMQ's errata
-(https://www.rabbitmq.com/amqp-0-9-1-errata.html, section 3), which clients follow in its place.
+(https://www.rabbitmq.com/amqp-0-9-1-errata.html, section 3), which clients follow in its place; "L"
+is a signed number there as "l" is.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _VARIABLE: Final = 254
 
 def _value_sizes() -> bytes:
     sizes = bytearray([_UNKNOWN]) * 256
-    for types, size in ((b"V", 0), (b"tbB", 1), (b"su", 2), (b"Iif", 4), (b"D", 5), (b"ldT", 8)):
+    for types, size in ((b"V", 0), (b"tbB", 1), (b"su", 2), (b"Iif", 4), (b"D", 5), (b"lLdT", 8)):
         for code in types:
             sizes[code] = size
     for code in b"AFSx":
