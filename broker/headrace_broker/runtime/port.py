@@ -144,6 +144,7 @@ class QueueClient:
         """Deliveries of `octets` left for the socket: opens the delivery byte window again.
 
         Args:
+            consumer: its number, GET_CONSUMER for what `get` returned.
             octets: of bodies, counted by `codecs.batch.body_bytes` at both ends, so that the
                 window never drifts.
         """
@@ -250,8 +251,7 @@ class Broker:
     ) -> Queue:
         """Create a queue, or return the one that is there when it is equivalent.
 
-        Args:
-            owner: id of the asking connection; the queue belongs to it when `exclusive`.
+        A queue that is `exclusive` belongs to `owner`, the id of the asking connection.
 
         Raises:
             AmqpError: PRECONDITION_FAILED (inequivalent or invalid argument), RESOURCE_LOCKED

@@ -1,0 +1,159 @@
+"""Methods of the classes basic, channel and confirm that the parser leaves to `pamqp`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pamqp import commands
+
+from headrace_broker.gateways.amqp.consumer import Consumer
+from headrace_broker.gateways.amqp.handler_port import (
+    Handler,
+    Operation,
+    find_queue,
+    server_name,
+)
+from headrace_broker.gateways.amqp.states import (
+    CONSUMER_ACTIVE,
+    CONSUMER_ENDED,
+    CONSUMER_INPUT_ATTACHED,
+    CONSUMER_INPUT_CANCEL,
+    CONSUMER_INPUT_CANCELLED,
+    CONSUMER_INPUT_LOST,
+)
+from headrace_broker.model.limits import CHANNEL_CONSUMERS_MAX, PREFETCH_UNLIMITED
+from headrace_broker.model.reply_code import NOT_ALLOWED, NOT_IMPLEMENTED, AmqpError
+
+if TYPE_CHECKING:
+    from headrace_broker.gateways.amqp.channel import Channel
+
+
+def _qos(channel: Channel, command: commands.Basic.Qos) -> None:
+    if command.prefetch_size:
+        raise AmqpError(NOT_IMPLEMENTED, f"prefetch_size {command.prefetch_size}, not 0")
+    if command.global_:
+        channel.deliveries.limit = command.prefetch_count
+        channel.deliveries.resume()
+    else:
+        channel.prefetch = command.prefetch_count
+    channel.send(commands.Basic.QosOk())
+
+
+def _consume(channel: Channel, command: commands.Basic.Consume) -> Operation:
+    queue = find_queue(channel, command.queue)
+    tag = command.consumer_tag or server_name("amq.ctag-")
+    if tag in channel.consumers:
+        raise AmqpError(NOT_ALLOWED, f"attempt to reuse consumer tag '{tag}'")
+    if len(channel.consumers) >= CHANNEL_CONSUMERS_MAX:
+        raise AmqpError(NOT_ALLOWED, f"more than {CHANNEL_CONSUMERS_MAX} consumers on a channel")
+    link = channel.links.open(queue)
+    consumer = Consumer(link, link.next_number, tag, command.no_ack)
+    link.next_number += 1
+    link.consumers[int(consumer.number)] = consumer
+    channel.consumers[tag] = consumer
+    return _attach(channel, consumer, command)
+
+
+def _credit(channel: Channel, no_ack: bool) -> int:
+    """Return how many deliveries a new consumer may have unsettled at its queue."""
+    if no_ack:
+        return PREFETCH_UNLIMITED
+    prefetch = int(channel.prefetch) or PREFETCH_UNLIMITED
+    # More than the channel may have is only taken away from other consumers.
+    return min(prefetch, int(channel.deliveries.limit) or PREFETCH_UNLIMITED)
+
+
+async def _attach(channel: Channel, consumer: Consumer, command: commands.Basic.Consume) -> None:
+    client = consumer.link.client
+    credit = _credit(channel, consumer.no_ack)
+    try:
+        await client.attach(int(consumer.number), consumer.tag, credit, command.exclusive)
+    except AmqpError:
+        consumer.lost = True
+        channel.forget_consumer(consumer, CONSUMER_INPUT_LOST)
+        raise
+    consumer.enter(CONSUMER_INPUT_ATTACHED)
+    if not command.nowait:
+        channel.send(commands.Basic.ConsumeOk(consumer.tag))
+    if consumer.state == CONSUMER_ENDED:
+        channel.notify_cancel(consumer)
+    channel.deliveries.resume()
+
+
+def _cancel(channel: Channel, command: commands.Basic.Cancel) -> Operation | None:
+    consumer = channel.consumers.get(command.consumer_tag or "")
+    if consumer is None or consumer.state != CONSUMER_ACTIVE:
+        _cancelled(channel, command)
+        return None
+    consumer.enter(CONSUMER_INPUT_CANCEL)
+    return _detach(channel, consumer, command)
+
+
+async def _detach(channel: Channel, consumer: Consumer, command: commands.Basic.Cancel) -> None:
+    await consumer.link.client.cancel(int(consumer.number))
+    channel.forget_consumer(consumer, CONSUMER_INPUT_CANCELLED)
+    _cancelled(channel, command)
+
+
+def _cancelled(channel: Channel, command: commands.Basic.Cancel) -> None:
+    if not command.nowait:
+        channel.send(commands.Basic.CancelOk(command.consumer_tag))
+
+
+def _cancel_ok(channel: Channel, command: commands.Basic.CancelOk) -> None:
+    """The answer to our basic.cancel, which asks for none."""
+
+
+async def _get(channel: Channel, command: commands.Basic.Get) -> None:
+    link = channel.links.open(find_queue(channel, command.queue))
+    found = await link.client.get()
+    if link.closed:
+        return
+    if found is None:
+        channel.send(commands.Basic.GetEmpty())
+        return
+    run, left = found
+    channel.deliveries.got(link, run, left, command.no_ack)
+
+
+def _recover(channel: Channel, command: commands.Basic.Recover) -> None:
+    _recover_async(channel, command)
+    channel.send(commands.Basic.RecoverOk())
+
+
+def _recover_async(
+    channel: Channel, command: commands.Basic.Recover | commands.Basic.RecoverAsync
+) -> None:
+    if not command.requeue:
+        raise AmqpError(NOT_IMPLEMENTED, "basic.recover with requeue=false")
+    channel.deliveries.release_all()
+
+
+def _flow(channel: Channel, command: commands.Channel.Flow) -> None:
+    channel.deliveries.flowing = bool(command.active)
+    channel.deliveries.resume()
+    channel.send(commands.Channel.FlowOk(command.active))
+
+
+def _flow_ok(channel: Channel, command: commands.Channel.FlowOk) -> None:
+    """This server never sends channel.flow; an answer to it changes nothing."""
+
+
+def _confirm_select(channel: Channel, command: commands.Confirm.Select) -> None:
+    channel.confirms.enabled = True
+    if not command.nowait:
+        channel.send(commands.Confirm.SelectOk())
+
+
+BASIC_HANDLERS: Final[dict[int, Handler]] = {
+    commands.Basic.Qos.index: _qos,
+    commands.Basic.Consume.index: _consume,
+    commands.Basic.Cancel.index: _cancel,
+    commands.Basic.CancelOk.index: _cancel_ok,
+    commands.Basic.Get.index: _get,
+    commands.Basic.Recover.index: _recover,
+    commands.Basic.RecoverAsync.index: _recover_async,
+    commands.Channel.Flow.index: _flow,
+    commands.Channel.FlowOk.index: _flow_ok,
+    commands.Confirm.Select.index: _confirm_select,
+}

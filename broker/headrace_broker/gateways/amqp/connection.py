@@ -1,0 +1,390 @@
+"""A client connection without its socket: octets in, octets and operations out."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final, final
+
+from mypy_extensions import i64
+from pamqp import commands
+
+from headrace_broker.codecs.event import (
+    Acked,
+    ContentTooLarge,
+    Heartbeat,
+    Method,
+    ProtocolHeader,
+    Rejected,
+    Violation,
+)
+from headrace_broker.codecs.frame import HEARTBEAT_FRAME
+from headrace_broker.codecs.frame_parser import FrameParser
+from headrace_broker.codecs.method import decode_method, encode_close, method_name
+from headrace_broker.gateways.amqp import handshake, states
+from headrace_broker.gateways.amqp.channel import Channel, ChannelOwner, Input, input_index
+from headrace_broker.gateways.amqp.grouping import Step, group_publishes
+from headrace_broker.gateways.amqp.outlet import PAUSE_OUTPUT, Outlet
+from headrace_broker.gateways.amqp.pulse import Pulse
+from headrace_broker.gateways.amqp.shell import Shell
+from headrace_broker.model.limits import (
+    CLOSE_SECONDS_MAX,
+    FRAME_BYTES_MAX,
+    HANDSHAKE_SECONDS_MAX,
+    MESSAGE_BYTES_MAX,
+)
+from headrace_broker.model.reply_code import (
+    ACCESS_REFUSED,
+    CHANNEL_ERROR,
+    COMMAND_INVALID,
+    CONNECTION_FORCED,
+    INTERNAL_ERROR,
+    NOT_ALLOWED,
+    NOT_IMPLEMENTED,
+    AmqpError,
+)
+from headrace_broker.runtime.port import Broker, ConnectionInfo
+
+_LOG: Final = logging.getLogger(__name__)
+
+_INPUTS: Final = {
+    commands.Connection.StartOk.index: states.START_OK,
+    commands.Connection.TuneOk.index: states.TUNE_OK,
+    commands.Connection.Open.index: states.OPEN,
+    commands.Connection.Close.index: states.CLOSE,
+    commands.Connection.CloseOk.index: states.CLOSE_OK,
+}
+
+
+@final
+class Connection(ChannelOwner):
+    """One client connection; its `Shell` calls it for everything that happens.
+
+    Attributes:
+        state: a state of `states.CONNECTION_TABLE`.
+        info: what listings show.
+        outlet: its output.
+        channels: the open ones, and those whose close-ok is due, by number.
+    """
+
+    def __init__(self, broker: Broker, shell: Shell, info: ConnectionInfo, loopback: bool) -> None:
+        self.state: i64 = states.AWAIT_HEADER
+        self.info = info
+        self.outlet = Outlet(broker, shell, info)
+        self.channels: dict[int, Channel] = {}
+        self._broker = broker
+        self._shell = shell
+        self._loopback = loopback
+        # A client that has not logged in may not have contents kept for it.
+        self._parser = FrameParser(FRAME_BYTES_MAX, 0)
+        self._acking: list[Channel] = []
+        self._pulse = Pulse()
+        self._operations: i64 = 0
+        self._listed = False
+        self._notify_blocked = False
+        self._watcher = self.blocked_changed
+        shell.set_timer(HANDSHAKE_SECONDS_MAX)
+
+    # From the shell
+
+    def receive(self, data: bytes) -> None:
+        """Take octets from the socket."""
+        self._pulse.heard = True
+        if self.state == states.CLOSED:
+            return
+        try:
+            for step in group_publishes(self._parser.feed(data)):
+                self._step(step)
+            for channel in self._acking:
+                channel.end_chunk()
+            self._acking = []
+            self.outlet.flush_links()
+        except Exception:  # noqa: BLE001 - only this connection ends
+            self.crash("received octets")
+
+    def flush(self) -> None:
+        """End a loop turn: write what has gathered."""
+        try:
+            self.outlet.flush()
+        except Exception:  # noqa: BLE001 - only this connection ends
+            self.crash("the end of a turn")
+
+    def writable_changed(self, writable: bool) -> None:
+        """The socket's buffer is full, or has room again."""
+        if writable:
+            self._pulse.heard = True  # it reads: as good as a heartbeat
+        self.outlet.set_writable(writable)
+
+    def timer_fired(self) -> None:
+        """The time for the handshake or the closing is over, or half a heartbeat interval."""
+        if self.state != states.RUNNING:
+            if self.state == states.LEAVING:
+                self._leave()
+            self._shell.abort()
+            return
+        pauses = self.outlet.pauses
+        if self._pulse.silent(pauses == 0 or pauses & PAUSE_OUTPUT != 0):
+            _LOG.warning("%s: nothing heard for two heartbeat intervals", self.info.name)
+            self._shell.abort()
+            return
+        if not self.outlet.wrote and self._shell.backlog() == 0:
+            self.outlet.out.write(HEARTBEAT_FRAME)
+            self.outlet.wake()
+        self.outlet.wrote = False
+        self._shell.set_timer(self.info.heartbeat_s / 2)
+
+    def lost(self) -> None:
+        """The socket is closed."""
+        self._enter(states.DROP)
+        self._close_channels()
+        self._broker.unwatch_blocked(self._watcher)
+        if self._listed:
+            self._listed = False
+            self._broker.connection_closed(self.info)
+        self._drop_owned()
+
+    def shut_down(self, reason: str) -> None:
+        """Ask the client to go: connection.close with CONNECTION_FORCED."""
+        if self.state < states.RUNNING:
+            self._shell.abort()
+            return
+        self.fail(AmqpError(CONNECTION_FORCED, reason), 0)
+
+    def blocked_changed(self, reason: str) -> None:
+        """Publishers are blocked for this reason, or with "" no longer."""
+        if self.state != states.RUNNING:
+            return
+        self.outlet.block(reason != "")
+        if self._notify_blocked:
+            if reason:
+                self.outlet.send(0, commands.Connection.Blocked(reason))
+            else:
+                self.outlet.send(0, commands.Connection.Unblocked())
+
+    # From its channels
+
+    def dispatch(self, number: i64, event: Input) -> None:
+        """Give an input to a channel."""
+        index = input_index(event)
+        if self.state != states.RUNNING and not self._move(states.CHANNEL_FRAME, index):
+            return
+        channel = self.channels.get(int(number))
+        if channel is None:
+            channel = Channel(number, self.outlet, self)
+            channel.take(event)  # refuses all but channel.open
+            if channel.is_open:
+                self.channels[int(number)] = channel
+                self.info.channels = len(self.channels)
+            return
+        if isinstance(event, Acked) and (not self._acking or self._acking[-1] is not channel):
+            self._acking.append(channel)
+        channel.take(event)
+
+    def channel_closed(self, number: i64) -> None:
+        """Forget a channel."""
+        self.channels.pop(int(number), None)
+        self.info.channels = len(self.channels)
+
+    def fail(self, error: AmqpError, index: i64) -> None:
+        """Send connection.close; nothing but its answer is of interest from now on."""
+        before = self.state
+        self._enter(states.FAIL)
+        if self.state != states.CLOSING or before == states.CLOSING:
+            if self.state == states.CLOSED:
+                self._shell.disconnect()
+            return
+        _LOG.info("%s: closed: %s", self.info.name, error)
+        self._close_channels()
+        class_id = int(index >> 16)
+        self.outlet.out.write(
+            encode_close(0, error.code, error.text, class_id, int(index & 0xFFFF))
+        )
+        self.outlet.wake()
+        self._shell.set_timer(CLOSE_SECONDS_MAX)
+
+    def crash(self, what: str) -> None:
+        """Log the exception being handled and close the connection with INTERNAL_ERROR."""
+        _LOG.exception("%s: while handling %s", self.info.name, what)
+        self.fail(AmqpError(INTERNAL_ERROR, f"a fault of the broker while handling {what}"), 0)
+
+    def operation_started(self) -> None:
+        """Wait for it before exclusive queues are dropped: it may create one."""
+        self._operations += 1
+
+    def operation_ended(self) -> None:
+        """Go on with the end of the connection, if that is due."""
+        self._operations -= 1
+        if self.state == states.LEAVING or self.state == states.CLOSED:
+            self._drop_owned()
+
+    # What arrives
+
+    def _step(self, step: Step) -> None:
+        if isinstance(step, list):
+            self.dispatch(step[0].channel, step)
+        elif isinstance(step, Acked | Rejected | ContentTooLarge):
+            self.dispatch(step.channel, step)
+        elif isinstance(step, Method):
+            if step.channel != 0:
+                self.dispatch(step.channel, step)
+            else:
+                self._method(step)
+        elif isinstance(step, Heartbeat):
+            self._move(states.HEARTBEAT, 0)
+        elif isinstance(step, Violation):
+            error = AmqpError(int(step.code), step.text)
+            self.fail(error, step.class_id << 16 | step.method_id)
+        elif isinstance(step, ProtocolHeader):
+            self._header(step)
+
+    def _header(self, event: ProtocolHeader) -> None:
+        if event.data != handshake.SERVER_HEADER:
+            self._shell.write(handshake.SERVER_HEADER)
+            self._enter(states.DROP)
+            self._shell.disconnect()
+            return
+        self._enter(states.HEADER)
+        self.outlet.send(0, handshake.start(self._broker.cluster_name))
+
+    def _method(self, event: Method) -> None:
+        kind = _INPUTS.get(int(event.index), states.NO_STATE)
+        if self.state == states.CLOSING and kind == states.NO_STATE:
+            return
+        try:
+            command = decode_method(event.payload)
+            if kind == states.NO_STATE:
+                raise AmqpError(NOT_IMPLEMENTED, method_name(int(event.index)))
+            if not self._move(kind, event.index):
+                return
+            if isinstance(command, commands.Connection.StartOk):
+                if self.state == states.AUTHENTICATING:
+                    self._start_ok(command)
+            elif isinstance(command, commands.Connection.TuneOk):
+                self._tune_ok(command)
+            elif isinstance(command, commands.Connection.Open):
+                self._open(command)
+            elif isinstance(command, commands.Connection.Close):
+                self._close()
+            else:
+                self._shell.disconnect()
+        except AmqpError as error:
+            self.fail(error, event.index)
+
+    # Opening
+
+    def _start_ok(self, command: commands.Connection.StartOk) -> None:
+        user, password = handshake.credentials(command)
+        properties = dict(command.client_properties or {})
+        self.info.client_properties = properties
+        self.info.user = user
+        self._notify_blocked = handshake.capability(properties, "connection.blocked")
+        self.outlet.cancel_notify = handshake.capability(properties, "consumer_cancel_notify")
+        self._operations += 1
+        self._shell.start(self._authenticate(user, password, command.mechanism))
+
+    async def _authenticate(self, user: str, password: str, mechanism: str) -> None:
+        try:
+            right = await self._broker.authenticate(user, password, self._loopback)
+            self._authenticated(right, mechanism)
+        except Exception:  # noqa: BLE001 - only this connection ends
+            self.crash("a log-in")
+        self.operation_ended()
+
+    def _authenticated(self, right: bool, mechanism: str) -> None:
+        if self.state != states.AUTHENTICATING:
+            return
+        if right:
+            self._enter(states.AUTHENTICATED)
+            self.outlet.send(0, handshake.tune())
+            return
+        _LOG.warning("%s: log-in of '%s' refused", self.info.name, self.info.user)
+        if handshake.capability(self.info.client_properties, "authentication_failure_close"):
+            text = f"login was refused using authentication mechanism {mechanism}"
+            self.fail(AmqpError(ACCESS_REFUSED, text), 0)
+        else:
+            self._enter(states.DROP)
+            self._shell.disconnect()
+
+    def _tune_ok(self, command: commands.Connection.TuneOk) -> None:
+        handshake.check_tune(command)
+        self.info.channel_max = command.channel_max
+        self.info.frame_max = command.frame_max
+        self.info.heartbeat_s = command.heartbeat
+        self.outlet.frame_max = command.frame_max
+        self._parser.frame_max = command.frame_max
+        self._parser.channel_max = command.channel_max
+
+    def _open(self, command: commands.Connection.Open) -> None:
+        vhost = command.virtual_host
+        if not self._broker.vhost_exists(vhost):
+            raise AmqpError(NOT_ALLOWED, f"vhost '{vhost}' not found")
+        self.info.vhost = vhost
+        self.outlet.vhost = vhost
+        self._parser.body_bytes_max = MESSAGE_BYTES_MAX
+        self.outlet.send(0, commands.Connection.OpenOk())
+        self._shell.set_timer(self.info.heartbeat_s / 2)
+        self._broker.connection_opened(self.info)
+        self._listed = True
+        self._broker.watch_blocked(self._watcher)
+        reason = self._broker.blocked_reason()
+        if reason:
+            self.blocked_changed(reason)
+
+    # Closing
+
+    def _close(self) -> None:
+        self._close_channels()
+        self._shell.set_timer(CLOSE_SECONDS_MAX)
+        self._drop_owned()
+
+    def _close_channels(self) -> None:
+        channels = self.channels
+        self.channels = {}
+        self.info.channels = 0
+        for channel in channels.values():
+            channel.drop()
+
+    def _drop_owned(self) -> None:
+        """Delete exclusive queues, once nothing is under way; then answer connection.close."""
+        if self._operations > 0:
+            return
+        if self.outlet.owns_queues:
+            self.outlet.owns_queues = False
+            self._operations += 1
+            self._shell.start(self._drop_owner())
+        else:
+            self._leave()
+
+    async def _drop_owner(self) -> None:
+        try:
+            await self._broker.drop_owner(self.outlet.owner)
+        except Exception:  # noqa: BLE001 - only this connection ends
+            self.crash("exclusive queues")
+        self.operation_ended()
+
+    def _leave(self) -> None:
+        if self.state == states.LEAVING:
+            self._enter(states.DROP)
+            self.outlet.send(0, commands.Connection.CloseOk())
+            self.outlet.flush()
+            self._shell.disconnect()
+
+    # State
+
+    def _enter(self, kind: int) -> None:
+        following = states.advance(states.CONNECTION_TABLE, self.state, kind)
+        assert following != states.NO_STATE, (self.state, kind)
+        self.state = following
+
+    def _move(self, kind: int, index: i64) -> bool:
+        """Move the state by a peer's input; False when it is wrong here or to be ignored."""
+        before = self.state
+        following = states.advance(states.CONNECTION_TABLE, before, kind)
+        if following == states.NO_STATE:
+            code = CHANNEL_ERROR if kind == states.CHANNEL_FRAME else COMMAND_INVALID
+            text = f"{states.CONNECTION_INPUTS[kind]} while {states.CONNECTION_STATES[int(before)]}"
+            self.fail(AmqpError(code, text), index)
+            return False
+        self.state = following
+        if before == states.CLOSING:
+            return kind in (states.CLOSE, states.CLOSE_OK)
+        return before != states.LEAVING

@@ -1,0 +1,224 @@
+"""A channel's deliveries: delivery tags, limits, what is held back, and settlement."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import final
+
+from mypy_extensions import i64
+
+from headrace_broker.codecs.batch import body_bytes
+from headrace_broker.codecs.delivery_encoder import encode_deliveries, encode_get_ok
+from headrace_broker.gateways.amqp.consumer import Consumer, Link
+from headrace_broker.gateways.amqp.outlet import Holder, Outlet
+from headrace_broker.gateways.amqp.states import CONSUMER_ACTIVE, CONSUMER_ENDED
+from headrace_broker.gateways.amqp.unsettled import ALL_HELD, TagRange, Unsettled
+from headrace_broker.model.limits import OUTPUT_FLUSH_BYTES
+from headrace_broker.model.message import DeliveryRun
+from headrace_broker.model.reply_code import PRECONDITION_FAILED, AmqpError
+from headrace_broker.runtime.port import ACCEPT, RELEASE
+
+
+@final
+class Deliveries(Holder):
+    """Sends runs as far as socket, flow and limit allow, and settles what the client acknowledges.
+
+    Attributes:
+        channel: its number.
+        flowing: the client wants deliveries (channel.flow).
+        limit: unsettled deliveries of the whole channel at once, 0 for no limit.
+        unsettled: what the client has not settled.
+    """
+
+    def __init__(self, channel: i64, outlet: Outlet) -> None:
+        self.channel = channel
+        self.flowing = True
+        self.limit: i64 = 0
+        self.unsettled = Unsettled()
+        self._outlet = outlet
+        self._next_tag: i64 = 1
+        self._holding: deque[Consumer] = deque()
+        self._queued = False  # stands with the outlet
+        self._ack_first: i64 = 0
+        self._ack_count: i64 = 0
+
+    # Towards the client
+
+    def deliver(self, consumer: Consumer, run: DeliveryRun) -> None:
+        """Send a run, or hold back what cannot go now."""
+        if consumer.held or not self._outlet.writable or not self._open_to(consumer):
+            self._hold(consumer, run, 0)
+            return
+        stop = self._send(consumer, run, 0)
+        if stop < len(run.positions):
+            self._hold(consumer, run, stop)
+
+    def send_some(self) -> bool:
+        """Send one held run, or a part of it, of the next consumer in turn that may have it."""
+        for _ in range(len(self._holding)):
+            consumer = self._holding.popleft()
+            if not consumer.held or consumer.state == CONSUMER_ENDED:
+                consumer.queued = False
+                continue
+            if not self._open_to(consumer):
+                self._holding.append(consumer)
+                continue
+            run = consumer.held[0]
+            stop = self._send(consumer, run, consumer.held_start)
+            if stop == len(run.positions):
+                consumer.held.popleft()
+                stop = 0
+            consumer.held_start = stop
+            self._holding.append(consumer)
+            return True
+        self._queued = False
+        return False
+
+    def resume(self) -> None:
+        """Try again: the flow, a limit or a consumer has opened."""
+        if self._holding and not self._queued:
+            self._queued = True
+            self._outlet.hold(self)
+
+    def got(self, link: Link, run: DeliveryRun, left: i64, no_ack: bool) -> None:
+        """Send what basic.get found."""
+        outlet = self._outlet
+        tag = self._tags(link.getter, run.first, 1, no_ack)
+        encode_get_ok(outlet.out, self.channel, tag, run, 0, left, outlet.frame_max)
+        outlet.written()
+        outlet.spend(link.getter, body_bytes(run.blob, run.base, run.positions))
+
+    def _open_to(self, consumer: Consumer) -> bool:
+        return (
+            self.flowing
+            and consumer.state == CONSUMER_ACTIVE
+            and (consumer.no_ack or self.limit == 0 or self.unsettled.count < self.limit)
+        )
+
+    def _hold(self, consumer: Consumer, run: DeliveryRun, start: i64) -> None:
+        if not consumer.held:
+            consumer.held_start = start
+        consumer.held.append(run)
+        if not consumer.queued:
+            consumer.queued = True
+            self._holding.append(consumer)
+        self.resume()
+
+    def _send(self, consumer: Consumer, run: DeliveryRun, start: i64) -> i64:
+        """Encode deliveries from index `start` on; returns the index after the last that went."""
+        outlet = self._outlet
+        positions = run.positions
+        stop: i64 = len(positions)
+        if self.limit > 0 and not consumer.no_ack:
+            room = self.limit - self.unsettled.count
+            if stop - start > room:
+                stop = start + room
+        octets = body_bytes(run.blob, run.base, positions[start:stop])
+        if octets > OUTPUT_FLUSH_BYTES and stop - start > 1:
+            stop = (
+                start + 1
+            )  # large messages go one by one, so that a slow socket stops them in time
+            octets = body_bytes(run.blob, run.base, positions[start:stop])
+        tag = self._tags(consumer, run.first + start, stop - start, consumer.no_ack)
+        encode_deliveries(
+            outlet.out,
+            self.channel,
+            consumer.tag_octets,
+            tag,
+            run,
+            start,
+            stop,
+            outlet.frame_max,
+        )
+        outlet.written()
+        outlet.spend(consumer, octets)
+        return stop
+
+    def _tags(self, consumer: Consumer, number: i64, count: i64, no_ack: bool) -> i64:
+        """Give `count` deliveries their tags; returns the first."""
+        tag = self._next_tag
+        self._next_tag += count
+        link = consumer.link
+        if no_ack:
+            link.client.settle(consumer.number, ACCEPT, number, number + count - 1)
+            self._outlet.touch(link)
+        else:
+            link.unsettled += count
+            self.unsettled.add(tag, count, consumer, number)
+        return tag
+
+    # From the client
+
+    def ack(self, tag: i64, multiple: bool) -> None:
+        """Accept a delivery; consecutive single ones gather until `apply_acks`.
+
+        Raises:
+            AmqpError: PRECONDITION_FAILED, the tag is not outstanding.
+        """
+        if not multiple:
+            if self._ack_count > 0 and tag == self._ack_first + self._ack_count:
+                self._ack_count += 1
+                return
+            self.apply_acks()
+            self._ack_first = tag
+            self._ack_count = 1
+            return
+        self.apply_acks()
+        self.settle(tag, True, ACCEPT)
+
+    def apply_acks(self) -> None:
+        """Settle the single acks that have gathered. Raises as `ack`."""
+        count = self._ack_count
+        if count > 0:
+            self._ack_count = 0
+            ranges: list[TagRange] = []
+            missing = self.unsettled.take(self._ack_first, self._ack_first + count - 1, ranges)
+            self._settle(ranges, ACCEPT, missing)
+
+    def settle(self, tag: i64, multiple: bool, operation: int) -> None:
+        """Accept, release or reject one delivery, or all up to it. Raises as `ack`."""
+        ranges: list[TagRange] = []
+        if multiple:
+            missing = self.unsettled.take_through(tag, ranges)
+        else:
+            missing = self.unsettled.take(tag, tag, ranges)
+        self._settle(ranges, operation, missing)
+
+    def release_all(self) -> None:
+        """Give everything unsettled back to the queues."""
+        self._settle(self.unsettled.take_all(), RELEASE, ALL_HELD)
+
+    def release_held(self, consumer: Consumer) -> None:
+        """Give back what a cancelled consumer was not sent."""
+        start = consumer.held_start
+        link = consumer.link
+        for run in consumer.held:
+            if not link.closed:
+                last = run.first + len(run.positions) - 1
+                link.client.settle(consumer.number, RELEASE, run.first + start, last)
+                self._outlet.touch(link)
+            start = 0
+        consumer.held.clear()
+        consumer.held_start = 0
+
+    def clear(self) -> None:
+        """Forget everything; the closing of the sessions gives it back."""
+        for consumer in self._holding:
+            consumer.held.clear()
+        self._ack_count = 0
+        self.unsettled.take_all()
+
+    def _settle(self, ranges: list[TagRange], operation: int, missing: i64) -> None:
+        for held in ranges:
+            consumer = held.consumer
+            link = consumer.link
+            link.unsettled -= held.count
+            if link.closed or consumer.lost:
+                continue
+            last = held.number + held.count - 1
+            link.client.settle(consumer.number, operation, held.number, last)
+            self._outlet.touch(link)
+        if self.limit > 0:
+            self.resume()
+        if missing != ALL_HELD:
+            raise AmqpError(PRECONDITION_FAILED, f"unknown delivery tag {int(missing)}")

@@ -1,0 +1,114 @@
+"""The opening of a connection: what the server offers, and what a client's answers mean.
+
+Source: AMQP 0-9-1 specification, sections 1.4 (connection) and 2.2.4; capability names, AMQPLAIN
+and the treatment of failed log-ins as in RabbitMQ.
+"""
+
+from __future__ import annotations
+
+import platform
+from typing import Any, Final
+
+from pamqp import commands
+
+from headrace_broker.build_info import VERSION
+from headrace_broker.codecs.method import decode_amqplain, long_string_bytes
+from headrace_broker.model.limits import (
+    CHANNELS_MAX,
+    FRAME_BYTES_MAX,
+    FRAME_BYTES_MIN,
+    HEARTBEAT_SECONDS,
+)
+from headrace_broker.model.reply_code import (
+    COMMAND_INVALID,
+    NOT_ALLOWED,
+    SYNTAX_ERROR,
+    AmqpError,
+)
+
+SERVER_HEADER: Final = b"AMQP\x00\x00\x09\x01"  # also the answer to a header of another protocol
+MECHANISMS: Final = "PLAIN AMQPLAIN"
+_CAPABILITIES: Final = (
+    "publisher_confirms",
+    "exchange_exchange_bindings",
+    "basic.nack",
+    "consumer_cancel_notify",
+    "connection.blocked",
+    "per_consumer_qos",
+    "authentication_failure_close",
+)
+
+
+def start(cluster_name: str) -> commands.Connection.Start:
+    """Return connection.start."""
+    properties: dict[str, Any] = {
+        "capabilities": dict.fromkeys(_CAPABILITIES, True),
+        "cluster_name": cluster_name,
+        "information": "A message broker whose flow control works.",
+        "platform": f"Python {platform.python_version()}",
+        "product": "Headrace",
+        "version": VERSION,
+    }
+    return commands.Connection.Start(0, 9, properties, MECHANISMS, "en_US")
+
+
+def tune() -> commands.Connection.Tune:
+    """Return connection.tune with the most that a client may ask for."""
+    return commands.Connection.Tune(CHANNELS_MAX, FRAME_BYTES_MAX, HEARTBEAT_SECONDS)
+
+
+def credentials(command: commands.Connection.StartOk) -> tuple[str, str]:
+    """Return user and password of connection.start-ok.
+
+    Raises:
+        AmqpError: COMMAND_INVALID for a mechanism that was not offered, SYNTAX_ERROR for a response
+            that is not of the mechanism's form.
+    """
+    response = long_string_bytes(command.response)
+    try:
+        if command.mechanism == "PLAIN":
+            _, user, password = response.split(b"\x00")
+            return user.decode(), password.decode()
+        if command.mechanism == "AMQPLAIN":
+            fields = decode_amqplain(response)
+            return _text(fields["LOGIN"]), _text(fields["PASSWORD"])
+    except (ValueError, KeyError) as error:
+        text = f"response of mechanism {command.mechanism} is not of its form"
+        raise AmqpError(SYNTAX_ERROR, text) from error
+    raise AmqpError(COMMAND_INVALID, f"unknown authentication mechanism '{command.mechanism}'")
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    raise ValueError("not a string")
+
+
+def capability(client_properties: dict[str, Any], name: str) -> bool:
+    """Return whether a client announced a capability."""
+    capabilities = client_properties.get("capabilities")
+    return isinstance(capabilities, dict) and capabilities.get(name) is True
+
+
+def check_tune(command: commands.Connection.TuneOk) -> None:
+    """Check what the client chose.
+
+    Raises:
+        AmqpError: NOT_ALLOWED, naming value and bound; 0 ("no limit") is above any.
+    """
+    _check_limit("channel_max", command.channel_max, 1, CHANNELS_MAX)
+    _check_limit("frame_max", command.frame_max, FRAME_BYTES_MIN, FRAME_BYTES_MAX)
+
+
+def _check_limit(name: str, value: int, lowest: int, highest: int) -> None:
+    if value == 0:
+        text = (
+            f"negotiated {name} = 0 (no limit) is higher than the maximum allowed value ({highest})"
+        )
+        raise AmqpError(NOT_ALLOWED, text)
+    if value < lowest:
+        text = f"negotiated {name} = {value} is lower than the minimum allowed value ({lowest})"
+        raise AmqpError(NOT_ALLOWED, text)
+    if value > highest:
+        text = f"negotiated {name} = {value} is higher than the maximum allowed value ({highest})"
+        raise AmqpError(NOT_ALLOWED, text)

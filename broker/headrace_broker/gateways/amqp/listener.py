@@ -1,0 +1,141 @@
+"""Accepts AMQP 0-9-1 clients."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Coroutine
+from typing import Any, Final
+
+from headrace_broker.gateways.amqp.protocol import AmqpProtocol
+from headrace_broker.model.limits import CLOSE_SECONDS_MAX, CONNECTIONS_MAX
+from headrace_broker.runtime.port import Broker
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class AmqpListener:
+    """A listening socket and the connections that came through it.
+
+    Args:
+        broker: the node that serves them.
+        host: address to bind.
+        port: 0 for any free one.
+        tls: serve TLS with this context.
+        connections_max: further clients are refused by closing their socket.
+
+    Attributes:
+        port: the bound one, once started.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        host: str,
+        port: int,
+        tls: ssl.SSLContext | None = None,
+        connections_max: int = CONNECTIONS_MAX,
+    ) -> None:
+        self.port = port
+        self._broker = broker
+        self._host = host
+        self._tls = tls
+        self._connections_max = connections_max
+        self._server: asyncio.Server | None = None
+        self._protocols: set[AmqpProtocol] = set()
+        self._next_id = 1
+        self._group: asyncio.TaskGroup | None = None
+        self._supervisor: asyncio.Task[None] | None = None
+        self._stopping = asyncio.Event()
+        self._empty = asyncio.Event()
+        self._empty.set()
+
+    @property
+    def connection_count(self) -> int:
+        """Number of open sockets."""
+        return len(self._protocols)
+
+    async def start(self) -> None:
+        """Begin to accept.
+
+        Raises:
+            OSError: the address cannot be bound.
+        """
+        ready = asyncio.Event()
+        self._supervisor = asyncio.create_task(self._supervise(ready), name="amqp listener")
+        await ready.wait()
+        loop = asyncio.get_running_loop()
+        try:
+            self._server = await loop.create_server(
+                self._protocol, self._host, self.port, ssl=self._tls
+            )
+        except OSError:
+            await self.stop()
+            raise
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        """Stop accepting, ask clients to go, wait a moment, and cut off who stays."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        for protocol in list(self._protocols):
+            if protocol.connection is None:
+                protocol.abort()
+            else:
+                protocol.connection.shut_down("the broker is shutting down")
+        try:
+            async with asyncio.timeout(CLOSE_SECONDS_MAX):
+                await self._empty.wait()
+        except TimeoutError:
+            for protocol in list(self._protocols):
+                protocol.abort()
+        self._stopping.set()
+        if self._supervisor is not None:
+            await self._supervisor
+            self._supervisor = None
+
+    async def _supervise(self, ready: asyncio.Event) -> None:
+        """Own the tasks of all connections' operations; those left at the stop are cancelled."""
+        async with asyncio.TaskGroup() as group:
+            tasks: set[asyncio.Task[None]] = set()
+            self._tasks = tasks
+            self._group = group
+            ready.set()
+            await self._stopping.wait()
+            self._group = None
+            for task in tasks:
+                task.cancel()
+
+    def _protocol(self) -> asyncio.Protocol:
+        if len(self._protocols) >= self._connections_max:
+            _LOG.warning("connection refused: there are %d", len(self._protocols))
+            return _Refusal()
+        number = self._next_id
+        self._next_id += 1
+        connection_id = f"{self._broker.node_name}/{self._broker.boot}/{number}"
+        protocol = AmqpProtocol(self._broker, connection_id, self._start, self._closed)
+        self._protocols.add(protocol)
+        self._empty.clear()
+        return protocol
+
+    def _start(self, operation: Coroutine[Any, Any, None]) -> None:
+        if self._group is None:
+            operation.close()
+            return
+        task = self._group.create_task(operation)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _closed(self, protocol: AmqpProtocol) -> None:
+        self._protocols.discard(protocol)
+        if not self._protocols:
+            self._empty.set()
+
+
+class _Refusal(asyncio.Protocol):
+    """Closes the socket at once."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.close()

@@ -1,0 +1,142 @@
+"""The asyncio end of a connection: a socket, a timer and tasks, and no decisions."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any, cast
+
+from headrace_broker.gateways.amqp.connection import Connection
+from headrace_broker.gateways.amqp.shell import Shell
+from headrace_broker.model.limits import OUTPUT_DELIVERY_BYTES_MAX, OUTPUT_RESUME_BYTES
+from headrace_broker.runtime.port import Broker, ConnectionInfo
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether an address (as in a socket's peer name) is this machine's loopback."""
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return bool((mapped or address).is_loopback)
+
+
+def _endpoint(address: Any) -> str:
+    """Return "host:port" of a socket name; sockets that are not TCP give what they have."""
+    return f"{address[0]}:{address[1]}" if isinstance(address, tuple) else str(address)
+
+
+class AmqpProtocol(asyncio.Protocol, Shell):
+    """Carries octets and calls between an asyncio transport and a `Connection`.
+
+    Args:
+        broker: the node.
+        connection_id: unique in the cluster for ever.
+        start: runs an operation as a task.
+        closed: told when the socket is gone.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        connection_id: str,
+        start: Callable[[Coroutine[Any, Any, None]], None],
+        closed: Callable[[AmqpProtocol], None],
+    ) -> None:
+        self.connection: Connection | None = None
+        self._broker = broker
+        self._id = connection_id
+        self._start = start
+        self._closed = closed
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._transport: asyncio.Transport | None = None
+
+    # Called by the transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the socket and wait for the client's header."""
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(OUTPUT_DELIVERY_BYTES_MAX, OUTPUT_RESUME_BYTES)
+        peer = transport.get_extra_info("peername")
+        local = transport.get_extra_info("sockname")
+        name = f"{_endpoint(peer)} -> {_endpoint(local)}"
+        info = ConnectionInfo(self._id, name, _endpoint(peer), time.time_ns() // 1_000_000)
+        loopback = is_loopback(peer[0]) if isinstance(peer, tuple) else True
+        self.connection = Connection(self._broker, self, info, loopback)
+
+    def data_received(self, data: bytes) -> None:
+        """Hand over what came."""
+        assert self.connection is not None
+        self.connection.receive(data)
+
+    def pause_writing(self) -> None:
+        """The socket's buffer is above the high-water mark."""
+        if self.connection is not None:
+            self.connection.writable_changed(False)
+
+    def resume_writing(self) -> None:
+        """It is below the low-water mark again."""
+        if self.connection is not None:
+            self.connection.writable_changed(True)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End the connection; its operations run to their end."""
+        self.set_timer(0)
+        if self.connection is not None:
+            self.connection.lost()
+        self._closed(self)
+
+    # Called by the connection
+
+    def wake(self) -> None:
+        """See `Shell`."""
+        assert self.connection is not None
+        self._loop.call_soon(self.connection.flush)
+
+    def write(self, data: bytes) -> None:
+        """See `Shell`."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
+
+    def set_reading(self, reading: bool) -> None:
+        """See `Shell`."""
+        if self._transport is None or self._transport.is_closing():
+            return
+        if reading:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    def set_timer(self, seconds: float) -> None:
+        """See `Shell`."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if seconds:
+            self._timer = self._loop.call_later(seconds, self._fire)
+
+    def _fire(self) -> None:
+        if self.connection is not None:
+            self.connection.timer_fired()
+
+    def backlog(self) -> int:
+        """See `Shell`."""
+        return self._transport.get_write_buffer_size() if self._transport is not None else 0
+
+    def start(self, operation: Coroutine[Any, Any, None]) -> None:
+        """See `Shell`."""
+        self._start(operation)
+
+    def disconnect(self) -> None:
+        """See `Shell`."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """See `Shell`."""
+        if self._transport is not None:
+            self._transport.abort()

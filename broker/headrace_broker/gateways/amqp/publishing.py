@@ -1,0 +1,82 @@
+"""A channel's publishes on their way to queues."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from headrace_broker.codecs.delivery_encoder import encode_return
+from headrace_broker.codecs.method import decode_headers
+from headrace_broker.gateways.amqp.confirming import Confirms
+from headrace_broker.gateways.amqp.links import Links
+from headrace_broker.gateways.amqp.outlet import Outlet
+from headrace_broker.model.definition import Queue
+from headrace_broker.model.message import Publish
+from headrace_broker.model.reply_code import (
+    ACCESS_REFUSED,
+    NO_ROUTE,
+    NOT_FOUND,
+    NOT_IMPLEMENTED,
+    AmqpError,
+)
+
+if TYPE_CHECKING:
+    from headrace_broker.runtime.router import Route
+
+
+@final
+class Publisher:
+    """Routes publishes and hands them to the sessions of their queues."""
+
+    def __init__(self, outlet: Outlet, links: Links, confirms: Confirms) -> None:
+        self._outlet = outlet
+        self._links = links
+        self._confirms = confirms
+
+    def publish(self, publishes: list[Publish]) -> None:
+        """Publish messages with one route and the same flags.
+
+        Raises:
+            AmqpError: NOT_IMPLEMENTED (immediate), NOT_FOUND (exchange), ACCESS_REFUSED (internal
+                exchange): none was published. SYNTAX_ERROR (headers): those before it were.
+        """
+        head = publishes[0]
+        if head.immediate:
+            raise AmqpError(NOT_IMPLEMENTED, "immediate=true")
+        outlet = self._outlet
+        outlet.published()
+        route = outlet.broker.route(outlet.vhost, head.route)
+        if not route.known or route.internal:
+            self._refuse(route)
+        if not route.needs_headers:
+            self._distribute(publishes, route.queues)
+            return
+        for publish in publishes:
+            headers = decode_headers(publish.properties)
+            found = outlet.broker.route_with_headers(outlet.vhost, publish.route, headers)
+            self._distribute([publish], found.queues)
+
+    def _refuse(self, route: Route) -> None:
+        vhost = self._outlet.vhost
+        if not route.known:
+            raise AmqpError(NOT_FOUND, f"no exchange '{route.exchange}' in vhost '{vhost}'")
+        text = f"cannot publish to internal exchange '{route.exchange}' in vhost '{vhost}'"
+        raise AmqpError(ACCESS_REFUSED, text)
+
+    def _distribute(self, publishes: list[Publish], queues: tuple[Queue, ...]) -> None:
+        outlet = self._outlet
+        confirms = self._confirms
+        ticket = confirms.issue(len(publishes), len(queues)) if confirms.enabled else None
+        if not queues:
+            if publishes[0].mandatory:
+                for publish in publishes:
+                    encode_return(outlet.out, publish, NO_ROUTE, b"NO_ROUTE", outlet.frame_max)
+                    outlet.written()
+            if ticket is not None:
+                outlet.confirm(confirms)
+        for queue in queues:
+            link = self._links.open(queue)
+            if ticket is not None:
+                link.tickets += 1
+            if not link.client.publish(publishes, ticket):
+                outlet.congest(link)
+            outlet.touch(link)

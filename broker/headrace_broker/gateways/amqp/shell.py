@@ -1,0 +1,53 @@
+"""What a connection needs of the world: a socket, one timer and a place to run operations."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Coroutine
+from typing import Any
+
+from mypy_extensions import mypyc_attr
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Shell:
+    """Implemented by the asyncio protocol, and by tests.
+
+    In return it calls `receive`, `flush`, `writable_changed`, `timer_fired` and `lost`.
+    """
+
+    @abstractmethod
+    def wake(self) -> None:
+        """Call the connection's `flush` once, when the current loop turn's callbacks have run."""
+
+    @abstractmethod
+    def write(self, data: bytes) -> None:
+        """Hand octets to the socket; may call `writable_changed` before it returns."""
+
+    @abstractmethod
+    def set_reading(self, reading: bool) -> None:
+        """Start or stop reading the socket."""
+
+    @abstractmethod
+    def set_timer(self, seconds: float) -> None:
+        """Call the connection's `timer_fired` once in so many seconds; replaces the one set before.
+
+        Args:
+            seconds: 0 for never.
+        """
+
+    @abstractmethod
+    def backlog(self) -> int:
+        """Return how many written octets the socket has not taken yet."""
+
+    @abstractmethod
+    def start(self, operation: Coroutine[Any, Any, None]) -> None:
+        """Run an operation beside everything else; it handles its own exceptions."""
+
+    @abstractmethod
+    def disconnect(self) -> None:
+        """Close the socket once everything written is sent."""
+
+    @abstractmethod
+    def abort(self) -> None:
+        """Close the socket at once."""

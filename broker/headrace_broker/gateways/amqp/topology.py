@@ -1,0 +1,197 @@
+"""Methods of the classes exchange and queue.
+
+Source: AMQP 0-9-1 specification, sections 1.6 (exchange) and 1.7 (queue); texts and the cases it
+leaves open as in RabbitMQ, which clients know.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pamqp import commands
+
+from headrace_broker.codecs.method import queue_declare_ok
+from headrace_broker.gateways.amqp.handler_port import (
+    Handler,
+    check_owner,
+    find_queue,
+    queue_name,
+    server_name,
+)
+from headrace_broker.model.definition import EXCHANGE_TYPES, Binding, Queue
+from headrace_broker.model.reply_code import (
+    ACCESS_REFUSED,
+    COMMAND_INVALID,
+    NOT_FOUND,
+    AmqpError,
+)
+
+if TYPE_CHECKING:
+    from headrace_broker.gateways.amqp.channel import Channel
+
+_RESERVED_PREFIX: Final = "amq."
+
+
+async def _declare_queue(channel: Channel, command: commands.Queue.Declare) -> None:
+    if command.passive:
+        queue = find_queue(channel, command.queue)
+    else:
+        queue = await _create_queue(channel, command)
+    channel.last_queue = queue.name
+    if not command.nowait:
+        ready, consumers = await channel.outlet.broker.queue_counts(queue)
+        channel.send(queue_declare_ok(queue.name, ready, consumers))
+
+
+async def _create_queue(channel: Channel, command: commands.Queue.Declare) -> Queue:
+    outlet = channel.outlet
+    broker = outlet.broker
+    name = command.queue or server_name("amq.gen-")
+    reserved = command.queue.startswith(_RESERVED_PREFIX)
+    if reserved and broker.queue(outlet.vhost, name) is None:
+        text = f"queue name '{name}' contains reserved prefix 'amq.*'"
+        raise AmqpError(ACCESS_REFUSED, text)
+    if command.exclusive:
+        outlet.owns_queues = True
+    return await broker.declare_queue(
+        outlet.vhost,
+        name,
+        command.durable,
+        command.exclusive,
+        command.auto_delete,
+        command.arguments or {},
+        outlet.owner,
+    )
+
+
+async def _bind_queue(channel: Channel, command: commands.Queue.Bind) -> None:
+    await channel.outlet.broker.bind(_queue_binding(channel, command))
+    if not command.nowait:
+        channel.send(commands.Queue.BindOk())
+
+
+async def _unbind_queue(channel: Channel, command: commands.Queue.Unbind) -> None:
+    await channel.outlet.broker.unbind(_queue_binding(channel, command))
+    channel.send(commands.Queue.UnbindOk())
+
+
+def _queue_binding(
+    channel: Channel, command: commands.Queue.Bind | commands.Queue.Unbind
+) -> Binding:
+    outlet = channel.outlet
+    _check_not_default(command.exchange)
+    name = queue_name(channel, command.queue)
+    queue = outlet.broker.queue(outlet.vhost, name)
+    if queue is not None:
+        check_owner(channel, queue)
+    key = command.routing_key
+    if not key and not command.queue:
+        key = name
+    arguments = command.arguments or {}
+    return Binding(outlet.vhost, command.exchange, "queue", name, key, arguments)
+
+
+async def _purge_queue(channel: Channel, command: commands.Queue.Purge) -> None:
+    link = channel.links.open(find_queue(channel, command.queue))
+    count = await link.client.purge()
+    if not command.nowait:
+        channel.send(commands.Queue.PurgeOk(count))
+
+
+async def _delete_queue(channel: Channel, command: commands.Queue.Delete) -> None:
+    outlet = channel.outlet
+    queue = outlet.broker.queue(outlet.vhost, queue_name(channel, command.queue))
+    count = 0
+    if queue is not None:
+        check_owner(channel, queue)
+        count = await outlet.broker.delete_queue(queue, command.if_unused, command.if_empty)
+    if not command.nowait:
+        channel.send(commands.Queue.DeleteOk(count))
+
+
+async def _declare_exchange(channel: Channel, command: commands.Exchange.Declare) -> None:
+    outlet = channel.outlet
+    name = command.exchange
+    _check_not_default(name)
+    known = outlet.broker.exchange(outlet.vhost, name) is not None
+    if command.passive:
+        if not known:
+            raise AmqpError(NOT_FOUND, f"no exchange '{name}' in vhost '{outlet.vhost}'")
+    else:
+        _check_exchange(name, command.exchange_type, known)
+        await outlet.broker.declare_exchange(
+            outlet.vhost,
+            name,
+            command.exchange_type,
+            command.durable,
+            command.auto_delete,
+            command.internal,
+            command.arguments or {},
+        )
+    if not command.nowait:
+        channel.send(commands.Exchange.DeclareOk())
+
+
+def _check_exchange(name: str, kind: str, known: bool) -> None:
+    if kind not in EXCHANGE_TYPES:
+        raise AmqpError(COMMAND_INVALID, f"unknown exchange type '{kind}'")
+    if name.startswith(_RESERVED_PREFIX) and not known:
+        text = f"exchange name '{name}' contains reserved prefix 'amq.*'"
+        raise AmqpError(ACCESS_REFUSED, text)
+
+
+async def _delete_exchange(channel: Channel, command: commands.Exchange.Delete) -> None:
+    outlet = channel.outlet
+    name = command.exchange
+    _check_not_default(name)
+    if name.startswith(_RESERVED_PREFIX):
+        text = f"deletion of system exchange '{name}' in vhost '{outlet.vhost}' not allowed"
+        raise AmqpError(ACCESS_REFUSED, text)
+    await outlet.broker.delete_exchange(outlet.vhost, name, command.if_unused)
+    if not command.nowait:
+        channel.send(commands.Exchange.DeleteOk())
+
+
+async def _bind_exchange(channel: Channel, command: commands.Exchange.Bind) -> None:
+    await channel.outlet.broker.bind(_exchange_binding(channel, command))
+    if not command.nowait:
+        channel.send(commands.Exchange.BindOk())
+
+
+async def _unbind_exchange(channel: Channel, command: commands.Exchange.Unbind) -> None:
+    await channel.outlet.broker.unbind(_exchange_binding(channel, command))
+    if not command.nowait:
+        channel.send(commands.Exchange.UnbindOk())
+
+
+def _exchange_binding(
+    channel: Channel, command: commands.Exchange.Bind | commands.Exchange.Unbind
+) -> Binding:
+    _check_not_default(command.source)
+    _check_not_default(command.destination)
+    return Binding(
+        channel.outlet.vhost,
+        command.source,
+        "exchange",
+        command.destination,
+        command.routing_key,
+        command.arguments or {},
+    )
+
+
+def _check_not_default(exchange: str) -> None:
+    if not exchange:
+        raise AmqpError(ACCESS_REFUSED, "operation not permitted on the default exchange")
+
+
+TOPOLOGY_HANDLERS: Final[dict[int, Handler]] = {
+    commands.Queue.Declare.index: _declare_queue,
+    commands.Queue.Bind.index: _bind_queue,
+    commands.Queue.Unbind.index: _unbind_queue,
+    commands.Queue.Purge.index: _purge_queue,
+    commands.Queue.Delete.index: _delete_queue,
+    commands.Exchange.Declare.index: _declare_exchange,
+    commands.Exchange.Delete.index: _delete_exchange,
+    commands.Exchange.Bind.index: _bind_exchange,
+    commands.Exchange.Unbind.index: _unbind_exchange,
+}
