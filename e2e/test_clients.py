@@ -12,10 +12,11 @@ from typing import Any
 
 import aio_pika
 import amqp
-import kombu
 import pika
 import pytest
 from e2e.harness.cluster import Cluster, wait_for
+from kombu import Connection, Exchange, Queue
+from kombu.message import Message
 
 NODE_SCRIPTS = Path(__file__).parent / "node"
 
@@ -109,7 +110,7 @@ def test_pika_exclusive_queue_lives_as_long_as_its_connection(
         try:
             other.channel().queue_declare(queue, passive=True)
         except pika.exceptions.ChannelClosedByBroker as error:
-            return error.reply_code == 404
+            return bool(error.reply_code == 404)
         return False
 
     wait_for("the exclusive queue to go", gone)
@@ -176,22 +177,22 @@ def test_py_amqp_headers_exchange(shared_cluster: Cluster, queue_name: Name) -> 
 
 
 def test_kombu_producer_and_consumer(shared_cluster: Cluster, queue_name: Name) -> None:
-    exchange = kombu.Exchange(queue_name("x"), "direct", durable=True)
-    queue = kombu.Queue(queue_name("q"), exchange, routing_key="k", durable=True)
+    exchange = Exchange(queue_name("x"), "direct", durable=True)
+    queue = Queue(queue_name("q"), exchange, routing_key="k", durable=True)
     got: list[Any] = []
 
-    def take(body: Any, message: kombu.Message) -> None:
+    def take(body: Any, message: Message) -> None:
         got.append(body)
         message.ack()
 
-    with kombu.Connection(url(shared_cluster, "n1")) as publishing:
+    with Connection(url(shared_cluster, "n1")) as publishing:
         producer = publishing.Producer()
         for number in range(10):
             producer.publish(
                 {"number": number}, exchange=exchange, routing_key="k", declare=[queue]
             )
     with (
-        kombu.Connection(url(shared_cluster, "n2")) as consuming,
+        Connection(url(shared_cluster, "n2")) as consuming,
         consuming.Consumer(queue, callbacks=[take]),
     ):
         while len(got) < 10:

@@ -96,7 +96,7 @@ def test_unacknowledged_messages_of_a_dead_gateway_come_back_in_place(cluster: C
     assert taken == [(0, False), (1, False), (2, False)]
     cluster.kill("n2")
     again = cluster.connect("n3").channel()
-    got = []
+    got: list[tuple[int, bool]] = []
     for method, _, body in again.consume("work", inactivity_timeout=30):
         assert method is not None, f"nothing came after {got}"
         got.append((int(body), method.redelivered))

@@ -76,8 +76,7 @@ class Cluster:
         for node, record in records:
             assert record is not None, f"{node.name} does not run"
             os.kill(record.pid, signal.SIGKILL)
-        for node, _ in records:
-            wait_for(f"{node.name} to die", lambda node=node: node.process() is None)
+        wait_for(f"{names} to die", lambda: all(node.process() is None for node, _ in records))
 
     def connect(self, name: str = "n1", **parameters: Any) -> pika.BlockingConnection:
         """Open a pika connection to a node."""

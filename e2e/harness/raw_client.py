@@ -49,6 +49,15 @@ class RawClient:
             return False
         return len(self._buffer) >= int.from_bytes(self._buffer[3:7], "big") + FRAME_OVERHEAD
 
+    def receive_for_ever(self) -> None:
+        """Read and say nothing, until the node ends it.
+
+        Raises:
+            EOFError: the node closed the connection.
+        """
+        while True:
+            self.receive()
+
     def expect(self, kind: type[Frame]) -> Any:
         """Return the next value that is no heartbeat; it must be a `kind`."""
         while True:
