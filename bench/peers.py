@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -132,7 +133,7 @@ class RabbitMQ:
             env = self._env(number)
             self._servers.append(subprocess.Popen(server, env=env, stdout=log, stderr=log))
         for number in range(NODE_COUNT):
-            wait_until(f"rabbitmq node {number}", lambda number=number: self._is_up(number))
+            wait_until(f"rabbitmq node {number}", partial(self._is_up, number))
         for number in range(1, NODE_COUNT):
             self._ctl(number, "stop_app")
             self._ctl(number, "join_cluster", "bench0@localhost")

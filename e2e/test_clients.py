@@ -15,7 +15,8 @@ import amqp
 import pika
 import pytest
 from e2e.harness.cluster import Cluster, wait_for
-from kombu import Connection, Exchange, Queue
+from kombu.connection import Connection
+from kombu.entity import Exchange, Queue
 from kombu.message import Message
 
 NODE_SCRIPTS = Path(__file__).parent / "node"
