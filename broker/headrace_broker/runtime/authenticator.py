@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from headrace_broker.model.definition import User
-from headrace_broker.runtime.password import verify_password
+from headrace_broker.runtime.password import hash_password
 
 REMEMBERED_MAX: Final = 4096  # proven passwords; thousands of clients log in after a fail-over
 
@@ -35,13 +35,15 @@ class Authenticator:
         user = self._user(name)
         if user is None or (user.loopback_only and not loopback):
             return False
-        parts = (name.encode(), user.salt, user.password_hash, password.encode())
+        typed = password.encode("utf-8", "surrogateescape")
+        parts = (name.encode(), user.salt, user.password_hash, typed)
         proof = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
         mark = hmac.new(self._key, proof, hashlib.sha256).digest()
         if mark in self._proven:
             self._proven.move_to_end(mark)
             return True
-        if not await asyncio.to_thread(verify_password, password, user.salt, user.password_hash):
+        found = await asyncio.to_thread(hash_password, password, user.salt)
+        if not hmac.compare_digest(found, user.password_hash):
             return False
         self._proven[mark] = None
         if len(self._proven) > REMEMBERED_MAX:

@@ -128,7 +128,10 @@ class Hosting:
             self._register(queue, host)
             voters = tuple(sorted(queue.members))
             prefers = queue.members[0] == self._node
-            self._raft.create_group(queue.group, voters, (), host, campaign=prefers)
+            try:
+                self._raft.create_group(queue.group, voters, (), host, campaign=prefers)
+            except KeyError:  # an old catalog entry is applied anew; its removal follows
+                self._unregister(queue)
         else:
             memory = MemoryQueueLog(self._node, loop)
             host = QueueHost(queue, self._node, memory, self.switchboard, self._watcher)
@@ -140,10 +143,13 @@ class Hosting:
         self.hosts[queue.group] = host
         self.switchboard.hosts[queue.group] = host
 
+    def _unregister(self, queue: Queue) -> QueueHost | None:
+        self.switchboard.hosts.pop(queue.group, None)
+        return self.hosts.pop(queue.group, None)
+
     def remove_queue(self, queue: Queue) -> None:
         """Stop this node's replica and tell the sessions that the queue is gone."""
-        host = self.hosts.pop(queue.group, None)
-        self.switchboard.hosts.pop(queue.group, None)
+        host = self._unregister(queue)
         self._asked.pop(queue.group, None)
         if host is not None and queue.logged:
             self._raft.remove_group(queue.group)
