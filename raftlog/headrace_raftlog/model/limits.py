@@ -15,15 +15,20 @@ OUTBOX_RAFT_BYTES_MAX: Final = 48 << 20  # bytes waiting per peer; beyond, Raft 
 OUTBOX_APPLICATION_BYTES_MAX: Final = 48 << 20  # bytes waiting per peer; beyond, send is refused
 INBOX_HELD_BYTES_MAX: Final = 64 << 20  # bytes of payloads held until their sender is reported up
 MESSAGE_OVERHEAD_BYTES: Final = 64  # bytes reckoned beside data: a message, entry, payload
+LAZY_FLUSH_S: Final = 0.002  # seconds that heartbeats wait for a frame to travel in
 RECONNECT_DELAY_S_MIN: Final = 0.02  # seconds before the first new attempt after a lost stream
 RECONNECT_DELAY_S_MAX: Final = 1.0  # seconds; doubled up to this while a peer stays away
 HANDSHAKE_S_MAX: Final = 2.0  # seconds until a peer must have answered a new stream
 KEEPALIVE_MS: Final = 10_000  # milliseconds between HTTP/2 pings; notices a peer without its kernel
 KEEPALIVE_TIMEOUT_MS: Final = 5_000  # milliseconds until an unanswered ping ends the connection
 
+TICK_MS_MIN: Final = 5  # milliseconds; below, timers themselves would be the load
+TICK_MS_MAX: Final = 10_000  # milliseconds
+
 # Host: what is kept for groups that do not exist here yet.
 HELD_MESSAGES_MAX: Final = 4096  # messages; the oldest go first, their senders repeat them
 HELD_BYTES_MAX: Final = 16 << 20  # bytes, likewise
+HELD_GROUP_MESSAGES_MAX: Final = 256  # messages of one group; the newest beyond it are dropped
 
 # Core.
 ENTRY_COST_BYTES: Final = 128  # bytes charged per uncommitted entry besides its data: objects cost

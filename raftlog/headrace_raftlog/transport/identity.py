@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import quote, unquote
 
 PROTOCOL_VERSION: Final = 1
 
@@ -24,7 +25,7 @@ class StreamIdentity:
     """One end of a stream.
 
     Attributes:
-        cluster: name of the cluster, printable ASCII.
+        cluster: name of the cluster; travels percent-encoded.
         node: node id.
         boot: boot count of the node's data directory, from 1.
     """
@@ -36,7 +37,7 @@ class StreamIdentity:
     def metadata(self, target: int) -> tuple[tuple[str, str], ...]:
         """Return the metadata that tells node `target` who we are."""
         return (
-            (CLUSTER_KEY, self.cluster),
+            (CLUSTER_KEY, quote(self.cluster)),
             (NODE_KEY, str(self.node)),
             (TARGET_KEY, str(target)),
             (BOOT_KEY, str(self.boot)),
@@ -62,7 +63,7 @@ class StreamIdentity:
             raise StreamRefusedError(
                 f"protocol version {protocol} is not spoken here, only {PROTOCOL_VERSION}"
             )
-        cluster = fields.get(CLUSTER_KEY, "")
+        cluster = unquote(fields.get(CLUSTER_KEY, ""))
         if cluster != self.cluster:
             raise StreamRefusedError(
                 f"a node of cluster {cluster!r} reached node {self.node} of cluster "

@@ -10,10 +10,11 @@ import grpc
 
 from headrace_raftlog.model.limits import (
     HANDSHAKE_S_MAX,
+    LAZY_FLUSH_S,
     RECONNECT_DELAY_S_MAX,
     RECONNECT_DELAY_S_MIN,
 )
-from headrace_raftlog.model.message import Message
+from headrace_raftlog.model.message import HEARTBEAT, HEARTBEAT_REPLY, Message
 from headrace_raftlog.transport.channel_options import CLIENT_OPTIONS
 from headrace_raftlog.transport.identity import StreamIdentity, StreamRefusedError
 from headrace_raftlog.transport.outbox import Outbox
@@ -38,9 +39,12 @@ class LinkOwner(Protocol):
 class PeerLink:
     """Sends frames to one peer over a client-streaming call.
 
-    What is posted or sent between two turns of the writer leaves as one frame. When the stream
-    breaks, everything that waited is dropped and the owner is told; nothing of an old stream
-    is ever carried over to a new one.
+    What is posted or sent between two turns of the writer leaves as one frame. Heartbeats and
+    their answers may wait a moment for something to travel with: on a busy group they bring
+    commit indexes, and frames of their own would cost more than they bring.
+
+    When the stream breaks, everything that waited is dropped and the owner is told; nothing of
+    an old stream is ever carried over to a new one.
 
     Attributes:
         peer: node id of the peer.
@@ -67,17 +71,35 @@ class PeerLink:
         self._frames_at_beat = 0
         self._complaint = ""
         self._opened = False
+        self._urgent = False
+        self._lazy_timer: asyncio.TimerHandle | None = None
 
     def post(self, message: Message) -> bool:
         """Queue a Raft message; False when it is dropped (not connected, or outbox full)."""
-        return self.connected and self._outbox.post(message)
+        if not self.connected or not self._outbox.post(message):
+            return False
+        if message.kind not in (HEARTBEAT, HEARTBEAT_REPLY) or message.context:
+            self._urgent = True
+        return True
 
     def send(self, payload: bytes) -> bool:
         """Queue a payload; False when it was not taken (not connected, or outbox full)."""
-        return self.connected and self._outbox.send(payload)
+        if not self.connected or not self._outbox.send(payload):
+            return False
+        self._urgent = True
+        return True
 
     def flush(self) -> None:
-        """Wake the writer when something waits."""
+        """Wake the writer when something waits, a moment later when nothing of it is urgent."""
+        if self._urgent:
+            self._urgent = False
+            self._work.set()
+        elif self._lazy_timer is None and not self._outbox.is_empty():
+            loop = asyncio.get_running_loop()
+            self._lazy_timer = loop.call_later(LAZY_FLUSH_S, self._flush_lazy)
+
+    def _flush_lazy(self) -> None:
+        self._lazy_timer = None
         if not self._outbox.is_empty():
             self._work.set()
 

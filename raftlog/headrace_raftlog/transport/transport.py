@@ -98,12 +98,15 @@ class Transport:
         return session is not None and session.link.post(message)
 
     def send(self, peer: int, payload: bytes) -> bool:
-        """Queue a payload; False when it is not sent (peer down or unknown, or its lane full)."""
+        """Send a payload; False when it is not sent (peer down or unknown, or its lane full)."""
         session = self.sessions.get(peer)
-        return session is not None and session.send(payload)
+        if session is None or not session.send(payload):
+            return False
+        session.link.flush()
+        return True
 
     def flush(self) -> None:
-        """Let everything queued leave."""
+        """Let queued Raft messages leave."""
         for session in self.sessions.values():
             session.link.flush()
 

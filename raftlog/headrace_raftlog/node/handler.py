@@ -1,0 +1,28 @@
+"""What a group's application gives to its host."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from headrace_raftlog.model.entry import Entry
+
+
+class GroupHandler(Protocol):
+    """The state machine of one group. Called on the event loop; what it raises is fatal."""
+
+    def apply(self, entries: list[Entry]) -> None:
+        """Apply committed entries.
+
+        Args:
+            entries: of kind ENTRY_NORMAL, in log order, each once per life of the process
+                (indexes of other kinds are left out). Durable on a majority and on this node.
+        """
+
+    def leadership(self, leader: int, term: int, serving: bool) -> None:
+        """Note a change of leadership.
+
+        Args:
+            leader: node id of the leader, 0 while unknown.
+            term: the term.
+            serving: this node leads, and everything ever committed has been applied.
+        """

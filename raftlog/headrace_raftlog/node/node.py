@@ -1,0 +1,329 @@
+"""A node of the replicated log: many groups, one shared log, one stream per peer.
+
+The public face of this package; everything is used from one event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import Callable
+from typing import Final
+
+import grpc
+
+from headrace_raftlog.model.limits import ENTRY_BYTES_MAX, PAYLOAD_BYTES_MAX
+from headrace_raftlog.model.message import Message
+from headrace_raftlog.node.handler import GroupHandler
+from headrace_raftlog.node.health import NodeHealth
+from headrace_raftlog.node.host import Host, HostPort
+from headrace_raftlog.node.hosted_group import HostedGroup
+from headrace_raftlog.node.options import NodeOptions
+from headrace_raftlog.storage.identity import Identity
+from headrace_raftlog.storage.shared_log import SharedLog
+from headrace_raftlog.transport.identity import StreamIdentity
+from headrace_raftlog.transport.transport import Transport
+
+__all__ = ["GroupHandler", "NodeOptions", "RaftNode"]
+
+LOG: Final = logging.getLogger(__name__)
+
+CATALOG_GROUP: Final = 0
+
+# The log's writer thread asks for the interpreter after each sync; the event loop, when busy, gives
+# it up only at the end of a switch interval. The default of 5 ms would stand in each commit.
+SWITCH_INTERVAL_S: Final = 1e-4
+
+
+def _ignore_payload(peer: int, payload: bytes) -> None:
+    """Take no payloads."""
+
+
+def _ignore_peer(peer: int, up: bool, boot: int) -> None:
+    """Take no notice of peers."""
+
+
+def _ignore_fatal(error: BaseException) -> None:
+    """Leave it at the log message."""
+
+
+class RaftNode:
+    """Hosts groups, and carries the application's payloads between nodes.
+
+    Attributes:
+        options: as given.
+        boot: boot count of the data directory, from 1; 0 before `start`.
+        servicers: called with the gRPC server before it starts, to add services to it.
+        on_payload: called with the sender and a payload, only while the sender is up.
+        on_peer: called with a peer, whether it is up, and its boot count. After a down report
+            whatever was sent and not answered may be lost in both directions.
+        on_fatal: called once when this node cannot go on: its disk failed, or a core or a handler
+            raised. It has then stopped taking part; the process should end.
+    """
+
+    def __init__(self, options: NodeOptions) -> None:
+        self.options = options
+        self.boot = 0
+        self.servicers: list[Callable[[grpc.aio.Server], None]] = []
+        self.on_payload: Callable[[int, bytes], None] = _ignore_payload
+        self.on_peer: Callable[[int, bool, int], None] = _ignore_peer
+        self.on_fatal: Callable[[BaseException], None] = _ignore_fatal
+        self._entry_bytes_max = min(ENTRY_BYTES_MAX, options.log.segment_bytes // 2)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stopping = False
+        self._loop: asyncio.AbstractEventLoop
+        self._log: SharedLog
+        self._host: Host
+        self._transport: Transport
+        self._health: NodeHealth
+
+    @property
+    def server(self) -> grpc.aio.Server:
+        """The gRPC server between nodes, once started."""
+        return self._transport.server
+
+    @property
+    def disk_full(self) -> bool:
+        """Whether proposals are BUSY because the log cannot grow."""
+        return self._host.disk_full
+
+    async def start(self) -> None:
+        """Recover the log, then listen and connect.
+
+        Groups found in the log do nothing until `create_group` starts them.
+
+        Raises:
+            CorruptLogError: stored data is damaged; nothing was changed.
+            IdentityError: the data directory is another node's.
+            LogLockedError: another process uses the data directory.
+            ValueError: the cluster's name is too long or empty.
+            OSError: a file cannot be used, or the address cannot be listened on.
+        """
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
+        options = self.options
+        self._loop = asyncio.get_running_loop()
+        directory = options.data_dir
+        identity = await asyncio.to_thread(Identity.open, directory, options.cluster, options.node)
+        self.boot = identity.boot
+        self._log = await asyncio.to_thread(SharedLog.open, directory, options.log, identity)
+        self._log.on_durable = self._durable_from_writer
+        self._log.on_full = self._full_from_writer
+        self._log.on_failed = self._failed_from_writer
+        try:
+            await self._start_network()
+        except BaseException:
+            await asyncio.to_thread(self._log.close)
+            raise
+        ticker = self._loop.create_task(self._tick(), name="raftlog ticker")
+        self._tasks.add(ticker)
+
+    async def stop(self) -> None:
+        """Stop taking part, write what was appended, release the data directory."""
+        self._stopping = True
+        self._host.stopped = True
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        await self._transport.stop()
+        await asyncio.to_thread(self._log.close)
+
+    def create_group(
+        self,
+        group: int,
+        voters: tuple[int, ...],
+        learners: tuple[int, ...],
+        handler: GroupHandler,
+        campaign: bool = False,
+    ) -> None:
+        """Start a group on this node; what the log holds of it is applied anew.
+
+        Args:
+            group: incarnation id, 0 to 2**63 - 1, never used before for another group.
+            voters: node ids that count for quorums.
+            learners: node ids that only receive entries.
+            handler: the application.
+            campaign: start an election at once rather than after a timeout; for one voter.
+
+        Raises:
+            KeyError: the group was removed from this node.
+            ValueError: the group is there already, or this node is not a member.
+        """
+        self._host.create_group(group, voters, learners, handler, campaign)
+
+    def remove_group(self, group: int) -> None:
+        """Stop a group on this node and forget its log for good; its id is refused from now on."""
+        self._host.remove_group(group)
+
+    def propose(self, group: int, data: bytes) -> int:
+        """Append an entry to a group led by this node.
+
+        It is applied here and elsewhere once it is committed; it may also get lost, when another
+        member takes over first. Proposals of one turn of the event loop travel together.
+
+        Returns:
+            Its index, NOT_LEADER (this node does not lead the group, or does not have it), or BUSY
+            (too much is not committed yet, or the disk is full or far behind).
+
+        Raises:
+            ValueError: `data` is longer than an entry may be.
+        """
+        if len(data) > self._entry_bytes_max:
+            raise ValueError(f"entry of {len(data)} bytes, the maximum is {self._entry_bytes_max}")
+        return self._host.propose(group, data)
+
+    def leader(self, group: int) -> int:
+        """Return the node id of a group's leader, 0 while unknown or not on this node."""
+        hosted = self._host.find(group)
+        return hosted.core.leader if hosted is not None else 0
+
+    def serving(self, group: int) -> bool:
+        """Return whether this node leads a group and has applied everything committed before."""
+        hosted = self._host.find(group)
+        return hosted is not None and hosted.core.ready_to_serve
+
+    def applied_index(self, group: int) -> int:
+        """Return how far a group is applied on this node.
+
+        Raises:
+            KeyError: the group is not on this node.
+        """
+        return self._hosted(group).core.applied_index
+
+    def entry_data(self, group: int, index: int) -> bytes:
+        """Return the data of an entry, from memory or disk.
+
+        Raises:
+            KeyError: the group is not on this node, or has no such entry.
+            CorruptLogError: the stored record is damaged.
+            OSError: its file cannot be read.
+        """
+        return self._hosted(group).view.entry(index).data
+
+    def send(self, peer: int, payload: bytes) -> bool:
+        """Send a payload to the application on another node.
+
+        Payloads arrive in order, each once at most. All arrive unless the peer is reported down.
+
+        Returns:
+            False when it was not sent: the peer is down, unknown, or its outbox is full.
+
+        Raises:
+            ValueError: `payload` is longer than a payload may be.
+        """
+        if len(payload) > PAYLOAD_BYTES_MAX:
+            raise ValueError(f"payload of {len(payload)} bytes, the maximum is {PAYLOAD_BYTES_MAX}")
+        return self._transport.send(peer, payload)
+
+    def counters(self) -> dict[str, int]:
+        """Return counts since the start, over all peers, beats included in the frames."""
+        sessions = self._transport.sessions.values()
+        return {
+            "frames_sent": sum(s.link.frames_sent for s in sessions),
+            "frames_received": sum(s.frames_received for s in sessions),
+            "raft_messages_sent": sum(s.link.messages_sent for s in sessions),
+            "raft_messages_received": sum(s.messages_received for s in sessions),
+        }
+
+    async def _start_network(self) -> None:
+        options = self.options
+        tick_s = options.tick_ms / 1000
+        silence_s_max = tick_s * int(options.core.election_ticks)
+        events = _Events(self)
+        self._health = NodeHealth()
+        self._transport = Transport(
+            StreamIdentity(options.cluster, options.node, self.boot),
+            options.peers,
+            events,
+            tick_s,
+            silence_s_max,
+        )
+        port = HostPort(
+            self._transport.post,
+            self._transport.flush,
+            self._loop.call_soon,
+            self._failed,
+            self._leader_changed,
+        )
+        self._host = Host(options.node, self.boot, options.core, self._log, port)
+        events.host = self._host
+        listen = options.listen or options.peers[options.node]
+        await self._transport.start(listen, [self._health.add_to, *self.servicers])
+
+    def _hosted(self, group: int) -> HostedGroup:
+        hosted = self._host.find(group)
+        if hosted is None:
+            raise KeyError(f"group {group} is not on this node")
+        return hosted
+
+    async def _tick(self) -> None:
+        try:
+            while True:
+                await asyncio.sleep(self.options.tick_ms / 1000)
+                self._transport.tick()
+                self._host.tick()
+        except Exception as error:  # noqa: BLE001  (outermost: reports it and stops)
+            self._host.fail(error)
+
+    def _leader_changed(self, group: int, leader: int) -> None:
+        if group == CATALOG_GROUP:
+            self._health.set_serving(leader != 0)
+
+    def _durable_from_writer(self, tokens: list[object]) -> None:
+        self._loop.call_soon_threadsafe(self._host.durable, tokens)
+
+    def _full_from_writer(self, full: bool) -> None:
+        self._loop.call_soon_threadsafe(self._full, full)
+
+    def _failed_from_writer(self, error: BaseException) -> None:
+        self._loop.call_soon_threadsafe(self._host.fail, error)
+
+    def _full(self, full: bool) -> None:
+        self._host.disk_full = full
+        if full:
+            LOG.error(
+                "the disk of %s is full: proposals are refused until there is space; what was "
+                "accepted stays",
+                self.options.data_dir,
+            )
+        else:
+            LOG.warning("the disk of %s has space again", self.options.data_dir)
+
+    def _failed(self, error: BaseException) -> None:
+        """Leave the cluster, so that nothing is acknowledged any more, and report."""
+        if self._stopping:
+            return
+        LOG.critical("node %d cannot go on", self.options.node, exc_info=error)
+        self._health.set_serving(False)
+        leaving = self._loop.create_task(self._transport.stop(), name="raftlog leaves")
+        self._tasks.add(leaving)
+        leaving.add_done_callback(self._tasks.discard)
+        self.on_fatal(error)
+
+
+class _Events:
+    """What the transport reports, passed on to host and application while the host runs."""
+
+    def __init__(self, node: RaftNode) -> None:
+        self.host: Host
+        self._node = node
+
+    def on_messages(self, messages: list[Message]) -> None:
+        """Step them."""
+        self.host.receive(messages)
+
+    def on_payload(self, peer: int, payload: bytes) -> None:
+        """Pass it on."""
+        if not self.host.stopped:
+            self._node.on_payload(peer, payload)
+
+    def on_peer(self, peer: int, up: bool, boot: int) -> None:
+        """Wake groups, then pass it on."""
+        if not self.host.stopped:
+            self.host.peer_changed(peer)
+            self._node.on_peer(peer, up, boot)
+
+    def on_failure(self, error: BaseException) -> None:
+        """Stop the node."""
+        self.host.fail(error)

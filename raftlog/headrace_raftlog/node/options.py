@@ -1,0 +1,54 @@
+"""What a node must be told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from headrace_raftlog.model.group import CoreOptions
+from headrace_raftlog.model.limits import NODE_ID_MAX, TICK_MS_MAX, TICK_MS_MIN
+from headrace_raftlog.storage.options import LogOptions
+
+
+@dataclass(frozen=True, slots=True)
+class NodeOptions:
+    """Identity, peers, directory and tunables of one node.
+
+    Attributes:
+        cluster: name of the cluster, 1 to 255 bytes.
+        node: node id, 1 to NODE_ID_MAX.
+        peers: host:port by node id, of all nodes, this one included.
+        data_dir: directory of this node alone.
+        listen: host:port to listen on for other nodes; empty: this node's entry in `peers`.
+        tick_ms: milliseconds between two ticks, which is also the time between two beats. A peer
+            that is silent for `core.election_ticks` of them is down.
+        core: tunables of every group.
+        log: tunables of the shared log.
+    """
+
+    cluster: str
+    node: int
+    peers: dict[int, str]
+    data_dir: str
+    listen: str = ""
+    tick_ms: int = 100
+    core: CoreOptions = field(default_factory=CoreOptions)
+    log: LogOptions = field(default_factory=LogOptions)
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work.
+
+        Raises:
+            ValueError: names the option and its range.
+        """
+        if self.node not in self.peers:
+            raise ValueError(f"peers has no address of this node, {self.node}")
+        for node, address in self.peers.items():
+            if not 1 <= node <= NODE_ID_MAX:
+                raise ValueError(f"peers has node id {node}, not within 1 to {NODE_ID_MAX}")
+            host, _, port = address.rpartition(":")
+            if not host or not port.isdecimal():
+                raise ValueError(f"peers has {address!r} for node {node}, not host:port")
+        if not TICK_MS_MIN <= self.tick_ms <= TICK_MS_MAX:
+            raise ValueError(
+                f"tick_ms is {self.tick_ms}, not within {TICK_MS_MIN} to {TICK_MS_MAX}"
+            )
