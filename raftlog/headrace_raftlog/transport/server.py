@@ -13,7 +13,7 @@ from headrace_raftlog.transport.events import TransportEvents
 from headrace_raftlog.transport.identity import StreamIdentity, StreamRefusedError
 from headrace_raftlog.transport.pb.transport_pb2 import Frame, StreamClosed
 from headrace_raftlog.transport.pb.transport_pb2_grpc import RaftTransportServicer
-from headrace_raftlog.transport.peer_session import PeerSession
+from headrace_raftlog.transport.peer_session import IncomingStream, PeerSession
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -50,19 +50,28 @@ class StreamServicer(RaftTransportServicer):
             async for frame in request_iterator:
                 if not stream.open:
                     await _refuse(context, grpc.StatusCode.ABORTED, "the session is over")
-                session.received(stream, frame)
+                self._take(session, stream, frame)
         except (FrameError, OverflowError) as error:
             LOG.error("node %d sent a malformed frame: %s", peer.node, error)
             session.ended(stream)
             await _refuse(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
         except grpc.aio.AbortError:
             raise
-        except Exception as error:
-            self._events.on_failure(error)  # gRPC would only log it
-            raise
+        except grpc.aio.BaseError as error:  # the peer broke the call off while we answered
+            LOG.info("the stream from node %d ended: %s", peer.node, error)
         finally:
             session.ended(stream)
         return StreamClosed()
+
+    def _take(self, session: PeerSession, stream: IncomingStream, frame: Frame) -> None:
+        """Pass a frame on; what goes wrong in its receivers stops the node."""
+        try:
+            session.received(stream, frame)
+        except (FrameError, OverflowError):
+            raise
+        except Exception as error:
+            self._events.on_failure(error)  # gRPC would only log it
+            raise
 
 
 async def _refuse(context: Context, code: grpc.StatusCode, text: str) -> NoReturn:
