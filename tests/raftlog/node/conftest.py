@@ -1,0 +1,164 @@
+"""Clusters of real nodes in one process, and a state machine that remembers what it was given."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace_raftlog.model.entry import Entry
+from headrace_raftlog.model.group import CoreOptions
+from headrace_raftlog.node.node import NodeOptions, RaftNode
+from headrace_raftlog.storage.options import LogOptions
+
+DEADLINE_S = 60.0
+VOTERS = (1, 2, 3)
+
+
+class Machine:
+    """Keeps every entry and every change of leadership."""
+
+    def __init__(self, changed: asyncio.Event) -> None:
+        self.applied: list[bytes] = []
+        self.indexes: list[int] = []
+        self.leaders: list[tuple[int, int, bool]] = []
+        self._changed = changed
+
+    def apply(self, entries: list[Entry]) -> None:
+        self.applied += [entry.data for entry in entries]
+        self.indexes += [entry.index for entry in entries]
+        self._changed.set()
+
+    def leadership(self, leader: int, term: int, serving: bool) -> None:
+        self.leaders.append((leader, term, serving))
+        self._changed.set()
+
+
+class Cluster:
+    """Up to three nodes on loopback; `until` waits for a condition on what they report."""
+
+    def __init__(self, directory: Path, addresses: dict[int, str], **options: Any) -> None:
+        self.changed = asyncio.Event()
+        self.nodes: dict[int, RaftNode] = {}
+        self.machines: dict[tuple[int, int], Machine] = {}
+        self.payloads: dict[int, list[tuple[int, bytes]]] = {}
+        self.peers: dict[int, list[tuple[int, bool, int]]] = {}
+        self.fatal: dict[int, BaseException] = {}
+        self.directory = directory
+        self.addresses = addresses
+        self._options = options
+
+    def make(self, node: int) -> RaftNode:
+        """Return a node that reports to this cluster, not started."""
+        options: dict[str, Any] = {
+            "cluster": "test",
+            "tick_ms": 20,
+            "core": CoreOptions(),
+        } | self._options
+        made = RaftNode(
+            NodeOptions(
+                node=node,
+                peers=self.addresses,
+                data_dir=str(self.directory / str(node)),
+                log=LogOptions(segment_bytes=1 << 20),
+                **options,
+            )
+        )
+        payloads = self.payloads[node] = []
+        peers = self.peers[node] = []
+        made.on_payload = lambda *args: self._note(payloads, args)
+        made.on_peer = lambda *args: self._note(peers, args)
+        made.on_fatal = lambda error: self._note_fatal(node, error)
+        return made
+
+    async def start(self, *nodes: int) -> None:
+        for node in nodes:
+            self.nodes[node] = self.make(node)
+            await self.nodes[node].start()
+
+    async def stop(self, *nodes: int) -> None:
+        for node in nodes or tuple(self.nodes):
+            await self.nodes.pop(node).stop()
+
+    def create(self, group: int, *nodes: int, campaign: int = 0) -> None:
+        """Create a group on some nodes, or all that run."""
+        for node in nodes or tuple(self.nodes):
+            machine = self.machines[node, group] = Machine(self.changed)
+            self.nodes[node].create_group(group, VOTERS, (), machine, campaign=node == campaign)
+
+    def make_machine(self) -> Machine:
+        """Return a machine for a group that the cluster does not keep; also at `solo`."""
+        self.solo = Machine(self.changed)
+        return self.solo
+
+    def leader(self, group: int) -> int:
+        """Return the node that serves a group, 0 while there is none."""
+        return next((n for n, node in self.nodes.items() if node.serving(group)), 0)
+
+    async def elected(self, group: int) -> int:
+        await self.until(lambda: self.leader(group) != 0)
+        return self.leader(group)
+
+    async def propose(self, group: int, data: bytes) -> None:
+        """Propose until it is applied at whoever leads; it may be applied twice."""
+        while True:
+            leader = await self.elected(group)
+            index = self.nodes[leader].propose(group, data)
+            if index > 0 and await self._applied(self.machines[leader, group], index):
+                return
+
+    async def _applied(self, machine: Machine, index: int) -> bool:
+        """Wait until an entry is applied; False when the leader that took it leads no more."""
+        term = machine.leaders[-1][1]
+        await self.until(lambda: index in machine.indexes or machine.leaders[-1][1] != term)
+        return index in machine.indexes
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(DEADLINE_S):
+            while not condition():
+                self.changed.clear()
+                await self.changed.wait()
+
+    async def ticks(self, condition: Callable[[], bool]) -> None:
+        """Wait for something that only ticks bring about and nothing reports."""
+        loop = asyncio.get_running_loop()
+        poll = loop.call_later(0.02, self._poll)
+        self._poll_handle = poll
+        try:
+            await self.until(condition)
+        finally:
+            self._poll_handle.cancel()
+
+    def _poll(self) -> None:
+        self.changed.set()
+        self._poll_handle = asyncio.get_running_loop().call_later(0.02, self._poll)
+
+    def _note(self, where: list[Any], what: Any) -> None:
+        where.append(what)
+        self.changed.set()
+
+    def _note_fatal(self, node: int, error: BaseException) -> None:
+        self.fatal[node] = error
+        self.changed.set()
+
+
+@pytest.fixture
+def addresses() -> dict[int, str]:
+    """Three addresses on loopback that were free a moment ago."""
+    sockets = [socket.socket() for _ in range(3)]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    found = {i + 1: f"127.0.0.1:{each.getsockname()[1]}" for i, each in enumerate(sockets)}
+    for each in sockets:
+        each.close()
+    return found
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, addresses: dict[int, str]) -> Callable[..., Cluster]:
+    """Return a maker of clusters; to be called within a running loop."""
+    return lambda **options: Cluster(tmp_path, addresses, **options)
