@@ -62,13 +62,15 @@ class Torn:
     Attributes:
         sequence: its segment.
         start: where the batch began or should have.
+        damage: offset of its first record that is not intact.
         end: sector boundary behind its last byte that is not zero.
         reason: what is missing.
     """
 
-    def __init__(self, sequence: int, start: int, end: int, reason: str) -> None:
+    def __init__(self, sequence: int, start: int, damage: int, end: int, reason: str) -> None:
         self.sequence = sequence
         self.start = start
+        self.damage = damage
         self.end = end
         self.reason = reason
 
@@ -176,13 +178,13 @@ class Recovery:
             raise CorruptLogError(
                 path, batch.damage, f"{batch.reason}, and a later batch stands at byte {later}"
             )
-        self.torn = Torn(header.sequence, batch.start, end, batch.reason)
+        self.torn = Torn(header.sequence, batch.start, batch.damage, end, batch.reason)
 
     def _refuse_torn(self, proof: str) -> None:
         torn = self.torn
         assert torn is not None
         raise CorruptLogError(
-            self.reader.path(torn.sequence), torn.start, f"{torn.reason}, and {proof}"
+            self.reader.path(torn.sequence), torn.damage, f"{torn.reason}, and {proof}"
         )
 
     def _apply(self, data: bytes, batch: Batch, sequence: i64, path: str) -> None:

@@ -10,7 +10,7 @@ from mypy_extensions import i64
 
 from headrace_raftlog.model.entry import Entry, HardState
 from headrace_raftlog.model.errors import IdentityError, LogLockedError, LogWriteError
-from headrace_raftlog.model.limits import WRITE_BACKLOG_BYTES_MAX
+from headrace_raftlog.model.limits import WRITE_BACKLOG_BYTES_MAX, WRITE_JOB_BYTES_MAX
 from headrace_raftlog.storage.cache import EntryCache, cached_bytes
 from headrace_raftlog.storage.files import Files
 from headrace_raftlog.storage.group_log import StoredGroup
@@ -80,6 +80,7 @@ class SharedLog:
         self._lock = lock
         self._salt: i64 = position.header.salt
         self._entry_bytes_max: i64 = options.segment_bytes - _OVERHEAD_BYTES
+        self._job_bytes_max: i64 = min(self._entry_bytes_max, WRITE_JOB_BYTES_MAX)
         self._groups = recovery.groups
         self._removed = recovery.removed
         self._reader = recovery.reader
@@ -90,7 +91,6 @@ class SharedLog:
         self._backlog: i64 = 0
         self._closed = False
         self._writer = LogWriter(files, self.directory, options, position)
-        self._writer.start()
 
     @staticmethod
     def open(
@@ -126,7 +126,9 @@ class SharedLog:
             repair(recovery)
             position = _begin(disk, recovery, options, identity)
             reader.salt = position.header.salt
-            return SharedLog(disk, options, lock, recovery, position)
+            log = SharedLog(disk, options, lock, recovery, position)
+            log._writer.start()
+            return log
         except BaseException:
             reader.close()
             disk.close(lock)
@@ -238,7 +240,7 @@ class SharedLog:
             view.hard_state = hard_state
             self._lazy.pop(group, None)
         if must_sync or entries:
-            jobs = append_jobs(self._salt, view, hard_state, entries, token)
+            jobs = append_jobs(self._salt, view, hard_state, entries, token, self._job_bytes_max)
             self._gather(jobs)
             self._must_sync = True
             return

@@ -8,7 +8,6 @@ from librt.strings import BytesWriter
 from mypy_extensions import i64
 
 from headrace_raftlog.model.entry import Entry, HardState
-from headrace_raftlog.model.limits import WRITE_JOB_BYTES_MAX
 from headrace_raftlog.storage.group_log import StoredGroup
 from headrace_raftlog.storage.record import (
     HEADER_BYTES,
@@ -50,7 +49,9 @@ class WriteJob:
 _COPY_BYTES_MAX: Final = 32 << 10  # bytes; a larger blob is written from where it lies
 
 
-def _fill(job: WriteJob, salt: i64, group: i64, entries: list[Entry], start: i64) -> i64:
+def _fill(
+    job: WriteJob, salt: i64, group: i64, entries: list[Entry], start: i64, bytes_max: i64
+) -> i64:
     """Add entries from position `start` while the job has room; return the next position."""
     out = BytesWriter()
     at: i64 = start
@@ -58,7 +59,7 @@ def _fill(job: WriteJob, salt: i64, group: i64, entries: list[Entry], start: i64
     while at < end:
         entry = entries[at]
         length: i64 = len(entry.data)
-        if at > start and job.size + HEADER_BYTES + length > WRITE_JOB_BYTES_MAX:
+        if at > start and job.size + HEADER_BYTES + length > bytes_max:
             break
         out.write(encode_entry(salt, group, entry))
         if length > _COPY_BYTES_MAX:
@@ -77,11 +78,17 @@ def _fill(job: WriteJob, salt: i64, group: i64, entries: list[Entry], start: i64
 
 
 def append_jobs(
-    salt: i64, group: StoredGroup, state: HardState | None, entries: list[Entry], token: object
+    salt: i64,
+    group: StoredGroup,
+    state: HardState | None,
+    entries: list[Entry],
+    token: object,
+    bytes_max: i64,
 ) -> list[WriteJob]:
     """Encode an append, in several jobs when it is long; the last one carries the token.
 
-    The hard state comes first, so that no entry is ever durable before the term it came in.
+    The hard state comes first, so that no entry is ever durable before the term it came in. A
+    job exceeds `bytes_max` only by a first entry that is longer, and the hard state before it.
     """
     job = WriteJob(group, None)
     jobs = [job]
@@ -96,7 +103,7 @@ def append_jobs(
         if at > 0:
             job = WriteJob(group, None)
             jobs.append(job)
-        at = _fill(job, salt, group.group, entries, at)
+        at = _fill(job, salt, group.group, entries, at, bytes_max)
     job.token = token
     return jobs
 

@@ -131,7 +131,12 @@ class LogWriter:
         self._worker = threading.Thread(target=self._run, name="headrace-log", daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
+        """Write a seal behind what was recovered and start the thread.
+
+        Raises:
+            OSError: the seal could not be written; no thread was started.
+        """
+        self._seal()
         self._worker.start()
 
     def submit(self, jobs: list[WriteJob]) -> None:
@@ -149,7 +154,6 @@ class LogWriter:
 
     def _run(self) -> None:
         try:
-            self._seal()
             while not self._closing:
                 self._gather()
                 self._write_queued()
@@ -195,10 +199,6 @@ class LogWriter:
                     raise
                 if not self._wait_space():
                     return
-                continue
-            if self.full:
-                self.full = False
-                self.on_full(False)
 
     def _wait_space(self) -> bool:
         """Let time pass until the next attempt; return False when the log is being closed."""
@@ -226,6 +226,9 @@ class LogWriter:
             position.offset = sector_end(position.offset + self._size)
             position.number += 1
             self._sealed = False
+            if self.full:
+                self.full = False
+                self.on_full(False)
         batch, size = self._batch, self._size
         self._batch, self._pieces, self._size = [], [], 0
         self.done.extend(batch)
@@ -241,6 +244,7 @@ class LogWriter:
             return False
         if queue[0].size > self._room():
             self._rotate()
+            assert queue[0].size <= self._room(), "a job is longer than a segment"
         room = min(self._room(), WRITE_BATCH_BYTES_MAX)
         offset: i64 = self.position.offset + HEADER_BYTES
         base: i64 = i64(self.position.header.sequence) << 32

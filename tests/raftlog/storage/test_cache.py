@@ -1,0 +1,72 @@
+"""The bound on entries in memory."""
+
+from __future__ import annotations
+
+from headrace_raftlog.model.entry import Entry
+from headrace_raftlog.model.limits import ENTRY_CACHE_OVERHEAD_BYTES
+from headrace_raftlog.storage.cache import EntryCache, cached_bytes
+from headrace_raftlog.storage.group_log import StoredGroup
+from headrace_raftlog.storage.memory_files import MemoryFiles
+from headrace_raftlog.storage.segment import SegmentReader
+
+COST = 1000 + ENTRY_CACHE_OVERHEAD_BYTES
+
+
+def in_memory(group: StoredGroup) -> list[int]:
+    return sorted(group._recent)
+
+
+def appended(cache: EntryCache, group: StoredGroup, count: int) -> list[list[Entry]]:
+    runs = [[Entry(index, 1, 0, bytes(1000))] for index in range(1, count + 1)]
+    for entries in runs:
+        group.append(entries)
+        cache.pin(cached_bytes(entries))
+    return runs
+
+
+def test_pinned_entries_stay_beyond_the_bound(disk: MemoryFiles) -> None:
+    group = StoredGroup(1, SegmentReader(disk, "/log"))
+    cache = EntryCache(2 * COST)
+    appended(cache, group, 5)
+    assert in_memory(group) == [1, 2, 3, 4, 5]
+    assert cache.used == 5 * COST
+
+
+def test_oldest_settled_entries_leave_first_over_all_groups(disk: MemoryFiles) -> None:
+    reader = SegmentReader(disk, "/log")
+    one, two = StoredGroup(1, reader), StoredGroup(2, reader)
+    cache = EntryCache(3 * COST)
+    runs_one, runs_two = appended(cache, one, 2), appended(cache, two, 2)
+    for entries_one, entries_two in zip(runs_one, runs_two, strict=True):
+        cache.settle(one, entries_one, COST)
+        cache.settle(two, entries_two, COST)
+    assert (in_memory(one), in_memory(two)) == ([2], [1, 2])
+    assert cache.used == 3 * COST
+
+
+def test_replaced_entry_counts_until_its_turn_and_spares_its_successor(disk: MemoryFiles) -> None:
+    group = StoredGroup(1, SegmentReader(disk, "/log"))
+    cache = EntryCache(2 * COST)
+    old = appended(cache, group, 1)[0]
+    new = [Entry(1, 2, 0, bytes(1000))]
+    group.append(new)
+    cache.pin(COST)
+    cache.settle(group, old, COST)
+    assert cache.used == 2 * COST
+    cache.settle(group, new, COST)
+    cache.pin(COST)
+    assert in_memory(group) == [1]
+    cache.pin(COST)
+    assert in_memory(group) == []
+
+
+def test_everything_is_readable_with_no_cache_at_all(disk: MemoryFiles, open_log) -> None:
+    opened = open_log(disk, cache_bytes=0)
+    blobs = [bytes([n]) * (n * 30) for n in range(1, 30)]
+    for index, blob in enumerate(blobs, 1):
+        assert opened.commit(1, [Entry(index, 1, 0, blob)])
+    opened.log.flush()
+    view = opened.log.group(1)
+    assert in_memory(view) == []
+    assert [entry.data for entry in view.entries(1, 30, 1 << 30)] == blobs
+    assert view.entry(17).data == blobs[16]

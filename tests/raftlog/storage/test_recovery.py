@@ -1,0 +1,315 @@
+"""Reading a log back after power failures and after damage."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import random
+from collections.abc import Callable
+
+import pytest
+
+from headrace_raftlog.model.entry import Entry, HardState
+from headrace_raftlog.model.errors import CorruptLogError
+from headrace_raftlog.storage.memory_files import SECTOR_BYTES, MemoryFile, MemoryFiles, overlay
+from headrace_raftlog.storage.recovery import Recovery
+from headrace_raftlog.storage.segment import SegmentReader
+
+Run = Callable[..., list[Entry]]
+Contents = dict[int, tuple[HardState, list[Entry]]]
+FIRST = "/log/0000000000000001.log"
+SECOND = "/log/0000000000000002.log"
+
+
+def with_file(disk: MemoryFiles, path: str, data: bytes) -> MemoryFiles:
+    """A copy of a disk with one file's bytes replaced."""
+    copy = disk.after_power_loss(lambda *_: True, names_synced=False)
+    copy.put(path, data)
+    return copy
+
+
+def recovered(disk: MemoryFiles) -> Recovery:
+    recovery = Recovery(disk, "/log", SegmentReader(disk, "/log"))
+    recovery.run()
+    return recovery
+
+
+def last_indexes(recovery: Recovery) -> dict[int, int]:
+    return {group: view.last_index() for group, view in recovery.groups.items()}
+
+
+class Failing:
+    """Lets no sync of the first segment succeed any more."""
+
+    def __call__(self, call: str, path: str) -> None:
+        if call == "sync" and path == FIRST:
+            raise OSError(5, "power failed", path)
+
+
+@pytest.fixture
+def torn(disk: MemoryFiles, open_log, run: Run) -> tuple[MemoryFiles, Contents, Contents]:
+    """A log whose last batch was written and not synced; what it held before, and with it."""
+    opened = open_log(disk)
+    opened.commit(1, run(1, 1, b"a" * 300, b"b" * 300), HardState(1, 1, 0))
+    opened.commit(2, run(1, 1, b"c" * 10))
+    before = opened.contents()
+    disk.fault = Failing()
+    opened.append(1, run(3, 2, b"d" * 500, b"e" * 600), HardState(2, 3, 2))
+    opened.append(2, run(1, 2, b"f" * 700))
+    opened.append(3, run(1, 1, b"g" * 833))
+    opened.log.flush()
+    opened.wait(lambda: opened.failures)
+    assert len(opened.tokens) == 2
+    after = opened.contents()
+    return disk, before, after
+
+
+def unsynced(disk: MemoryFiles) -> MemoryFile:
+    return disk.file(FIRST)
+
+
+def test_every_prefix_of_the_unsynced_batch_is_cut(torn) -> None:
+    disk, before, after = torn
+    file = unsynced(disk)
+    start = file.unsynced[0][0]
+    stream = b"".join(sector for _, sector in file.unsynced)
+    for length in range(len(stream) + 1):
+        data = bytearray(file.synced)
+        overlay(data, stream[:length], start)
+        found = last_indexes(recovered(with_file(disk, FIRST, bytes(data))))
+        expected = after if length >= len(stream.rstrip(b"\0")) else before
+        assert found == {group: len(held[1]) for group, held in expected.items()}, length
+
+
+def test_log_goes_on_after_any_prefix_of_the_unsynced_batch(torn, open_log, run: Run) -> None:
+    disk, before, after = torn
+    file = unsynced(disk)
+    start = file.unsynced[0][0]
+    stream = b"".join(sector for _, sector in file.unsynced)
+    boundaries = [0, 40, 88, 628, 1268, 2008, 2881, len(stream) - 40, len(stream)]
+    for length in sorted({b + d for b in boundaries for d in (-1, 0, 1) if b + d >= 0}):
+        data = bytearray(file.synced)
+        overlay(data, stream[:length], start)
+        trial = with_file(disk, FIRST, bytes(data))
+        opened = open_log(trial)
+        whole = length >= len(stream.rstrip(b"\0"))
+        assert opened.contents() == (after if whole else before), length
+        assert opened.commit(9, run(1, 1, b"on"))
+        expected = opened.contents()
+        opened.log.close()
+        assert open_log(trial).contents() == expected, length
+
+
+def test_every_subset_of_the_unsynced_sectors_is_cut_or_whole(torn, open_log, run: Run) -> None:
+    disk, before, after = torn
+    sectors = len(unsynced(disk).unsynced)
+    assert sectors >= 6
+    for kept in itertools.product((False, True), repeat=sectors):
+        trial = disk.after_power_loss(
+            lambda path, number, offset, kept=kept: kept[number], names_synced=True
+        )
+        opened = open_log(trial)
+        assert opened.contents() == (after if all(kept) else before), kept
+        assert opened.commit(9, run(1, 1, b"short"))
+        expected = opened.contents()
+        opened.log.close()
+        assert open_log(trial).contents() == expected, kept
+
+
+def test_torn_bytes_are_gone_after_opening(torn, open_log) -> None:
+    disk, _, _ = torn
+    trial = disk.after_power_loss(lambda path, number, offset: number > 1, names_synced=True)
+    recovery = open_log(trial).log.recovery
+    assert recovery.torn is not None
+    assert "no batch head" in recovery.torn.reason
+    file = trial.file(FIRST)
+    assert file.synced.count(b"\0", recovery.torn.start + SECTOR_BYTES) == (
+        len(file.synced) - recovery.torn.start - SECTOR_BYTES
+    )
+
+
+def test_power_loss_during_repair_is_repaired_again(torn, open_log) -> None:
+    disk, before, _ = torn
+    start = disk.after_power_loss(lambda path, number, offset: number != 2, names_synced=True)
+    probe = start.after_power_loss(lambda *_: True, names_synced=True)
+    open_log(probe).log.close()
+    assert len(probe.calls) > 6
+    for crash_at in range(1, len(probe.calls)):
+        trial = start.after_power_loss(lambda *_: True, names_synced=True)
+
+        def fail(call: str, path: str, trial: MemoryFiles = trial, at: int = crash_at) -> None:
+            if len(trial.calls) >= at:
+                raise OSError(5, "power failed", path)
+
+        trial.fault = fail
+        with contextlib.suppress(OSError):
+            open_log(trial).log.close()
+        for odd in (0, 1):
+            again = trial.after_power_loss(
+                lambda path, number, offset, odd=odd: number % 2 == odd, names_synced=bool(odd)
+            )
+            assert open_log(again).contents() == before, crash_at
+
+
+def test_recovered_last_batch_is_synced_before_anything_builds_on_it(
+    disk: MemoryFiles, open_log, run: Run
+) -> None:
+    """A killed process leaves written, unsynced data that the next one reads from memory."""
+    opened = open_log(disk)
+    opened.commit(1, run(1, 1, b"a"))
+    disk.fault = Failing()
+    opened.append(1, run(2, 1, b"b"))
+    opened.log.flush()
+    opened.wait(lambda: opened.failures)
+    disk.fault = lambda call, path: None
+    opened.log.close()
+    assert disk.file(FIRST).unsynced
+    again = open_log(disk)
+    assert again.log.group(1).last_index() == 2
+    lost = disk.after_power_loss(lambda *_: False, names_synced=True)
+    assert open_log(lost).log.group(1).last_index() == 2
+
+
+def test_every_flipped_byte_of_acknowledged_data_is_refused_where_it_is(
+    disk: MemoryFiles, open_log, run: Run
+) -> None:
+    opened = open_log(disk)
+    opened.commit(1, run(1, 1, b"a" * 50, b"b" * 400), HardState(1, 1, 0))
+    opened.commit(2, run(1, 1, b"c" * 10))
+    opened.commit(1, run(3, 1, b"d" * 100))
+    end = opened.log._writer.position.offset
+    opened.log.close()
+    intact = bytes(disk.file(FIRST).written)
+    for at in range(end):
+        data = bytearray(intact)
+        data[at] ^= 1 << (at % 8)
+        with pytest.raises(CorruptLogError) as caught:
+            recovered(with_file(disk, FIRST, bytes(data)))
+        assert caught.value.path == FIRST
+        assert caught.value.offset // SECTOR_BYTES <= at // SECTOR_BYTES + 1, at
+        assert str(caught.value.offset) in str(caught.value)
+
+
+def test_refusal_changes_nothing_on_disk(disk: MemoryFiles, open_log, run: Run) -> None:
+    opened = open_log(disk)
+    opened.commit(1, run(1, 1, b"a" * 50))
+    opened.log.close()
+    data = bytearray(disk.file(FIRST).written)
+    data[data.index(b"a" * 50)] ^= 1
+    trial = with_file(disk, FIRST, bytes(data))
+    with pytest.raises(CorruptLogError):
+        open_log(trial)
+    assert trial.calls == []
+    assert trial.file(FIRST).written == data
+
+
+@pytest.fixture
+def three_segments(disk: MemoryFiles, open_log, run: Run) -> MemoryFiles:
+    opened = open_log(disk)
+    index = 1
+    while len([name for name in disk.names("/log") if name.endswith(".log")]) < 3:
+        opened.commit(1, run(index, 1, b"x" * 700))
+        index += 1
+    opened.commit(1, run(index, 1, b"y"))
+    opened.log.close()
+    return disk
+
+
+def test_damage_in_an_older_segment_is_never_a_torn_tail(three_segments: MemoryFiles) -> None:
+    data = bytearray(three_segments.file(SECOND).written)
+    last = data.rindex(b"x" * 700)
+    data[last] ^= 1
+    with pytest.raises(CorruptLogError, match="damaged record at byte") as caught:
+        recovered(with_file(three_segments, SECOND, bytes(data)))
+    assert caught.value.path == SECOND
+    assert caught.value.offset == last - 40
+
+
+def test_batch_lost_whole_from_an_older_segment_is_noticed(three_segments: MemoryFiles) -> None:
+    data = bytearray(three_segments.file(SECOND).written)
+    start = (data.rindex(b"x" * 700) - 40) // SECTOR_BYTES * SECTOR_BYTES
+    data[start:] = bytes(len(data) - start)
+    with pytest.raises(CorruptLogError, match="stands here, expected batch"):
+        recovered(with_file(three_segments, SECOND, bytes(data)))
+
+
+@pytest.mark.parametrize("path", [FIRST, SECOND])
+def test_missing_segment_is_noticed(three_segments: MemoryFiles, path: str) -> None:
+    three_segments.remove(path)
+    with pytest.raises(CorruptLogError, match=r"segment \d is missing"):
+        recovered(three_segments)
+
+
+def test_segment_of_another_log_is_noticed(three_segments: MemoryFiles, open_log) -> None:
+    other = MemoryFiles()
+    other.random = lambda count: b"\xff" * count  # type: ignore[method-assign]
+    open_log(other).log.close()
+    data = bytes(three_segments.file(SECOND).written)
+    with pytest.raises(CorruptLogError, match="belongs to another log"):
+        recovered(with_file(other, SECOND, data))
+
+
+def test_shortened_segment_is_noticed(three_segments: MemoryFiles) -> None:
+    data = bytes(three_segments.file(SECOND).written)
+    with pytest.raises(CorruptLogError, match="not 8192 bytes long"):
+        recovered(with_file(three_segments, SECOND, data[:-512]))
+
+
+def test_segment_under_a_wrong_name_is_noticed(three_segments: MemoryFiles) -> None:
+    data = bytes(three_segments.file(FIRST).written)
+    with pytest.raises(CorruptLogError, match="the header says segment 1"):
+        recovered(with_file(three_segments, SECOND, data))
+
+
+def history(opened, run: Run, acknowledged: dict[int, list[Entry]]) -> None:
+    """Append to three groups, with truncations, until done or the writer fails."""
+    for step in range(1, 40):
+        group = 1 + step % 3
+        held = acknowledged.setdefault(group, [])
+        first = len(held) + 1 if step % 5 else max(1, len(held))
+        blobs = [bytes([step]) * (97 * step % 900)] * (1 + step % 2)
+        entries = run(first, step, *blobs)
+        if opened.log.failure is not None or not opened.commit(
+            group, entries, HardState(step, 0, 0)
+        ):
+            return
+        acknowledged[group] = held[: first - 1] + entries
+
+
+def test_power_loss_at_any_call_loses_nothing_acknowledged(open_log, run: Run) -> None:
+    """A walk over every call of a run with rotations, each with several legal outcomes."""
+    probe = MemoryFiles()
+    opened = open_log(probe)
+    history(opened, run, {})
+    opened.log.close()
+    assert len(probe.names("/log")) >= 4
+    dice = random.Random(7)
+    for crash_at in range(1, len(probe.calls) + 1, 2):
+        disk = MemoryFiles()
+
+        def fail(call: str, path: str, disk: MemoryFiles = disk, at: int = crash_at) -> None:
+            if len(disk.calls) >= at:
+                raise OSError(5, "power failed", path)
+
+        disk.fault = fail
+        acknowledged: dict[int, list[Entry]] = {}
+        try:
+            opened = open_log(disk)
+        except OSError:
+            pass
+        else:
+            history(opened, run, acknowledged)
+            opened.log.close()
+        for share in (0.0, 0.5, 1.0):
+            lost = disk.after_power_loss(
+                lambda *_, share=share: dice.random() < share, names_synced=dice.random() < 0.5
+            )
+            again = open_log(lost)
+            found = {group: held[1] for group, held in again.contents().items()}
+            for group, entries in acknowledged.items():
+                held = found.get(group, [])
+                kept = held[: len(entries)] == entries
+                replaced = held[: len(entries) - 1] == entries[:-1] and held[-1:] != entries[-1:]
+                assert kept or replaced, (crash_at, share, group)
+            assert again.commit(9, run(1, 1, b"on"))
+            again.log.close()

@@ -1,0 +1,105 @@
+"""Segment files: header, creation in steps, bounded reader."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from headrace_raftlog.model.errors import CorruptLogError
+from headrace_raftlog.model.limits import OPEN_SEGMENTS_MAX
+from headrace_raftlog.storage.memory_files import MemoryFiles
+from headrace_raftlog.storage.segment import (
+    SegmentDraft,
+    SegmentHeader,
+    SegmentReader,
+    decode_segment_header,
+    segment_name,
+    segment_sequence,
+)
+
+
+def a_header(sequence: int = 3) -> SegmentHeader:
+    return SegmentHeader(sequence, 4096, 0xFFFFFFF1, 1023, "zürich")
+
+
+def test_names_sort_as_sequences_do() -> None:
+    assert segment_name(1) == "0000000000000001.log"
+    assert segment_name(9) < segment_name(10) < segment_name(10**15)
+    assert segment_sequence(segment_name(123)) == 123
+    for other in ("lock", "node.json", "1.log", segment_name(1) + ".new", "x" + segment_name(1)):
+        assert segment_sequence(other) == 0
+
+
+def test_header_is_read_as_written() -> None:
+    sector = a_header().encode()
+    assert len(sector) == 512
+    header = decode_segment_header("f", sector + b"more")
+    assert (header.sequence, header.size, header.salt) == (3, 4096, 0xFFFFFFF1)
+    assert (header.node, header.cluster) == (1023, "zürich")
+
+
+def test_every_flipped_byte_of_a_header_is_noticed() -> None:
+    for at in range(512):
+        sector = bytearray(a_header().encode())
+        sector[at] ^= 0x40
+        with pytest.raises(CorruptLogError, match="f: damaged record at byte 0"):
+            decode_segment_header("f", bytes(sector))
+
+
+def test_short_file_is_damaged() -> None:
+    with pytest.raises(CorruptLogError, match="shorter than a segment header"):
+        decode_segment_header("f", a_header().encode()[:511])
+
+
+def test_too_long_a_cluster_name_is_refused() -> None:
+    with pytest.raises(ValueError, match="255 bytes"):
+        SegmentHeader(1, 4096, 1, 1, "x" * 256).encode()
+
+
+def test_draft_gets_its_name_only_when_whole_and_synced(disk: MemoryFiles) -> None:
+    draft = SegmentDraft(disk, "/d", a_header())
+    path = "/d/0000000000000003.log"
+    draft.step(1000)
+    assert draft.filled == 1000
+    assert disk.names("/d") == ["0000000000000003.log.new"]
+    fd = draft.finish()
+    assert disk.file(path).written == a_header().encode().ljust(4096, b"\0")
+    assert disk.calls[-3:] == [
+        ("sync", path + ".new"),
+        ("rename", path),
+        ("sync_directory", "/d"),
+    ]
+    lost = disk.after_power_loss(lambda path, number, offset: False, names_synced=True)
+    assert lost.file(path).written == disk.file(path).written
+    disk.close(fd)
+
+
+def test_draft_takes_short_writes(disk: MemoryFiles) -> None:
+    disk.short_write_bytes = 100
+    SegmentDraft(disk, "/d", a_header()).finish()
+    assert disk.file("/d/0000000000000003.log").written == a_header().encode().ljust(4096, b"\0")
+
+
+def test_draft_without_space_leaves_nothing_and_can_start_anew(disk: MemoryFiles) -> None:
+    disk.capacity_bytes = 3000
+    draft = SegmentDraft(disk, "/d", a_header())
+    with pytest.raises(OSError, match="no space") as caught:
+        draft.finish()
+    assert caught.value.errno == errno.ENOSPC
+    assert disk.names("/d") == []
+    disk.capacity_bytes = 4096
+    draft.finish()
+    assert disk.names("/d") == ["0000000000000003.log"]
+
+
+def test_reader_keeps_a_bounded_number_of_files_open(disk: MemoryFiles) -> None:
+    reader = SegmentReader(disk, "/d")
+    count = OPEN_SEGMENTS_MAX + 10
+    for sequence in range(1, count + 1):
+        disk.put(reader.path(sequence), b"%04d" % sequence)
+    for sequence in [*range(1, count + 1), 1, count]:
+        assert reader.read(sequence, 0, 4) == b"%04d" % sequence
+    assert len(disk._open) == OPEN_SEGMENTS_MAX
+    reader.close()
+    assert disk._open == {}
