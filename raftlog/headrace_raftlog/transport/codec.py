@@ -100,5 +100,12 @@ def read_message(raw: RaftMessage, source: i64, target: i64) -> Message:
 
 
 def read_messages(frame: Frame, source: i64, target: i64) -> list[Message]:
-    """Return all messages of a received frame, in order; raises as `read_message`."""
-    return [read_message(raw, source, target) for raw in frame.messages]
+    """Return all messages of a received frame, in order.
+
+    Raises:
+        FrameError: as `read_message`; or a number is larger than any that counts something.
+    """
+    try:
+        return [read_message(raw, source, target) for raw in frame.messages]
+    except OverflowError as error:
+        raise FrameError(f"number out of range: {error}") from error

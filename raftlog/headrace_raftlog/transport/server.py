@@ -51,7 +51,7 @@ class StreamServicer(RaftTransportServicer):
                 if not stream.open:
                     await _refuse(context, grpc.StatusCode.ABORTED, "the session is over")
                 self._take(session, stream, frame)
-        except (FrameError, OverflowError) as error:
+        except FrameError as error:
             LOG.error("node %d sent a malformed frame: %s", peer.node, error)
             session.ended(stream)
             await _refuse(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
@@ -67,7 +67,7 @@ class StreamServicer(RaftTransportServicer):
         """Pass a frame on; what goes wrong in its receivers stops the node."""
         try:
             session.received(stream, frame)
-        except (FrameError, OverflowError):
+        except FrameError:
             raise
         except Exception as error:
             self._events.on_failure(error)  # gRPC would only log it
