@@ -1,0 +1,143 @@
+"""A catalog with a log, and random but valid commands, for the tests of the catalog."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from headrace_broker.catalog import command as commands
+from headrace_broker.catalog.command import AnyCommand, encode_request
+from headrace_broker.catalog.event import Event
+from headrace_broker.catalog.machine import Catalog
+from headrace_broker.catalog.request import Request
+from headrace_broker.catalog.result import Ok, Result
+from headrace_broker.model.definition import Binding, Exchange, Node, Queue, User
+
+NODES = tuple(Node(number, f"n{number}", f"127.0.0.1:{7000 + number}") for number in (1, 2, 3))
+GUEST = User("guest", b"salt", b"hash", ("administrator",), loopback_only=True)
+
+
+class Driver:
+    """Applies commands one after the other, as node 1 asks for them."""
+
+    def __init__(self) -> None:
+        self.catalog = Catalog()
+        self.log: list[bytes] = []
+        self.events: list[Event] = []
+
+    def do(self, command: AnyCommand) -> Result:
+        number = len(self.log) + 1
+        return self.apply(encode_request(Request(1, 1, number), command))
+
+    def apply(self, data: bytes) -> Result:
+        self.log.append(data)
+        result, self.events = self.catalog.apply(len(self.log), data)
+        if self.events:
+            assert isinstance(result, Ok)
+        return result
+
+    def bootstrap(self) -> Driver:
+        assert self.do(commands.Bootstrap(NODES, "/", GUEST)) == Ok()
+        return self
+
+    def queue(self, name: str, kind: str = "classic", **fields: Any) -> Queue:
+        result = self.do(commands.DeclareQueue("/", name, kind, **fields))
+        assert isinstance(result, Ok), result
+        queue: Queue = result.value
+        return queue
+
+    def exchange(self, name: str, kind: str = "direct", **fields: Any) -> Exchange:
+        wanted = Exchange("/", name, kind, **fields)
+        assert self.do(commands.DeclareExchange(wanted)) == Ok(wanted)
+        return wanted
+
+    def bind(self, source: str, destination: str, key: str = "", **fields: Any) -> Binding:
+        kind = fields.pop("kind", "queue")
+        binding = Binding("/", source, kind, destination, key, **fields)
+        assert self.do(commands.Bind(binding)) == Ok(binding)
+        return binding
+
+
+@pytest.fixture
+def driver() -> Driver:
+    return Driver().bootstrap()
+
+
+@pytest.fixture
+def empty() -> Driver:
+    return Driver()
+
+
+class RandomCommands:
+    """Commands over few names, so that they often meet."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+
+    def next(self) -> AnyCommand:
+        pick = self.random
+        vhost = pick.choice(["/", "/", "/", "v"])
+        exchange = pick.choice(["x", "y", "z", "amq.topic", "amq.headers"])
+        queue = pick.choice(["a", "b", "c", "d"])
+        roll = pick.randrange(100)
+        if roll < 25:
+            return self._declare_queue(vhost, queue)
+        if roll < 40:
+            return commands.DeclareExchange(
+                Exchange(
+                    vhost,
+                    exchange,
+                    pick.choice(["direct", "fanout", "topic", "headers"]),
+                    auto_delete=pick.random() < 0.5,
+                )
+            )
+        if roll < 70:
+            return commands.Bind(self._binding(vhost, exchange, queue))
+        if roll < 78:
+            return commands.Unbind(self._binding(vhost, exchange, queue))
+        if roll < 84:
+            return commands.DeleteQueue(vhost, queue, pick.choice([0, 0, 1, 2, 3]))
+        if roll < 89:
+            return commands.DeleteExchange(vhost, exchange, pick.random() < 0.5)
+        if roll < 93:
+            return commands.DropTransient(pick.choice(["", "c1", "c2"]), pick.randrange(4))
+        if roll < 95:
+            return commands.PutUser(User(queue, b"s", bytes([pick.randrange(256)])))
+        if roll < 96:
+            return commands.DeleteUser(queue)
+        if roll < 98:
+            return commands.DeclareVhost("v")
+        if roll < 99:
+            return commands.DeleteVhost("v")
+        return commands.DeclareNodes((Node(pick.randrange(1, 6), f"n{pick.randrange(6)}", "h:1"),))
+
+    def _declare_queue(self, vhost: str, name: str) -> commands.DeclareQueue:
+        pick = self.random
+        exclusive = pick.random() < 0.3
+        return commands.DeclareQueue(
+            vhost,
+            name,
+            pick.choice(["quorum", "classic"]),
+            durable=pick.random() < 0.7,
+            exclusive=exclusive,
+            owner=pick.choice(["c1", "c2"]) if exclusive else "",
+            preferred_node=pick.randrange(5),
+            replicas=pick.choice([1, 3, 5]),
+            arguments=pick.choice([{}, {}, {"x-max-length": 3, "x-expires": 9}]),
+        )
+
+    def _binding(self, vhost: str, exchange: str, queue: str) -> Binding:
+        pick = self.random
+        key = pick.choice(["", "k", "*.k"])
+        arguments = pick.choice([{}, {}, {"x-match": "any", "h": 1.5, "l": [True, b"\xff"]}])
+        if pick.random() < 0.3:
+            target = pick.choice(["x", "y", "z"])
+            return Binding(vhost, exchange, "exchange", target, key, arguments)
+        return Binding(vhost, exchange, "queue", queue, key, arguments)
+
+
+@pytest.fixture
+def random_commands() -> type[RandomCommands]:
+    return RandomCommands

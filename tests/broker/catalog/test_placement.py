@@ -1,0 +1,38 @@
+"""Where replicas go."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace_broker.catalog.placement import place
+
+COUNTS = st.dictionaries(st.integers(1, 9), st.integers(0, 5), min_size=1)
+
+
+def test_preferred_node_is_first_then_the_least_loaded_then_the_lowest_id() -> None:
+    counts = {1: 5, 2: 0, 3: 1, 4: 0}
+    assert place(counts, 1, 3) == (1, 2, 4)
+    assert place(counts, 0, 3) == (2, 4, 3)
+    assert place(counts, 7, 1) == (2,)
+
+
+@given(COUNTS, st.integers(0, 10), st.integers(1, 7))
+def test_nodes_are_different_known_and_as_many_as_there_are(
+    counts: dict[int, int], preferred: int, wanted: int
+) -> None:
+    chosen = place(counts, preferred, wanted)
+    assert len(set(chosen)) == len(chosen) == min(wanted, len(counts))
+    assert set(chosen) <= set(counts)
+    assert preferred not in counts or chosen[0] == preferred
+    rest = [node for node in chosen if node != preferred]
+    left = set(counts) - set(chosen)
+    assert all(counts[node] <= counts[other] for node in rest for other in left)
+
+
+@given(COUNTS, st.integers(0, 10), st.integers(1, 7))
+def test_order_of_the_table_does_not_matter(
+    counts: dict[int, int], preferred: int, wanted: int
+) -> None:
+    turned = dict(reversed(counts.items()))
+    assert place(turned, preferred, wanted) == place(counts, preferred, wanted)
