@@ -95,19 +95,19 @@ protos-check: $(VENV)/stamp-tools ## fail when the generated protobuf code is no
 
 .PHONY: sim
 sim: $(VENV)/stamp-install ## SEEDS runs of the simulator
-	$(BIN)/python -m headrace_raftlog.simulator --seeds $(SEEDS)
+	$(BIN)/python -m headrace_raftlog.simulator --seeds 0:$(SEEDS)
 
 .PHONY: sim-long
 sim-long: $(VENV)/stamp-install ## LONG_SEEDS runs of the simulator
-	$(BIN)/python -m headrace_raftlog.simulator --seeds $(LONG_SEEDS)
+	$(BIN)/python -m headrace_raftlog.simulator --seeds 0:$(LONG_SEEDS)
 
 .PHONY: e2e
 e2e: $(VENV)/stamp-tools $(VENV)/stamp-install ## real processes and real clients, bounded
-	$(BIN)/pytest e2e -m "not full"
+	$(BIN)/python -m pytest e2e -m "not full"
 
 .PHONY: e2e-full
 e2e-full: $(VENV)/stamp-tools $(VENV)/stamp-install ## the same at full size
-	$(BIN)/pytest e2e
+	$(BIN)/python -m pytest e2e
 
 .PHONY: bench
 bench: $(VENV)/stamp-tools $(VENV)/stamp-install ## compare with RabbitMQ on this machine; writes bench/RESULTS.md

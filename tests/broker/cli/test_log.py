@@ -1,0 +1,77 @@
+"""`headrace log` on real files."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from headrace_broker.cli.main import main
+from headrace_raftlog.model.entry import ENTRY_NORMAL, Entry, HardState
+from headrace_raftlog.storage.identity import Identity
+from headrace_raftlog.storage.options import LogOptions
+from headrace_raftlog.storage.segment import SEGMENT_HEADER_BYTES
+from headrace_raftlog.storage.shared_log import SharedLog
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """A data directory with three entries of group 7, each in a batch of its own."""
+    identity = Identity.open(str(tmp_path), "test", 1)
+    shared = SharedLog.open(str(tmp_path), LogOptions(segment_bytes=1 << 20), identity)
+    for index in (1, 2, 3):
+        durable = threading.Event()
+        shared.on_durable = lambda _, durable=durable: durable.set()  # type: ignore[misc]
+        entry = Entry(index, 1, ENTRY_NORMAL, b"payload" * 100)
+        shared.append(7, HardState(1, 1, 0), [entry], True, index)
+        shared.flush()
+        assert durable.wait(30)
+    shared.close()
+    return tmp_path
+
+
+def segment(directory: Path) -> Path:
+    """The directory's only segment."""
+    [path] = [path for path in directory.iterdir() if path.stat().st_size >= 1 << 20]
+    return path
+
+
+def invoke(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["log", *arguments])
+
+
+def test_an_intact_log_is_counted(directory: Path) -> None:
+    result = invoke("verify", str(directory))
+    assert result.exit_code == 0, result.output
+    assert result.output.startswith("1 segments, ")
+    assert "records of 1 groups" in result.output
+    assert result.output.endswith("intact\n")
+
+
+def test_damage_in_the_middle_is_named_with_file_and_offset(directory: Path) -> None:
+    path = segment(directory)
+    data = bytearray(path.read_bytes())
+    position = SEGMENT_HEADER_BYTES + 200
+    data[position] ^= 1
+    path.write_bytes(data)
+    result = invoke("verify", str(directory))
+    assert result.exit_code == 1
+    assert f"{path}: DAMAGED at byte " in result.output
+    assert "move the data directory away" in result.output
+    assert path.read_bytes() == bytes(data)
+
+
+def test_a_dump_lists_the_entries(directory: Path) -> None:
+    result = invoke("dump", str(directory))
+    assert result.exit_code == 0
+    for index in (1, 2, 3):
+        assert f"group 7 index {index} term 1" in result.output
+
+
+def test_a_directory_without_a_log_is_an_error(tmp_path: Path) -> None:
+    result = invoke("verify", str(tmp_path))
+    assert result.exit_code == 1
+    assert "holds no log" in result.output
+    assert invoke("verify", str(tmp_path / "gone")).exit_code == 2
