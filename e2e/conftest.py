@@ -14,13 +14,21 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
     """Three nodes on fresh data, for a test that breaks them."""
     with Cluster(tmp_path / "data", base_port=31672) as started:
         yield started
+        started.close_connections()
 
 
-@pytest.fixture(scope="module")
-def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Three nodes for a module whose tests leave them whole."""
+@pytest.fixture(scope="session")
+def session_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Three nodes for all tests that leave them whole."""
     with Cluster(tmp_path_factory.mktemp("shared") / "data", base_port=32672) as started:
         yield started
+
+
+@pytest.fixture
+def shared_cluster(session_cluster: Cluster) -> Iterator[Cluster]:
+    """The nodes shared by all tests that leave them whole."""
+    yield session_cluster
+    session_cluster.close_connections()
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pika
 import pytest
@@ -15,8 +15,10 @@ Name = Callable[[str], str]
 
 
 @pytest.fixture
-def raw(shared_cluster: Cluster) -> RawClient:
-    return RawClient(shared_cluster.port("n1"))
+def raw(shared_cluster: Cluster) -> Iterator[RawClient]:
+    client = RawClient(shared_cluster.port("n1"))
+    yield client
+    client.close()
 
 
 def connect_error(parameters: pika.ConnectionParameters) -> str:
@@ -45,7 +47,7 @@ def test_oversized_frame_closes_the_connection(raw: RawClient) -> None:
     raw.socket.sendall(b"\x01\x00\x01" + (1 << 20).to_bytes(4, "big") + bytes(1000))
     closed = raw.expect(commands.Connection.Close)
     assert closed.reply_code == 501
-    assert "1048576" in closed.reply_text
+    assert "1048584" in closed.reply_text
 
 
 def test_frames_of_an_unopened_channel_close_the_connection(raw: RawClient) -> None:
@@ -72,6 +74,7 @@ def test_silent_client_is_disconnected(shared_cluster: Cluster) -> None:
     client = RawClient(shared_cluster.port("n2"), heartbeat=1).log_in()
     with pytest.raises((EOFError, ConnectionResetError)):
         client.receive_for_ever()
+    client.close()
 
 
 def test_soft_errors_close_the_channel_only(shared_cluster: Cluster, queue_name: Name) -> None:

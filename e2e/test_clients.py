@@ -118,6 +118,8 @@ def test_pika_exclusive_queue_lives_as_long_as_its_connection(
 
 
 def test_aio_pika_topic_exchange_fans_out(shared_cluster: Cluster, queue_name: Name) -> None:
+    names = {"stock.*.nyse": queue_name("a"), "#.eur": queue_name("b"), "#": queue_name("c")}
+
     async def scenario() -> dict[str, list[bytes]]:
         publishing = await aio_pika.connect(url(shared_cluster, "n1"))
         consuming = await aio_pika.connect(url(shared_cluster, "n2"))
@@ -126,14 +128,14 @@ def test_aio_pika_topic_exchange_fans_out(shared_cluster: Cluster, queue_name: N
             exchange = await channel.declare_exchange(queue_name("x"), "topic", durable=True)
             reading = await consuming.channel()
             got: dict[str, list[bytes]] = {}
-            for pattern in ("stock.*.nyse", "#.eur", "#"):
-                queue = await reading.declare_queue(queue_name(pattern), durable=True)
+            for pattern in names:
+                queue = await reading.declare_queue(names[pattern], durable=True)
                 await queue.bind(exchange.name, pattern)
                 got[pattern] = []
             for key in ("stock.usd.nyse", "stock.eur", "other"):
                 await exchange.publish(aio_pika.Message(key.encode()), key)
             for pattern in got:
-                queue = await reading.get_queue(queue_name(pattern))
+                queue = await reading.get_queue(names[pattern])
                 while (message := await queue.get(fail=False)) is not None:
                     got[pattern].append(message.body)
                     await message.ack()
@@ -234,7 +236,7 @@ def test_amqp_tools_publish_and_consume(shared_cluster: Cluster, queue_name: Nam
     queue = queue_name("q")
 
     def tool(name: str, node: str, *arguments: str) -> str:
-        command = [name, "-u", url(shared_cluster, node), *arguments]
+        command = [name, "-u", url(shared_cluster, node).removesuffix("/"), *arguments]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stderr
         return done.stdout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -38,6 +39,7 @@ class Cluster:
 
     def __init__(self, data: Path, base_port: int, count: int = 3) -> None:
         self.local = LocalCluster(data, count, base_port)
+        self._connections: list[pika.BlockingConnection] = []
 
     def __enter__(self) -> Cluster:
         self.start()
@@ -80,9 +82,19 @@ class Cluster:
 
     def connect(self, name: str = "n1", **parameters: Any) -> pika.BlockingConnection:
         """Open a pika connection to a node."""
-        return pika.BlockingConnection(
+        connection = pika.BlockingConnection(
             pika.ConnectionParameters("127.0.0.1", self.port(name), **parameters)
         )
+        self._connections.append(connection)
+        return connection
+
+    def close_connections(self) -> None:
+        """Close what `connect` opened and a test left open."""
+        for connection in self._connections:
+            if connection.is_open:
+                with contextlib.suppress(pika.exceptions.AMQPError):
+                    connection.close()
+        self._connections.clear()
 
     def queue(self, name: str, ask: str | None = None) -> dict[str, Any] | None:
         """Return a queue's entry in the HTTP listing of a running node."""

@@ -386,13 +386,18 @@ def _compare_queues(wanted: commands.DeclareQueue, current: Queue) -> Result:
     if current.exclusive and wanted.owner != current.owner:
         return Locked(what)
     for field, received, found in (
-        (QUEUE_TYPE, wanted.kind, current.kind),
         ("durable", _flag(wanted.durable), _flag(current.durable)),
         ("auto_delete", _flag(wanted.auto_delete), _flag(current.auto_delete)),
+        (QUEUE_TYPE, wanted.kind, current.kind),
     ):
         if received != found:
             return Inequivalent(what, field, f"'{received}'", f"'{found}'")
-    return _compare_arguments(what, wanted.arguments, current.arguments) or Exists(current)
+    # Kinds are equal by now, whether one was asked for by name or left to the default.
+    asked, known = (
+        {name: value for name, value in table.items() if name != QUEUE_TYPE}
+        for table in (wanted.arguments, current.arguments)
+    )
+    return _compare_arguments(what, asked, known) or Exists(current)
 
 
 def _compare_arguments(
