@@ -100,6 +100,7 @@ class Simulation:
         for process in self.processes:
             process.peers = [peer for peer in self.processes if peer is not process]
         self.nemesis = Nemesis(self.loop, self.parameters, self.network, self.processes)
+        self.checker.new_leader = self.nemesis.new_leader
         self.commands = 0
 
     def run(self) -> Outcome:

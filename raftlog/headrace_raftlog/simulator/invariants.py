@@ -5,6 +5,7 @@ The numbers in the messages are those of the list in this component's `INTERNALS
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from headrace_raftlog.model.entry import ENTRY_NORMAL, Entry
@@ -54,6 +55,7 @@ class Checker:
         self.majority = len(voters) // 2 + 1
         self.contract = contract
         self.processes: list[Process] = []
+        self.new_leader: Callable[[Process, int], None] | None = None
         self.leaders: dict[int, int] = {}
         self.committed: list[tuple[int, bytes]] = []  # term and data, index 1 first
         self.committed_in: list[int] = []  # term of the leader that committed it
@@ -173,6 +175,8 @@ class Checker:
         if known is None:
             self.leaders[term] = process.member
             self._check_completeness(process, term)
+            if self.new_leader is not None:
+                self.new_leader(process, term)
         elif known != process.member:
             raise InvariantError(1, f"members {known} and {process.member} both lead term {term}")
         bytes_max = process.parameters.uncommitted_bytes_max

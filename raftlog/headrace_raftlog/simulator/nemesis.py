@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from headrace_raftlog.simulator.loop import Loop
 from headrace_raftlog.simulator.network import Network
 from headrace_raftlog.simulator.parameters import TICK, Parameters
 from headrace_raftlog.simulator.process import Process
+
+HUNT_DELAYS: Final = (1, 3, 8)  # a new leader is struck within so many usual delays
 
 
 class Nemesis:
@@ -72,8 +76,40 @@ class Nemesis:
         elif draw < 0.95:
             victim.transfer(rng.choice(self.processes).member)
         else:
-            victim.campaign()
+            for process in self.processes:
+                process.campaign()
         self.loop.after(self._gap(), self._act, None)
+
+    def new_leader(self, process: Process, term: int) -> None:
+        """Strike a new leader before it has replicated much, which random faults rarely do."""
+        rng = self.loop.rng
+        if self.stopped or rng.random() >= self.parameters.hunt:
+            return
+        delays = rng.choice(HUNT_DELAYS)
+        delay = rng.randint(0, delays * self.parameters.delay_max)
+        self.loop.after(delay, self._strike, (process, term))
+
+    def _strike(self, target: tuple[Process, int]) -> None:
+        process, term = target
+        core = process.core
+        if self.stopped or core is None or core.term != term:
+            return
+        rng = self.loop.rng
+        way = rng.random()
+        self._trace(process, way)
+        if way < 0.6:
+            process.crash()
+            self.loop.after(rng.randint(0, 5) * TICK, self._restart, process)
+        elif way < 0.8:
+            self._isolate(process)
+            self.loop.after(rng.randint(1, 20) * TICK, self._heal, None)
+        else:
+            process.pause()
+            self.loop.after(rng.randint(1, 20) * TICK, self._resume, process)
+
+    def _heal(self, _: None) -> None:
+        if not self.stopped:
+            self.network.heal()
 
     def _trace(self, victim: Process, draw: float) -> None:
         if self.loop.tracing:
