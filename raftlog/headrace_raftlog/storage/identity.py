@@ -111,7 +111,6 @@ def _write(files: Files, directory: str, identity: Identity) -> None:
     fd = files.create(draft)
     try:
         write_all(files, fd, [data], len(data), 0)
-        files.sync(fd)
     finally:
         files.close(fd)
     files.rename(draft, path)

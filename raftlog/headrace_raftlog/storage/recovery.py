@@ -294,6 +294,5 @@ def _write_again(files: Files, path: str, batch: Batch) -> None:
     try:
         data = files.read(fd, batch.end - batch.start, batch.start)
         write_all(files, fd, [data], len(data), batch.start)
-        files.sync(fd)
     finally:
         files.close(fd)

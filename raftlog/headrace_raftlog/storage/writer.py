@@ -136,7 +136,11 @@ class LogWriter:
         Raises:
             OSError: the seal could not be written; no thread was started.
         """
-        self._seal()
+        try:
+            self._seal()
+        except OSError:
+            self.files.close(self.position.fd)
+            raise
         self._worker.start()
 
     def submit(self, jobs: list[WriteJob]) -> None:

@@ -81,6 +81,7 @@ def test_settling_a_replaced_entry_does_not_touch_the_new_one(group: StoredGroup
     group.settle(old, (1 << 32) | 512)
     group.forget(old)
     assert group.entry(2) is new[0]
+    assert list(group._locations) == [(1 << 32) | 512, 0]
 
 
 def test_damage_found_by_a_read_names_file_and_offset(

@@ -12,13 +12,14 @@ SALT = 0x89ABCDEF
 POSITIVE = st.integers(0, 2**63 - 1)
 
 
-def a_batch(start: int, number: int, records: list[bytes]) -> bytes:
+def a_batch(start: int, number: int, records: list[bytes], count: int | None = None) -> bytes:
     body = b"".join(records)
+    count = len(records) if count is None else count
     size = len(body) + record.BATCH_FRAME_BYTES
     batch = (
-        record.encode_head(SALT, number, size, len(records))
+        record.encode_head(SALT, number, size, count)
         + body
-        + record.encode_trailer(SALT, number, start, len(records))
+        + record.encode_trailer(SALT, number, start, count)
     )
     return batch.ljust(record.sector_end(start + size) - start, b"\0")
 
@@ -92,6 +93,12 @@ def test_batch_with_another_number_is_refused() -> None:
     batch = record.read_batch(data, 0, 4, SALT)
     assert (batch.end, batch.damage) == (0, 0)
     assert batch.reason == "batch 5 stands here, expected batch 4"
+
+
+def test_batch_with_another_count_of_records_is_refused() -> None:
+    entries = [entry_record(Entry(1, 1, 0, b"a"))]
+    assert record.read_batch(a_batch(0, 5, entries, 1), 0, 5, SALT).end == 512
+    assert record.read_batch(a_batch(0, 5, entries, 2), 0, 5, SALT).end == 0
 
 
 def test_batch_moved_to_another_offset_is_refused() -> None:

@@ -144,6 +144,7 @@ def test_power_loss_during_repair_is_repaired_again(torn, open_log) -> None:
         trial.fault = fail
         with contextlib.suppress(OSError):
             open_log(trial).log.close()
+        assert trial._open == {}
         for odd in (0, 1):
             again = trial.after_power_loss(
                 lambda path, number, offset, odd=odd: number % 2 == odd, names_synced=bool(odd)
@@ -223,6 +224,15 @@ def test_damage_in_an_older_segment_is_never_a_torn_tail(three_segments: MemoryF
         recovered(with_file(three_segments, SECOND, bytes(data)))
     assert caught.value.path == SECOND
     assert caught.value.offset == last - 40
+
+
+def test_flipped_bit_in_the_zeros_of_an_older_segment_is_noticed(
+    three_segments: MemoryFiles,
+) -> None:
+    data = bytearray(three_segments.file(SECOND).written)
+    data[-1] ^= 1
+    with pytest.raises(CorruptLogError, match="no batch head"):
+        recovered(with_file(three_segments, SECOND, bytes(data)))
 
 
 def test_batch_lost_whole_from_an_older_segment_is_noticed(three_segments: MemoryFiles) -> None:

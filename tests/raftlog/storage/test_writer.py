@@ -97,6 +97,15 @@ def test_hint_without_token_waits_for_company(disk: MemoryFiles, open_log, run: 
     assert open_log(disk).log.group(1).hard_state == HardState(1, 2, 1)
 
 
+def test_waiting_hint_never_undoes_a_later_state(disk: MemoryFiles, open_log, run: Run) -> None:
+    opened = open_log(disk)
+    opened.commit(1, run(1, 1, b"a"), HardState(1, 2, 0))
+    opened.log.append(1, HardState(1, 2, 1), [], False, None)
+    opened.commit(1, [], HardState(2, 3, 1))
+    opened.log.close()
+    assert open_log(disk).log.group(1).hard_state == HardState(2, 3, 1)
+
+
 def test_hint_token_keeps_its_place_behind_earlier_appends(
     disk: MemoryFiles, open_log, run: Run
 ) -> None:
