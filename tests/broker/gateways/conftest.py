@@ -1,7 +1,7 @@
 """A broker in memory, a client of frames, and a shell without a socket.
 
-The broker answers at once and on the same call stack, which is harder on the gateway than the real one;
-gates and switches hold it back where a test wants it slow.
+The broker answers at once and on the same call stack, which is harder on the gateway than the real
+one; gates and switches hold it back where a test wants it slow.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from headrace_broker.catalog.event import (
 from headrace_broker.codecs.batch import body_bytes, encode_batch
 from headrace_broker.codecs.method import encode_method
 from headrace_broker.gateways.amqp.connection import Connection
+from headrace_broker.gateways.amqp.consumer import Link
 from headrace_broker.gateways.amqp.shell import Shell
 from headrace_broker.model.definition import QUEUE_CLASSIC, Binding, Exchange, Queue, Vhost
 from headrace_broker.model.limits import OUTPUT_DELIVERY_BYTES_MAX, OUTPUT_RESUME_BYTES
@@ -50,6 +51,7 @@ from headrace_broker.runtime.router import Route, Router
 
 HEADER = b"AMQP\x00\x00\x09\x01"
 WINDOW_BYTES = 256 << 10
+BODY_FRAME_BYTES = 131072 - 8
 
 
 class Gate:
@@ -149,6 +151,7 @@ class FakeClient(QueueClient):
         self.closed = False
         self.published: list[tuple[list[Publish], Ticket | None]] = []
         self.settles: list[tuple[int, int, int, int]] = []
+        self.settle_calls: list[tuple[int, int, int, int]] = []
         self.waiting: list[Ticket] = []
 
     def publish(self, publishes: list[Publish], ticket: Ticket | None) -> bool:
@@ -159,6 +162,7 @@ class FakeClient(QueueClient):
     def settle(self, consumer: int, operation: int, first: int, last: int) -> None:
         assert not self.closed
         self.settles.append((consumer, operation, first, last))
+        self.settle_calls.append(self.settles[-1])
 
     def flush(self) -> None:
         published, self.published = self.published, []
@@ -281,6 +285,7 @@ class FakeBroker(Broker):
             self.router.on_events([BindingRemoved(binding)])
         self.router.on_events([QueueRemoved(gone.definition)])
         for consumer in gone.consumers:
+            del consumer.client.consumers[consumer.number]
             consumer.client.listener.on_cancelled(consumer.client, consumer.number, "deleted")
         gone.consumers.clear()
 
@@ -554,12 +559,11 @@ class Peer:
         assert answers[0][0] == channel
         return answers[0][1]
 
-    def start_ok(self, password: str = "guest", **capabilities: bool) -> Frame:
-        return commands.Connection.StartOk(
-            {"capabilities": capabilities}, "PLAIN", f"\0guest\0{password}", "en_US"
-        )
+    def start_ok(self, password: str = "guest", **capabilities: Any) -> Frame:
+        properties: dict[str, Any] = {"capabilities": capabilities}
+        return commands.Connection.StartOk(properties, "PLAIN", f"\0guest\0{password}", "en_US")
 
-    def open(self, channels: int = 1, heartbeat_s: int = 60, **capabilities: bool) -> Peer:
+    def open(self, channels: int = 1, heartbeat_s: int = 60, **capabilities: Any) -> Peer:
         """Go through the handshake and open channels 1 to `channels`."""
         self.feed(HEADER)
         assert isinstance(self.turn()[0][1], commands.Connection.Start)
@@ -586,9 +590,24 @@ def publish_frames(
     method = commands.Basic.Publish(0, exchange, routing_key, mandatory, immediate)
     head = header.ContentHeader(0, len(payload), properties or commands.Basic.Properties())
     parts = [frame.marshal(method, channel), frame.marshal(head, channel)]
-    if payload:
-        parts.append(frame.marshal(body.ContentBody(payload), channel))
+    for start in range(0, len(payload), BODY_FRAME_BYTES):
+        part = payload[start : start + BODY_FRAME_BYTES]
+        parts.append(frame.marshal(body.ContentBody(part), channel))
     return b"".join(parts)
+
+
+class Listener(QueueListener):
+    """Hears nothing."""
+
+    def on_confirmed(self, client: QueueClient, tickets: list[Ticket]) -> None: ...
+
+    def on_rejected(self, client: QueueClient, tickets: list[Ticket]) -> None: ...
+
+    def on_delivery(self, client: QueueClient, run: DeliveryRun) -> None: ...
+
+    def on_cancelled(self, client: QueueClient, consumer: int, reason: str) -> None: ...
+
+    def on_writable(self, client: QueueClient) -> None: ...
 
 
 class Kit:
@@ -613,6 +632,13 @@ def broker() -> FakeBroker:
     return FakeBroker()
 
 
+@pytest.fixture(scope="session")
+def any_link() -> Link:
+    """A link to some queue."""
+    fakes = FakeBroker()
+    return Link(fakes.open_queue(fakes.add_queue("any").definition, Listener()))
+
+
 @pytest.fixture
 def new_peer(broker: FakeBroker) -> Callable[[], Peer]:
     """Makes clients of one broker."""
@@ -623,8 +649,5 @@ def new_peer(broker: FakeBroker) -> Callable[[], Peer]:
 @pytest.fixture
 def peer(new_peer: Callable[[], Peer]) -> Peer:
     """A client with channel 1 open and all capabilities."""
-    return new_peer().open(
-        consumer_cancel_notify=True,
-        authentication_failure_close=True,
-        **{"connection.blocked": True},
-    )
+    more: dict[str, Any] = {"connection.blocked": True}
+    return new_peer().open(consumer_cancel_notify=True, authentication_failure_close=True, **more)

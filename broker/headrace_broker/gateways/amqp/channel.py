@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Coroutine
-from typing import Any, Final, TypeAlias, final
+from typing import Any, final
 
-from mypy_extensions import i64, trait
+from mypy_extensions import i64
 from pamqp import base, commands
 
-from headrace_broker.codecs.event import Acked, ContentTooLarge, Method, Rejected
-from headrace_broker.codecs.frame import BASIC_ACK, BASIC_PUBLISH, CHANNEL_CLOSE_OK
+from headrace_broker.codecs.event import Acked, Method, Rejected
+from headrace_broker.codecs.frame import BASIC_ACK
 from headrace_broker.codecs.method import decode_method, encode_close, method_name
+from headrace_broker.gateways.amqp import states
+from headrace_broker.gateways.amqp.channel_port import (
+    ChannelOwner,
+    Input,
+    input_index,
+    input_kind,
+)
 from headrace_broker.gateways.amqp.confirming import Confirms
 from headrace_broker.gateways.amqp.consumer import Consumer
 from headrace_broker.gateways.amqp.delivering import Deliveries
@@ -19,24 +26,8 @@ from headrace_broker.gateways.amqp.handler import HANDLERS
 from headrace_broker.gateways.amqp.links import Links
 from headrace_broker.gateways.amqp.outlet import Outlet
 from headrace_broker.gateways.amqp.publishing import Publisher
-from headrace_broker.gateways.amqp.states import (
-    CHANNEL_CLOSED,
-    CHANNEL_INPUT_CLOSE,
-    CHANNEL_INPUT_CLOSE_OK,
-    CHANNEL_INPUT_DROP,
-    CHANNEL_INPUT_FAIL,
-    CHANNEL_INPUT_METHOD,
-    CHANNEL_INPUT_OPEN,
-    CHANNEL_OPEN,
-    CHANNEL_STATES,
-    CHANNEL_TABLE,
-    CONSUMER_ATTACHING,
-    CONSUMER_INPUT_LOST,
-    NO_STATE,
-    advance,
-)
 from headrace_broker.model.limits import CHANNEL_COMMANDS_MAX
-from headrace_broker.model.message import DeliveryRun, Publish
+from headrace_broker.model.message import DeliveryRun
 from headrace_broker.model.reply_code import (
     CHANNEL_ERROR,
     CONTENT_TOO_LARGE,
@@ -50,63 +41,6 @@ from headrace_broker.runtime.port import (
     QueueListener,
     Ticket,
 )
-
-METHOD_OPEN: Final = 0x0014000A
-METHOD_CLOSE: Final = 0x00140028
-
-Input: TypeAlias = list[Publish] | Acked | Rejected | Method | ContentTooLarge
-
-
-def input_index(event: Input) -> i64:
-    """Return the method index (class id << 16 | method id) that an input stands for."""
-    if isinstance(event, Acked):
-        return BASIC_ACK
-    if isinstance(event, Rejected):
-        return event.index
-    if isinstance(event, Method):
-        return event.index
-    return BASIC_PUBLISH
-
-
-def input_kind(event: Input) -> int:
-    """Return the CHANNEL_INPUT_* of an input."""
-    if isinstance(event, Method):
-        if event.index == METHOD_OPEN:
-            return CHANNEL_INPUT_OPEN
-        if event.index == METHOD_CLOSE:
-            return CHANNEL_INPUT_CLOSE
-        if event.index == CHANNEL_CLOSE_OK:
-            return CHANNEL_INPUT_CLOSE_OK
-    return CHANNEL_INPUT_METHOD
-
-
-@trait
-class ChannelOwner:
-    """The connection, as its channels see it."""
-
-    def fail(self, error: AmqpError, index: i64) -> None:
-        """Close the connection for an error in method `index`."""
-        raise AssertionError("abstract")
-
-    def crash(self, what: str) -> None:
-        """Close the connection for the exception being handled."""
-        raise AssertionError("abstract")
-
-    def dispatch(self, number: i64, event: Input) -> None:
-        """Give an input to the channel with this number, whichever it is now."""
-        raise AssertionError("abstract")
-
-    def channel_closed(self, number: i64) -> None:
-        """The channel is gone; its number may be opened again."""
-        raise AssertionError("abstract")
-
-    def operation_started(self) -> None:
-        """An operation runs that may leave something behind for the connection."""
-        raise AssertionError("abstract")
-
-    def operation_ended(self) -> None:
-        """It is over."""
-        raise AssertionError("abstract")
 
 
 @final
@@ -130,7 +64,7 @@ class Channel(QueueListener):
 
     def __init__(self, number: i64, outlet: Outlet, owner: ChannelOwner) -> None:
         self.number = number
-        self.state: i64 = CHANNEL_CLOSED
+        self.state: i64 = states.CHANNEL_CLOSED
         self.outlet = outlet
         self._owner = owner
         self._begin()
@@ -151,7 +85,7 @@ class Channel(QueueListener):
     @property
     def is_open(self) -> bool:
         """Whether it may be used."""
-        return self.state == CHANNEL_OPEN
+        return self.state == states.CHANNEL_OPEN
 
     # From the client
 
@@ -174,12 +108,13 @@ class Channel(QueueListener):
 
     def send(self, command: base.Frame) -> None:
         """Send a method, unless the channel is not open any more."""
-        if self.state == CHANNEL_OPEN:
+        if self.state == states.CHANNEL_OPEN:
             self.outlet.send(self.number, command)
 
     def start(self, operation: Coroutine[Any, Any, None], index: i64) -> None:
         """Run an operation for method `index`; the channel's next inputs wait for its end."""
         self._busy = True
+        self.outlet.flush_links()  # what was published and settled before comes first
         self._owner.operation_started()
         self.outlet.shell.start(self._operate(operation, index))
 
@@ -188,27 +123,26 @@ class Channel(QueueListener):
         if not error.soft:
             self._owner.fail(error, index)
             return
-        was_open = self.state == CHANNEL_OPEN
-        self._enter(CHANNEL_INPUT_FAIL)
+        was_open = self.state == states.CHANNEL_OPEN
+        self._enter(states.CHANNEL_INPUT_FAIL)
         if was_open:
             self.confirms.emit(self.outlet.out)
-            close = encode_close(
-                int(self.number), error.code, error.text, int(index >> 16), int(index & 0xFFFF)
-            )
+            method = (int(index >> 16), int(index & 0xFFFF))
+            close = encode_close(int(self.number), error.code, error.text, *method)
             self.outlet.out.write(close)
             self.outlet.written()
             self._release()
 
     def drop(self) -> None:
         """The connection ends: give everything back."""
-        self._enter(CHANNEL_INPUT_DROP)
+        self._enter(states.CHANNEL_INPUT_DROP)
         self._waiting.clear()
         self._release()
 
     def _handle(self, event: Input) -> None:
-        if self.state == CHANNEL_OPEN and not isinstance(event, Acked):
+        if self.state == states.CHANNEL_OPEN and not isinstance(event, Acked):
             self.end_chunk()
-        if self.state != CHANNEL_OPEN:
+        if self.state != states.CHANNEL_OPEN:
             self._transition(event)
             return
         try:
@@ -228,7 +162,7 @@ class Channel(QueueListener):
             self.fail(error, BASIC_ACK if isinstance(event, Acked) else input_index(event))
 
     def _method(self, method: Method) -> None:
-        if input_kind(method) != CHANNEL_INPUT_METHOD:
+        if input_kind(method) != states.CHANNEL_INPUT_METHOD:
             self._transition(method)
             return
         command = decode_method(method.payload)
@@ -245,23 +179,23 @@ class Channel(QueueListener):
         before = self.state
         if not self._enter(kind):
             index = input_index(event)
-            where = f"on channel {int(self.number)}, which is {CHANNEL_STATES[int(before)]}"
+            where = f"on channel {int(self.number)}, which is {states.CHANNEL_STATES[int(before)]}"
             error = AmqpError(CHANNEL_ERROR, f"{method_name(int(index))} {where}")
             self._owner.fail(error, index)
             return
-        if kind == CHANNEL_INPUT_OPEN and self.state == CHANNEL_OPEN:
+        if kind == states.CHANNEL_INPUT_OPEN and self.state == states.CHANNEL_OPEN:
             self._begin()
             self.send(commands.Channel.OpenOk())
-        elif kind == CHANNEL_INPUT_CLOSE:
+        elif kind == states.CHANNEL_INPUT_CLOSE:
             self.confirms.emit(self.outlet.out)
             self._release()
             self.outlet.send(self.number, commands.Channel.CloseOk())
-        if self.state == CHANNEL_CLOSED:
+        if self.state == states.CHANNEL_CLOSED:
             self._owner.channel_closed(self.number)
 
     def _enter(self, kind: int) -> bool:
-        following = advance(CHANNEL_TABLE, self.state, kind)
-        if following == NO_STATE:
+        following = states.advance(states.CHANNEL_TABLE, self.state, kind)
+        if following == states.NO_STATE:
             return False
         self.state = following
         return True
@@ -328,9 +262,9 @@ class Channel(QueueListener):
         found = link.consumers.get(consumer) if link is not None else None
         if found is None:
             return
-        known = found.state != CONSUMER_ATTACHING
+        known = found.state != states.CONSUMER_ATTACHING
         found.lost = True
-        self.forget_consumer(found, CONSUMER_INPUT_LOST)
+        self.forget_consumer(found, states.CONSUMER_INPUT_LOST)
         if known:
             self.notify_cancel(found)
 

@@ -21,16 +21,18 @@ from headrace_broker.codecs.frame import HEARTBEAT_FRAME
 from headrace_broker.codecs.frame_parser import FrameParser
 from headrace_broker.codecs.method import decode_method, encode_close, method_name
 from headrace_broker.gateways.amqp import handshake, states
-from headrace_broker.gateways.amqp.channel import Channel, ChannelOwner, Input, input_index
+from headrace_broker.gateways.amqp.channel_port import ChannelOwner, Input, input_index
+from headrace_broker.gateways.amqp.channels import Channels
 from headrace_broker.gateways.amqp.grouping import Step, group_publishes
+from headrace_broker.gateways.amqp.opening import CONNECTION_METHODS, Opening
 from headrace_broker.gateways.amqp.outlet import PAUSE_OUTPUT, Outlet
+from headrace_broker.gateways.amqp.presence import Presence
 from headrace_broker.gateways.amqp.pulse import Pulse
 from headrace_broker.gateways.amqp.shell import Shell
 from headrace_broker.model.limits import (
     CLOSE_SECONDS_MAX,
     FRAME_BYTES_MAX,
     HANDSHAKE_SECONDS_MAX,
-    MESSAGE_BYTES_MAX,
 )
 from headrace_broker.model.reply_code import (
     ACCESS_REFUSED,
@@ -38,21 +40,12 @@ from headrace_broker.model.reply_code import (
     COMMAND_INVALID,
     CONNECTION_FORCED,
     INTERNAL_ERROR,
-    NOT_ALLOWED,
     NOT_IMPLEMENTED,
     AmqpError,
 )
 from headrace_broker.runtime.port import Broker, ConnectionInfo
 
 _LOG: Final = logging.getLogger(__name__)
-
-_INPUTS: Final = {
-    commands.Connection.StartOk.index: states.START_OK,
-    commands.Connection.TuneOk.index: states.TUNE_OK,
-    commands.Connection.Open.index: states.OPEN,
-    commands.Connection.Close.index: states.CLOSE,
-    commands.Connection.CloseOk.index: states.CLOSE_OK,
-}
 
 
 @final
@@ -63,25 +56,23 @@ class Connection(ChannelOwner):
         state: a state of `states.CONNECTION_TABLE`.
         info: what listings show.
         outlet: its output.
-        channels: the open ones, and those whose close-ok is due, by number.
+        channels: the open ones.
     """
 
     def __init__(self, broker: Broker, shell: Shell, info: ConnectionInfo, loopback: bool) -> None:
         self.state: i64 = states.AWAIT_HEADER
         self.info = info
         self.outlet = Outlet(broker, shell, info)
-        self.channels: dict[int, Channel] = {}
+        self.channels = Channels(self.outlet, self, info)
         self._broker = broker
         self._shell = shell
         self._loopback = loopback
         # A client that has not logged in may not have contents kept for it.
         self._parser = FrameParser(FRAME_BYTES_MAX, 0)
-        self._acking: list[Channel] = []
+        self._presence = Presence(self.outlet, info)
+        self._opening = Opening(info, self.outlet, self._parser, self._presence)
         self._pulse = Pulse()
         self._operations: i64 = 0
-        self._listed = False
-        self._notify_blocked = False
-        self._watcher = self.blocked_changed
         shell.set_timer(HANDSHAKE_SECONDS_MAX)
 
     # From the shell
@@ -94,9 +85,7 @@ class Connection(ChannelOwner):
         try:
             for step in group_publishes(self._parser.feed(data)):
                 self._step(step)
-            for channel in self._acking:
-                channel.end_chunk()
-            self._acking = []
+            self.channels.end_chunk()
             self.outlet.flush_links()
         except Exception:  # noqa: BLE001 - only this connection ends
             self.crash("received octets")
@@ -118,8 +107,10 @@ class Connection(ChannelOwner):
         """The time for the handshake or the closing is over, or half a heartbeat interval."""
         if self.state != states.RUNNING:
             if self.state == states.LEAVING:
+                self._shell.set_timer(CLOSE_SECONDS_MAX)
                 self._leave()
-            self._shell.abort()
+            else:
+                self._shell.abort()
             return
         pauses = self.outlet.pauses
         if self._pulse.silent(pauses == 0 or pauses & PAUSE_OUTPUT != 0):
@@ -136,10 +127,6 @@ class Connection(ChannelOwner):
         """The socket is closed."""
         self._enter(states.DROP)
         self._close_channels()
-        self._broker.unwatch_blocked(self._watcher)
-        if self._listed:
-            self._listed = False
-            self._broker.connection_closed(self.info)
         self._drop_owned()
 
     def shut_down(self, reason: str) -> None:
@@ -149,40 +136,18 @@ class Connection(ChannelOwner):
             return
         self.fail(AmqpError(CONNECTION_FORCED, reason), 0)
 
-    def blocked_changed(self, reason: str) -> None:
-        """Publishers are blocked for this reason, or with "" no longer."""
-        if self.state != states.RUNNING:
-            return
-        self.outlet.block(reason != "")
-        if self._notify_blocked:
-            if reason:
-                self.outlet.send(0, commands.Connection.Blocked(reason))
-            else:
-                self.outlet.send(0, commands.Connection.Unblocked())
-
     # From its channels
 
     def dispatch(self, number: i64, event: Input) -> None:
         """Give an input to a channel."""
-        index = input_index(event)
-        if self.state != states.RUNNING and not self._move(states.CHANNEL_FRAME, index):
+        if self.state != states.RUNNING:
+            self._move(states.CHANNEL_FRAME, input_index(event))
             return
-        channel = self.channels.get(int(number))
-        if channel is None:
-            channel = Channel(number, self.outlet, self)
-            channel.take(event)  # refuses all but channel.open
-            if channel.is_open:
-                self.channels[int(number)] = channel
-                self.info.channels = len(self.channels)
-            return
-        if isinstance(event, Acked) and (not self._acking or self._acking[-1] is not channel):
-            self._acking.append(channel)
-        channel.take(event)
+        self.channels.take(number, event)
 
     def channel_closed(self, number: i64) -> None:
         """Forget a channel."""
-        self.channels.pop(int(number), None)
-        self.info.channels = len(self.channels)
+        self.channels.remove(number)
 
     def fail(self, error: AmqpError, index: i64) -> None:
         """Send connection.close; nothing but its answer is of interest from now on."""
@@ -194,10 +159,8 @@ class Connection(ChannelOwner):
             return
         _LOG.info("%s: closed: %s", self.info.name, error)
         self._close_channels()
-        class_id = int(index >> 16)
-        self.outlet.out.write(
-            encode_close(0, error.code, error.text, class_id, int(index & 0xFFFF))
-        )
+        method = (int(index >> 16), int(index & 0xFFFF))
+        self.outlet.out.write(encode_close(0, error.code, error.text, *method))
         self.outlet.wake()
         self._shell.set_timer(CLOSE_SECONDS_MAX)
 
@@ -221,7 +184,7 @@ class Connection(ChannelOwner):
     def _step(self, step: Step) -> None:
         if isinstance(step, list):
             self.dispatch(step[0].channel, step)
-        elif isinstance(step, Acked | Rejected | ContentTooLarge):
+        elif isinstance(step, (Acked, Rejected, ContentTooLarge)):
             self.dispatch(step.channel, step)
         elif isinstance(step, Method):
             if step.channel != 0:
@@ -246,7 +209,7 @@ class Connection(ChannelOwner):
         self.outlet.send(0, handshake.start(self._broker.cluster_name))
 
     def _method(self, event: Method) -> None:
-        kind = _INPUTS.get(int(event.index), states.NO_STATE)
+        kind = CONNECTION_METHODS.get(int(event.index), states.NO_STATE)
         if self.state == states.CLOSING and kind == states.NO_STATE:
             return
         try:
@@ -256,10 +219,9 @@ class Connection(ChannelOwner):
             if not self._move(kind, event.index):
                 return
             if isinstance(command, commands.Connection.StartOk):
-                if self.state == states.AUTHENTICATING:
-                    self._start_ok(command)
+                self._start_ok(command)
             elif isinstance(command, commands.Connection.TuneOk):
-                self._tune_ok(command)
+                self._opening.tune_ok(command)
             elif isinstance(command, commands.Connection.Open):
                 self._open(command)
             elif isinstance(command, commands.Connection.Close):
@@ -272,24 +234,19 @@ class Connection(ChannelOwner):
     # Opening
 
     def _start_ok(self, command: commands.Connection.StartOk) -> None:
-        user, password = handshake.credentials(command)
-        properties = dict(command.client_properties or {})
-        self.info.client_properties = properties
-        self.info.user = user
-        self._notify_blocked = handshake.capability(properties, "connection.blocked")
-        self.outlet.cancel_notify = handshake.capability(properties, "consumer_cancel_notify")
+        user, password = self._opening.start_ok(command)
         self._operations += 1
-        self._shell.start(self._authenticate(user, password, command.mechanism))
+        self._shell.start(self._authenticate(user, password))
 
-    async def _authenticate(self, user: str, password: str, mechanism: str) -> None:
+    async def _authenticate(self, user: str, password: str) -> None:
         try:
             right = await self._broker.authenticate(user, password, self._loopback)
-            self._authenticated(right, mechanism)
+            self._authenticated(right)
         except Exception:  # noqa: BLE001 - only this connection ends
             self.crash("a log-in")
         self.operation_ended()
 
-    def _authenticated(self, right: bool, mechanism: str) -> None:
+    def _authenticated(self, right: bool) -> None:
         if self.state != states.AUTHENTICATING:
             return
         if right:
@@ -297,37 +254,18 @@ class Connection(ChannelOwner):
             self.outlet.send(0, handshake.tune())
             return
         _LOG.warning("%s: log-in of '%s' refused", self.info.name, self.info.user)
-        if handshake.capability(self.info.client_properties, "authentication_failure_close"):
-            text = f"login was refused using authentication mechanism {mechanism}"
+        if self._opening.tell_refusal:
+            text = f"login was refused using authentication mechanism {self._opening.mechanism}"
             self.fail(AmqpError(ACCESS_REFUSED, text), 0)
         else:
             self._enter(states.DROP)
             self._shell.disconnect()
 
-    def _tune_ok(self, command: commands.Connection.TuneOk) -> None:
-        handshake.check_tune(command)
-        self.info.channel_max = command.channel_max
-        self.info.frame_max = command.frame_max
-        self.info.heartbeat_s = command.heartbeat
-        self.outlet.frame_max = command.frame_max
-        self._parser.frame_max = command.frame_max
-        self._parser.channel_max = command.channel_max
-
     def _open(self, command: commands.Connection.Open) -> None:
-        vhost = command.virtual_host
-        if not self._broker.vhost_exists(vhost):
-            raise AmqpError(NOT_ALLOWED, f"vhost '{vhost}' not found")
-        self.info.vhost = vhost
-        self.outlet.vhost = vhost
-        self._parser.body_bytes_max = MESSAGE_BYTES_MAX
+        self._opening.open(command)
         self.outlet.send(0, commands.Connection.OpenOk())
         self._shell.set_timer(self.info.heartbeat_s / 2)
-        self._broker.connection_opened(self.info)
-        self._listed = True
-        self._broker.watch_blocked(self._watcher)
-        reason = self._broker.blocked_reason()
-        if reason:
-            self.blocked_changed(reason)
+        self._presence.enter()
 
     # Closing
 
@@ -337,11 +275,9 @@ class Connection(ChannelOwner):
         self._drop_owned()
 
     def _close_channels(self) -> None:
-        channels = self.channels
-        self.channels = {}
-        self.info.channels = 0
-        for channel in channels.values():
-            channel.drop()
+        self._presence.leave()
+        self.channels.end_chunk()  # acks that came before the end count
+        self.channels.drop_all()
 
     def _drop_owned(self) -> None:
         """Delete exclusive queues, once nothing is under way; then answer connection.close."""

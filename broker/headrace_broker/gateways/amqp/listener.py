@@ -46,6 +46,7 @@ class AmqpListener:
         self._protocols: set[AmqpProtocol] = set()
         self._next_id = 1
         self._group: asyncio.TaskGroup | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
         self._supervisor: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
         self._empty = asyncio.Event()
@@ -91,21 +92,22 @@ class AmqpListener:
         except TimeoutError:
             for protocol in list(self._protocols):
                 protocol.abort()
+            await self._empty.wait()
         self._stopping.set()
         if self._supervisor is not None:
             await self._supervisor
             self._supervisor = None
 
     async def _supervise(self, ready: asyncio.Event) -> None:
-        """Own the tasks of all connections' operations; those left at the stop are cancelled."""
+        """Own the tasks of all connections' operations; at the stop they get a moment to end."""
         async with asyncio.TaskGroup() as group:
-            tasks: set[asyncio.Task[None]] = set()
-            self._tasks = tasks
             self._group = group
             ready.set()
             await self._stopping.wait()
+            if self._tasks:
+                await asyncio.wait(self._tasks, timeout=CLOSE_SECONDS_MAX)
             self._group = None
-            for task in tasks:
+            for task in self._tasks:
                 task.cancel()
 
     def _protocol(self) -> asyncio.Protocol:

@@ -1,0 +1,62 @@
+"""The channels of a connection by number."""
+
+from __future__ import annotations
+
+from typing import final
+
+from mypy_extensions import i64
+
+from headrace_broker.codecs.event import Acked
+from headrace_broker.gateways.amqp.channel import Channel
+from headrace_broker.gateways.amqp.channel_port import ChannelOwner, Input
+from headrace_broker.gateways.amqp.outlet import Outlet
+from headrace_broker.runtime.port import ConnectionInfo
+
+
+@final
+class Channels:
+    """Those that are open, and those whose close-ok is due."""
+
+    def __init__(self, outlet: Outlet, owner: ChannelOwner, info: ConnectionInfo) -> None:
+        self._outlet = outlet
+        self._owner = owner
+        self._info = info
+        self._by_number: dict[int, Channel] = {}
+        self._acking: list[Channel] = []
+
+    def find(self, number: int) -> Channel | None:
+        """Return a channel, None for a closed one."""
+        return self._by_number.get(number)
+
+    def take(self, number: i64, event: Input) -> None:
+        """Give an input to a channel."""
+        channel = self._by_number.get(int(number))
+        if channel is None:
+            channel = Channel(number, self._outlet, self._owner)
+            channel.take(event)  # refuses all but channel.open
+            if channel.is_open:
+                self._by_number[int(number)] = channel
+                self._info.channels = len(self._by_number)
+            return
+        if isinstance(event, Acked) and (not self._acking or self._acking[-1] is not channel):
+            self._acking.append(channel)
+        channel.take(event)
+
+    def end_chunk(self) -> None:
+        """Settle the acks that have gathered."""
+        for channel in self._acking:
+            channel.end_chunk()
+        self._acking = []
+
+    def remove(self, number: i64) -> None:
+        """Forget a channel that is closed."""
+        self._by_number.pop(int(number), None)
+        self._info.channels = len(self._by_number)
+
+    def drop_all(self) -> None:
+        """The connection ends."""
+        channels = self._by_number
+        self._by_number = {}
+        self._info.channels = 0
+        for channel in channels.values():
+            channel.drop()

@@ -1,0 +1,82 @@
+"""What the client's part of the handshake sets on a connection."""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from pamqp import commands
+
+from headrace_broker.codecs.frame_parser import FrameParser
+from headrace_broker.gateways.amqp import handshake, states
+from headrace_broker.gateways.amqp.outlet import Outlet
+from headrace_broker.gateways.amqp.presence import Presence
+from headrace_broker.model.limits import MESSAGE_BYTES_MAX
+from headrace_broker.model.reply_code import NOT_ALLOWED, AmqpError
+from headrace_broker.runtime.port import ConnectionInfo
+
+# What a method on channel 0 means to `states.CONNECTION_TABLE`.
+CONNECTION_METHODS: Final = {
+    commands.Connection.StartOk.index: states.START_OK,
+    commands.Connection.TuneOk.index: states.TUNE_OK,
+    commands.Connection.Open.index: states.OPEN,
+    commands.Connection.Close.index: states.CLOSE,
+    commands.Connection.CloseOk.index: states.CLOSE_OK,
+}
+
+
+@final
+class Opening:
+    """Checks the client's answers and applies them.
+
+    Attributes:
+        tell_refusal: the client wants connection.close for a wrong password.
+        mechanism: the one that was used.
+    """
+
+    def __init__(
+        self, info: ConnectionInfo, outlet: Outlet, parser: FrameParser, presence: Presence
+    ) -> None:
+        self.tell_refusal = False
+        self.mechanism = ""
+        self._info = info
+        self._outlet = outlet
+        self._parser = parser
+        self._presence = presence
+
+    def start_ok(self, command: commands.Connection.StartOk) -> tuple[str, str]:
+        """Take the client's properties; returns user and password.
+
+        Raises as `handshake.credentials`.
+        """
+        user, password = handshake.credentials(command)
+        properties = dict(command.client_properties or {})
+        self.mechanism = command.mechanism
+        self.tell_refusal = handshake.capability(properties, "authentication_failure_close")
+        self._info.client_properties = properties
+        self._info.user = user
+        self._outlet.cancel_notify = handshake.capability(properties, "consumer_cancel_notify")
+        self._presence.tell_blocked = handshake.capability(properties, "connection.blocked")
+        return user, password
+
+    def tune_ok(self, command: commands.Connection.TuneOk) -> None:
+        """Take the client's limits. Raises as `handshake.check_tune`."""
+        handshake.check_tune(command)
+        self._info.channel_max = command.channel_max
+        self._info.frame_max = command.frame_max
+        self._info.heartbeat_s = command.heartbeat
+        self._outlet.frame_max = command.frame_max
+        self._parser.frame_max = command.frame_max
+        self._parser.channel_max = command.channel_max
+
+    def open(self, command: commands.Connection.Open) -> None:
+        """Take the vhost, and messages from now on.
+
+        Raises:
+            AmqpError: NOT_ALLOWED for a vhost that does not exist.
+        """
+        vhost = command.virtual_host
+        if not self._outlet.broker.vhost_exists(vhost):
+            raise AmqpError(NOT_ALLOWED, f"vhost '{vhost}' not found")
+        self._info.vhost = vhost
+        self._outlet.vhost = vhost
+        self._parser.body_bytes_max = MESSAGE_BYTES_MAX
