@@ -148,7 +148,8 @@ class TestExchanges:
         self, driver: Any, field: str, other: object, name: str
     ) -> None:
         driver.exchange("x", "topic")
-        changed = Exchange("/", "x", **{"type": "topic", field: other})
+        fields: dict[str, Any] = {"type": "topic", field: other}
+        changed = Exchange("/", "x", **fields)
         result = driver.do(commands.DeclareExchange(changed))
         assert isinstance(result, Inequivalent)
         assert result.field == name

@@ -1,0 +1,83 @@
+"""Password hashes."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace_broker.model.definition import User
+from headrace_broker.model.limits import PASSWORDS_REMEMBERED_MAX
+from headrace_broker.runtime import password as password_module
+from headrace_broker.runtime.password import (
+    HASH_OCTETS,
+    SALT_OCTETS,
+    PasswordChecker,
+    hash_password,
+    new_user,
+)
+
+
+@pytest.fixture
+def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(password_module, "SCRYPT_COST", 2)
+
+
+def test_hash_is_scrypt_with_the_stated_cost() -> None:
+    # From another implementation: openssl kdf -keylen 32 -kdfopt pass:guest
+    # -kdfopt salt:0123456789abcdef -kdfopt n:16384 -kdfopt r:8 -kdfopt p:5 SCRYPT
+    expected = "5e231a95e7141bc10efeb7cbe1f99598963613414fa364d15ab4ff7aab7ed081"
+    assert hash_password("guest", b"0123456789abcdef").hex() == expected
+
+
+@pytest.mark.usefixtures("cheap")
+class TestUsers:
+    def test_new_user_has_a_salt_of_its_own(self) -> None:
+        first = new_user("a", "secret", ("administrator",), loopback_only=True)
+        second = new_user("a", "secret")
+        assert len(first.salt) == SALT_OCTETS
+        assert len(first.password_hash) == HASH_OCTETS
+        assert first.salt != second.salt
+        assert first.password_hash != second.password_hash
+        assert first.tags == ("administrator",)
+        assert first.loopback_only
+        assert not second.loopback_only
+
+    @pytest.mark.parametrize("password", ["", "secret", "p\u00e4ss\u20ac", "\udcff", "x" * 5000])
+    def test_right_password_is_right_and_others_are_not(self, password: str) -> None:
+        checker = PasswordChecker()
+        user = new_user("a", password)
+        assert checker.verify(user, password)
+        assert not checker.verify(user, password + "x")
+
+    def test_user_without_a_hash_cannot_be_verified(self) -> None:
+        assert not PasswordChecker().verify(User("a", b"", b""), "")
+
+    def test_unknown_user_is_wrong(self) -> None:
+        checker = PasswordChecker()
+        assert not checker.verify(None, "")
+        assert not checker.remembered(None, "")
+
+
+@pytest.mark.usefixtures("cheap")
+class TestRemembering:
+    def test_only_right_passwords_are_remembered(self) -> None:
+        checker = PasswordChecker()
+        user = new_user("a", "secret")
+        assert not checker.remembered(user, "secret")
+        checker.verify(user, "wrong")
+        checker.verify(user, "secret")
+        assert checker.remembered(user, "secret")
+        assert not checker.remembered(user, "wrong")
+
+    def test_changed_password_is_not_remembered(self) -> None:
+        checker = PasswordChecker()
+        user = new_user("a", "secret")
+        checker.verify(user, "secret")
+        assert not checker.remembered(new_user("a", "secret"), "secret")
+        assert not checker.remembered(new_user("a", "other"), "secret")
+
+    def test_memory_is_bounded_and_holds_no_password(self) -> None:
+        checker = PasswordChecker()
+        for number in range(PASSWORDS_REMEMBERED_MAX + 1):
+            assert checker.verify(new_user("a", f"secret{number}"), f"secret{number}")
+        assert len(checker._right) == 1
+        assert b"secret" not in repr(vars(checker)).encode()
