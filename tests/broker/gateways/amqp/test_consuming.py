@@ -372,12 +372,12 @@ def test_recover_without_requeue_is_not_implemented(new_peer):
 # Slow clients
 
 
-def test_client_that_does_not_read_holds_a_bounded_number_of_octets(kit, queue, fill, peer):
+def test_client_that_does_not_read_holds_a_bounded_number_of_octets(broker, queue, fill, peer):
     fill(20_000, size=1000)
     peer.shell.stuck = True
     seen = tags(peer.call(1, Consume(queue="q", consumer_tag="c")))
     frame_overhead = 100
-    bound = OUTPUT_DELIVERY_BYTES_MAX + kit.WINDOW_BYTES * (1000 + frame_overhead) // 1000
+    bound = OUTPUT_DELIVERY_BYTES_MAX + broker.window_bytes * (1000 + frame_overhead) // 1000
     assert OUTPUT_DELIVERY_BYTES_MAX < peer.shell.buffered <= bound
     assert len(queue.ready) > 17_000  # the rest waits in the queue
     for _ in range(40):

@@ -387,13 +387,13 @@ def test_client_that_stops_reading_holds_a_bounded_number_of_octets(serve, kit, 
                 for _ in range(200):
                     await asyncio.sleep(0)
             assert waiting > 0
-            assert protocol.backlog() <= OUTPUT_DELIVERY_BYTES_MAX + 2 * kit.WINDOW_BYTES
+            assert protocol.backlog() <= OUTPUT_DELIVERY_BYTES_MAX + 2 * broker.window_bytes
             assert protocol.connection is not None
             channel = protocol.connection.channels.find(1)
             assert channel is not None
             runs = [run for each in channel.consumers.values() for run in each.held]
             held = sum([len(run.positions) for run in runs])
-            assert held * size <= kit.WINDOW_BYTES + size
+            assert held * size <= broker.window_bytes + size
             await asyncio.to_thread(read_bodies, sock)
 
     def read_bodies(sock: socket.socket) -> None:

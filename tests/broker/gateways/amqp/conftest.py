@@ -1,0 +1,203 @@
+"""A client that sends and reads frames, and a shell without a socket."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from pamqp import body, commands, frame, header, heartbeat
+
+from headrace_broker.codecs.method import encode_method
+from headrace_broker.gateways.amqp.connection import Connection
+from headrace_broker.gateways.amqp.shell import Shell
+from headrace_broker.model.limits import OUTPUT_DELIVERY_BYTES_MAX, OUTPUT_RESUME_BYTES
+from headrace_broker.runtime.port import ACCEPT, Broker, ConnectionInfo
+
+HEADER = b"AMQP\x00\x00\x09\x01"
+BODY_FRAME_BYTES = 131072 - 8
+
+
+class FakeShell(Shell):
+    """Keeps what is written; the socket takes all of it at once unless `stuck`."""
+
+    def __init__(self) -> None:
+        self.connection: Connection | None = None
+        self.written = bytearray()
+        self.stuck = False
+        self.buffered = 0
+        self.writes = 0
+        self.woken = False
+        self.reading = True
+        self.timer = 0.0
+        self.closed = ""
+        self.operations: list[Coroutine[Any, Any, None]] = []
+
+    def wake(self) -> None:
+        assert not self.woken
+        self.woken = True
+
+    def write(self, data: bytes) -> None:
+        self.writes += 1
+        self.written += data
+        if self.stuck:
+            before = self.buffered
+            self.buffered += len(data)
+            if before <= OUTPUT_DELIVERY_BYTES_MAX < self.buffered:
+                assert self.connection is not None
+                self.connection.writable_changed(False)
+
+    def drain(self) -> None:
+        """The socket takes everything."""
+        self.stuck = False
+        high = self.buffered > OUTPUT_RESUME_BYTES
+        self.buffered = 0
+        if high:
+            assert self.connection is not None
+            self.connection.writable_changed(True)
+
+    def set_reading(self, reading: bool) -> None:
+        assert reading != self.reading
+        self.reading = reading
+
+    def set_timer(self, seconds: float) -> None:
+        self.timer = seconds
+
+    def backlog(self) -> int:
+        return self.buffered
+
+    def start(self, operation: Coroutine[Any, Any, None]) -> None:
+        self.operations.append(operation)
+
+    def disconnect(self) -> None:
+        self.closed = self.closed or "closed"
+
+    def abort(self) -> None:
+        self.closed = "aborted"
+
+    def step(self) -> bool:
+        """Run every operation up to where it waits; True when one has ended."""
+        operations, self.operations = self.operations, []
+        ended = False
+        for operation in operations:
+            try:
+                operation.send(None)
+                self.operations.append(operation)
+            except StopIteration:
+                ended = True
+        return ended
+
+
+Frame = Any
+
+
+class Peer:
+    """A client: sends frames, reads frames, loses none."""
+
+    def __init__(self, broker: Broker, number: int, loopback: bool = True) -> None:
+        self.broker = broker
+        self.shell = FakeShell()
+        self.info = ConnectionInfo(f"n1/1/{number}", "client", "127.0.0.1:1", 0)
+        self.connection = Connection(broker, self.shell, self.info, loopback)
+        self.shell.connection = self.connection
+
+    def feed(self, data: bytes) -> None:
+        self.connection.receive(data)
+
+    def turn(self) -> list[tuple[int, Frame]]:
+        """Let everything run that can, and return the frames that were written since."""
+        while True:
+            if self.shell.step():
+                continue
+            if not self.shell.woken:
+                break
+            self.shell.woken = False
+            self.connection.flush()
+        return self.frames()
+
+    def frames(self) -> list[tuple[int, Frame]]:
+        found = []
+        data = bytes(self.shell.written)
+        self.shell.written.clear()
+        while data:
+            used, channel, value = frame.unmarshal(data)
+            found.append((channel, value))
+            data = data[used:]
+        return found
+
+    def call(self, channel: int, *methods: Frame) -> list[tuple[int, Frame]]:
+        """Send methods in one chunk and return what comes back."""
+        self.feed(b"".join(encode_method(channel, method) for method in methods))
+        return self.turn()
+
+    def ask(self, channel: int, method: Frame) -> Frame:
+        """Send a method and return the one frame that comes back on its channel."""
+        answers = self.call(channel, method)
+        assert len(answers) == 1, answers
+        assert answers[0][0] == channel
+        return answers[0][1]
+
+    def start_ok(self, password: str = "guest", **capabilities: Any) -> Frame:
+        properties: dict[str, Any] = {"capabilities": capabilities}
+        return commands.Connection.StartOk(properties, "PLAIN", f"\0guest\0{password}", "en_US")
+
+    def open(self, channels: int = 1, heartbeat_s: int = 60, **capabilities: Any) -> Peer:
+        """Go through the handshake and open channels 1 to `channels`."""
+        self.feed(HEADER)
+        assert isinstance(self.turn()[0][1], commands.Connection.Start)
+        tune = self.ask(0, self.start_ok(**capabilities))
+        assert isinstance(tune, commands.Connection.Tune)
+        tune_ok = commands.Connection.TuneOk(2047, 131072, heartbeat_s)
+        opened = self.call(0, tune_ok, commands.Connection.Open("/"))
+        assert isinstance(opened[0][1], commands.Connection.OpenOk)
+        for channel in range(1, channels + 1):
+            assert isinstance(self.ask(channel, commands.Channel.Open()), commands.Channel.OpenOk)
+        return self
+
+
+def publish_frames(
+    channel: int,
+    exchange: str,
+    routing_key: str,
+    payload: bytes,
+    mandatory: bool = False,
+    immediate: bool = False,
+    properties: commands.Basic.Properties | None = None,
+) -> bytes:
+    """The frames of one basic.publish."""
+    method = commands.Basic.Publish(0, exchange, routing_key, mandatory, immediate)
+    head = header.ContentHeader(0, len(payload), properties or commands.Basic.Properties())
+    parts = [frame.marshal(method, channel), frame.marshal(head, channel)]
+    for start in range(0, len(payload), BODY_FRAME_BYTES):
+        part = payload[start : start + BODY_FRAME_BYTES]
+        parts.append(frame.marshal(body.ContentBody(part), channel))
+    return b"".join(parts)
+
+
+class Kit:
+    """What tests import from here: fixtures are the only way in importlib mode."""
+
+    HEADER = HEADER
+    ACCEPT = ACCEPT
+    Peer = Peer
+    Heartbeat = heartbeat.Heartbeat
+    publish = staticmethod(publish_frames)
+
+
+@pytest.fixture
+def kit() -> type[Kit]:
+    return Kit
+
+
+@pytest.fixture
+def new_peer(broker: Broker) -> Callable[[], Peer]:
+    """Makes clients of one broker."""
+    numbers = iter(range(1, 1000))
+    return lambda: Peer(broker, next(numbers))
+
+
+@pytest.fixture
+def peer(new_peer: Callable[[], Peer]) -> Peer:
+    """A client with channel 1 open and all capabilities."""
+    more: dict[str, Any] = {"connection.blocked": True}
+    return new_peer().open(consumer_cancel_notify=True, authentication_failure_close=True, **more)
