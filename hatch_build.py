@@ -211,7 +211,7 @@ class CompileHook(BuildHookInterface):  # type: ignore[type-arg]
         reason = self._why_not()
         if reason is not None:
             self.app.display_warning(
-                f"headrace: building without compiled modules, about five times slower: {reason}"
+                f"headrace: building without compiled modules, several times slower: {reason}"
             )
             return
         build_data["force_include"].update(build_extensions(root, read_options(root)))

@@ -89,18 +89,23 @@ def status(data: Path) -> None:
 
 
 def status_table(local: LocalCluster) -> Table:
-    """Ask every node and lay out what it says."""
-    table = Table("node", "pid", "state", "AMQP", "HTTP", "gRPC", "messages", box=None)
+    """Ask every node and lay out what it says; why one is not ready stands below."""
+    table = Table(box=None, caption_justify="left")
+    for title in ("node", "pid", "AMQP", "HTTP", "gRPC", "messages", "state"):
+        table.add_column(title, no_wrap=True)
+    reasons: list[str] = []
     for node in local.nodes:
         record = node.process()
-        if record is None:
-            state, messages = "stopped", ""
-        else:
+        state, messages = "stopped", ""
+        if record is not None:
             overview = node.api.overview()
-            leads = overview is not None and overview["leader"] == node.name
             reason = node.api.not_ready_reason()
-            state = f"not ready: {reason}" if reason else "ready, leader" if leads else "ready"
+            if reason:
+                reasons.append(f"{node.name}: {reason}")
+            leads = overview is not None and overview["leader"] == node.name
+            state = "not ready" if reason else "leader" if leads else "ready"
             messages = str(overview["queue_totals"]["messages"]) if overview is not None else "?"
         pid = str(record.pid) if record is not None else ""
-        table.add_row(node.name, pid, state, node.amqp, node.http, node.grpc, messages)
+        table.add_row(node.name, pid, node.amqp, node.http, node.grpc, messages, state)
+    table.caption = "\n".join(reasons) or None
     return table

@@ -21,7 +21,7 @@ def main() -> None:
 @main.command()
 def version() -> None:
     """Print version, Python and whether the hot path is compiled."""
-    compiled = "yes" if build_info.compiled() else "no (interpreted, about five times slower)"
+    compiled = "yes" if build_info.compiled() else "no (interpreted, several times slower)"
     click.echo(f"headrace {build_info.VERSION}")
     click.echo(f"python   {platform.python_version()} ({platform.python_implementation()})")
     click.echo(f"compiled {compiled}")

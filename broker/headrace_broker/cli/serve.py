@@ -42,7 +42,7 @@ def serve(path: Path | None, log_level: str) -> None:
     except ConfigError as error:
         raise click.ClickException(str(error)) from None
     if not build_info.compiled():
-        logger.warning("the hot path is not compiled: this node is about five times slower")
+        logger.warning("the hot path is not compiled: this node is several times slower")
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_serve(config))

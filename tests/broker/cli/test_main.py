@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,8 +10,10 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 
 from headrace_broker import build_info
+from headrace_broker.cli.cluster import status_table
 from headrace_broker.cli.local_cluster import LocalCluster
 from headrace_broker.cli.main import main
 from headrace_broker.cli.run import describe, live_line
@@ -91,3 +94,17 @@ def test_the_example_is_python_and_names_the_addresses(tmp_path: Path) -> None:
     snippet = text.partition("<<'END'\n")[2].partition("END\n")[0]
     compile(snippet, "example", "exec")
     assert '("127.0.0.1", 5672)' in snippet
+
+
+def test_the_status_of_stopped_nodes_fits_a_narrow_terminal(tmp_path: Path) -> None:
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(status_table(LocalCluster(tmp_path, 3)))
+    lines = console.export_text().splitlines()
+    assert len(lines) == 4
+    assert lines[3].split() == [
+        "n3",
+        "127.0.0.1:5674",
+        "127.0.0.1:15674",
+        "127.0.0.1:7103",
+        "stopped",
+    ]
