@@ -1,11 +1,13 @@
-"""`python -m headrace_raftlog.simulator`: run seeds, or replay one with its trace."""
+"""`python -m headrace_raftlog.simulator`: run seeds, replay one, or renew golden scripts."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 import time
+from pathlib import Path
 
+from headrace_raftlog.simulator import script
 from headrace_raftlog.simulator.cluster import Outcome, Plan, simulate
 from headrace_raftlog.simulator.parameters import PROFILES
 
@@ -22,6 +24,11 @@ def replay_command(outcome: Outcome, plan: Plan) -> str:
 def main(arguments: list[str]) -> int:
     """Run the command line; return 1 if any invariant was violated, else 0."""
     options = _parse(arguments)
+    if options.rewrite is not None:
+        for name in options.rewrite:
+            path = Path(name)
+            path.write_text(script.replay(path.read_text()))
+        return 0
     if options.seed is not None:
         return _replay(
             Plan(options.seed, options.profile, events=options.events, tracing=options.trace)
@@ -49,6 +56,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m headrace_raftlog.simulator")
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--seeds", metavar="A:B", help="run seeds A to B-1")
+    which.add_argument("--rewrite", metavar="FILE", nargs="+", help="renew golden scripts' outputs")
     which.add_argument("--seed", type=int, metavar="N", help="run one seed")
     parser.add_argument("--trace", action="store_true", help="with --seed: print what happens")
     parser.add_argument("--profile", choices=sorted(PROFILES), help="default: the seed chooses")
