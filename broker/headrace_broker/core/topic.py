@@ -106,11 +106,9 @@ class TopicMatcher(Matcher):
             if node.repeats:
                 nodes.append(node)
                 taken.append(position + 1)
-            word = words[position]
-            if word != ANY_WORDS:
-                self._descend(node, word, position + 1, nodes, taken)
-            if word != ONE_WORD:
-                self._descend(node, ONE_WORD, position + 1, nodes, taken)
+            # A word that is itself "*" or "#" finds the wildcard's node, which takes it as well.
+            self._descend(node, words[position], position + 1, nodes, taken)
+            self._descend(node, ONE_WORD, position + 1, nodes, taken)
 
     def _descend(
         self,

@@ -30,8 +30,11 @@ STEPS = 250
 
 def random_log(random_commands: Any, driver: Any, seed: int) -> list[bytes]:
     source = random_commands(seed)
+    pick = random.Random(seed)
     for _ in range(STEPS):
         driver.do(source.next())
+        if pick.random() < 0.1:
+            assert driver.apply(pick.choice(driver.log)) == Repeated()
     log: list[bytes] = driver.log
     return log
 
