@@ -1,0 +1,180 @@
+"""Changes are made from any node, and read where they were asked for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from headrace_broker.catalog import command as commands
+from headrace_broker.catalog.result import Exists, NotFound, Ok, Refused
+from headrace_broker.model.definition import Node, User
+from headrace_broker.model.limits import (
+    CATALOG_COMMAND_OCTETS_MAX,
+    CATALOG_REQUESTS_MAX,
+)
+from headrace_broker.runtime.catalog_service import (
+    CatalogUnavailableError,
+)
+
+NODES = [Node(number, f"n{number}", f"h:{number}") for number in (1, 2, 3)]
+GUEST = User("guest", b"salt", b"hash", loopback_only=True)
+DECLARE = commands.DeclareQueue("/", "q", "quorum", replicas=3)
+
+
+Run = Callable[[Callable[[Any], Awaitable[None]]], None]
+
+
+class TestSubmit:
+    @pytest.mark.parametrize("node", [1, 2, 3])
+    def test_any_node_changes_the_catalog_and_reads_what_it_wrote(
+        self, run: Run, node: int
+    ) -> None:
+        async def scenario(cluster: Any) -> None:
+            cluster.elect(1)
+            service = cluster.services[node]
+            result = await service.submit(DECLARE)
+            assert isinstance(result, Ok)
+            assert service.catalog.queue("/", "q") == result.value
+            assert await service.submit(DECLARE) == Exists(result.value)
+            assert len(cluster.digests()) == 1
+
+        run(scenario)
+
+    def test_result_waits_for_this_node_to_apply(self, run: Run) -> None:
+        async def scenario(cluster: Any) -> None:
+            cluster.elect(1)
+            task = asyncio.ensure_future(cluster.services[2].submit(DECLARE))
+            await cluster.settle()
+            assert task.done()
+            later = asyncio.ensure_future(cluster.services[2].submit(commands.Barrier()))
+            cluster.deaf = {2}
+            cluster.soon(cluster.deaf.clear)
+            await cluster.settle()
+            assert not later.done()
+            cluster.deliver()
+            await cluster.settle()
+            await later
+
+        run(scenario)
+
+    def test_many_at_once_are_each_made_once(self, run: Run) -> None:
+        async def scenario(cluster: Any) -> None:
+            cluster.elect(3)
+            asked = [
+                service.submit(commands.DeclareQueue("/", f"q{number}", "classic"))
+                for number in range(CATALOG_REQUESTS_MAX + 10)
+                for service in cluster.services.values()
+            ]
+            results = await asyncio.gather(*asked)
+            assert sum(isinstance(result, Ok) for result in results) == len(results) // 3
+            assert sum(isinstance(result, Exists) for result in results) == len(results) // 3 * 2
+            assert len(cluster.digests()) == 1
+
+        run(scenario)
+
+    def test_under_way_are_bounded_and_the_rest_waits(self, run: Run) -> None:
+        async def scenario(cluster: Any) -> None:
+            cluster.elect(1)
+            cluster.holding = True
+            asked = [
+                asyncio.ensure_future(cluster.services[1].submit(commands.Barrier()))
+                for _ in range(CATALOG_REQUESTS_MAX + 5)
+            ]
+            await cluster.settle()
+            assert len(cluster.log) == 1 + CATALOG_REQUESTS_MAX
+            cluster.holding = False
+            cluster.commit()
+            assert await asyncio.gather(*asked) == [Ok()] * len(asked)
+
+        run(scenario)
+
+    def test_arguments_of_amqp_libraries_become_plain(self, run: Run) -> None:
+        async def scenario(cluster: Any) -> None:
+            cluster.elect(1)
+            await cluster.services[2].submit(
+                commands.DeclareQueue("/", "q", "classic", arguments={"x": bytearray(b"\xff")})
+            )
+            queue = cluster.services[3].catalog.queue("/", "q")
+            assert queue is not None
+            assert queue.arguments == {"x": b"\xff"}
+
+        run(scenario)
+
+    def test_what_cannot_be_stored_is_refused_and_never_sent(self, run: Run) -> None:
+        async def scenario(cluster: Any) -> None:
+            cluster.elect(1)
+            for value in (1 << 80, "x" * CATALOG_COMMAND_OCTETS_MAX):
+                command = commands.DeclareQueue("/", "q", "classic", arguments={"x": value})
+                assert isinstance(await cluster.services[2].submit(command), Refused)
+            assert len(cluster.log) == 1
+
+        run(scenario)
+
+
+class TestUnavailable:
+    def test_no_leader_is_told_as_no_quorum(self, run: Run) -> None:
+        async def scenario(cluster: Any) -> None:
+            began = cluster.loop.time()
+            with pytest.raises(CatalogUnavailableError, match=r"no quorum: .* no leader for 10 s"):
+                await cluster.services[1].submit(DECLARE)
+            assert cluster.loop.time() - began == pytest.approx(10)
+            assert cluster.services[1].catalog.queues() == []
+
+        run(scenario)
+
+    def test_silent_leader_is_named(self, run: Run) -> None:
+        async def scenario(cluster: Any) -> None:
+            cluster.elect(1)
+            cluster.holding = True
+            with pytest.raises(CatalogUnavailableError, match=r"no quorum: node 1, .* 2 s"):
+                await cluster.services[2].submit(DECLARE, seconds=2)
+            with pytest.raises(CatalogUnavailableError, match=r"no quorum: this node, .* 3 s"):
+                await cluster.services[1].barrier(3)
+
+        run(scenario)
+
+    def test_abandoned_change_may_still_be_made(self, run: Run) -> None:
+        async def scenario(cluster: Any) -> None:
+            cluster.elect(1)
+            cluster.holding = True
+            with pytest.raises(CatalogUnavailableError, match="may still be made"):
+                await cluster.services[2].submit(DECLARE)
+            cluster.holding = False
+            cluster.commit()
+            assert cluster.services[2].catalog.queue("/", "q") is not None
+
+        run(scenario)
+
+    def test_stopping_ends_the_wait(self, run: Run) -> None:
+        async def scenario(cluster: Any) -> None:
+            task = asyncio.ensure_future(cluster.services[2].submit(DECLARE))
+            await cluster.settle()
+            await cluster.services[2].stop()
+            for waiting in (task, cluster.services[2].submit(DECLARE)):
+                with pytest.raises(CatalogUnavailableError, match="stopping"):
+                    await waiting
+
+        run(scenario)
+
+    def test_cancelled_caller_leaves_nothing_behind(self, run: Run) -> None:
+        async def scenario(cluster: Any) -> None:
+            task = asyncio.ensure_future(cluster.services[2].submit(DECLARE))
+            await cluster.settle()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert cluster.services[2]._pending == {}
+
+        run(scenario)
+
+
+def test_unknown_queue_is_told_through_the_whole_way(run: Run) -> None:
+    async def scenario(cluster: Any) -> None:
+        cluster.elect(1)
+        result = await cluster.services[3].submit(commands.DeleteQueue("/", "none"))
+        assert result == NotFound("queue 'none' in vhost '/'")
+
+    run(scenario)
