@@ -12,7 +12,6 @@ from headrace_broker.catalog import command as commands
 from headrace_broker.catalog.command import encode_request
 from headrace_broker.catalog.request import Request
 from headrace_broker.catalog.result import Exists, Ok
-from headrace_broker.model.definition import Node, User
 from headrace_broker.model.limits import (
     CATALOG_COMMAND_OCTETS_MAX,
     CATALOG_REQUEST_WINDOW,
@@ -21,8 +20,6 @@ from headrace_broker.runtime.catalog_service import (
     CatalogUnavailableError,
 )
 
-NODES = [Node(number, f"n{number}", f"h:{number}") for number in (1, 2, 3)]
-GUEST = User("guest", b"salt", b"hash", loopback_only=True)
 DECLARE = commands.DeclareQueue("/", "q", "quorum", replicas=3)
 
 

@@ -10,7 +10,6 @@ import pytest
 
 from headrace_broker.catalog import command as commands
 from headrace_broker.catalog.result import Exists, NotFound, Ok, Refused
-from headrace_broker.model.definition import Node, User
 from headrace_broker.model.limits import (
     CATALOG_COMMAND_OCTETS_MAX,
     CATALOG_REQUESTS_MAX,
@@ -19,8 +18,6 @@ from headrace_broker.runtime.catalog_service import (
     CatalogUnavailableError,
 )
 
-NODES = [Node(number, f"n{number}", f"h:{number}") for number in (1, 2, 3)]
-GUEST = User("guest", b"salt", b"hash", loopback_only=True)
 DECLARE = commands.DeclareQueue("/", "q", "quorum", replicas=3)
 
 
