@@ -79,8 +79,8 @@ test: $(VENV)/stamp-tools $(VENV)/stamp-install ## all fast tests, against the c
 	$(BIN)/pytest tests
 
 .PHONY: test-interpreted
-test-interpreted: $(VENV)/stamp-tools ## core, model and codec tests against the source tree
-	$(INTERPRETED) $(BIN)/pytest tests
+test-interpreted: $(VENV)/stamp-tools $(VENV)/stamp-install ## core, codec and storage tests against the source tree
+	$(INTERPRETED) $(BIN)/pytest tests/raftlog/core tests/raftlog/storage tests/broker/core tests/broker/codecs
 
 .PHONY: protos
 protos: $(VENV)/stamp-tools ## generate the protobuf code
