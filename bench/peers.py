@@ -14,6 +14,7 @@ from typing import Final
 
 NODE_COUNT: Final = 3
 START_SECONDS_MAX: Final = 120  # a broker that needs longer is reported as not starting
+HEADRACE_PORT: Final = 20672  # AMQP port of the first node
 RABBIT_BIN: Final = Path("/usr/lib/rabbitmq/bin")
 
 
@@ -56,7 +57,7 @@ class Headrace:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.ports = [25672, 25673, 25674]
+        self.ports = [HEADRACE_PORT + number for number in range(NODE_COUNT)]
         self._command = [str(Path(sys.executable).with_name("headrace")), "cluster"]
         self._env = dict(os.environ)
 
@@ -64,8 +65,8 @@ class Headrace:
         """Start on an empty data directory and wait for a quorum."""
         shutil.rmtree(self.directory, ignore_errors=True)
         self.directory.mkdir(parents=True)
-        ports = ["--amqp-port", "25672", "--http-port", "25772", "--cluster-port", "25872"]
-        run([*self._command, "start", "--data", str(self.directory), *ports], self._env)
+        place = ["--data", str(self.directory), "--base-port", str(HEADRACE_PORT)]
+        run([*self._command, "start", *place], self._env)
 
     def stop(self) -> None:
         """Stop all nodes and remove their data."""

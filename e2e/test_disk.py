@@ -18,6 +18,7 @@ from e2e.harness.publisher import Publisher
 
 SMALL_MIB = 24
 LARGE_MIB = 400
+MESSAGES = 60_000  # of 1 KiB: more than the small disks hold
 
 
 @pytest.fixture
@@ -25,15 +26,13 @@ def small_disks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Clu
     """A cluster whose stores are file systems of SMALL_MIB each."""
     monkeypatch.setenv("HEADRACE_LOG_SEGMENT_BYTES", str(2 << 20))
     monkeypatch.setenv("HEADRACE_LIMITS_DISK_FREE_BYTES_MIN", "0")
-    cluster = Cluster(tmp_path / "data", base_port=33672)
+    cluster = Cluster(tmp_path / "data", base_port=22300)
     stores = [node.directory / "store" for node in cluster.local.nodes]
     for store in stores:
         store.mkdir(parents=True)
         mount = ["mount", "-t", "tmpfs", "-o", f"size={SMALL_MIB}m", "headrace-test", str(store)]
         subprocess.run(mount, check=True)
     try:
-        # A disk may be full in the configuration file's overrides only; the generated file says
-        # another minimum, so the variable must win.
         with cluster:
             yield cluster
     finally:
@@ -61,26 +60,20 @@ def test_full_disk_blocks_publishers_and_resumes_with_everything(small_disks: Cl
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
-    publisher = Publisher([small_disks.port("n1")], "work", 60_000, 1024)
-    publisher.start()
-    wait_for("publishers to be blocked", lambda: blocked)
-    assert re.search("disk", blocked[0]), blocked
-    before = len(publisher.confirmed)
-    assert before < 60_000
-    for node in small_disks.local.nodes:
-        remount = ["mount", "-o", f"remount,size={LARGE_MIB}m", str(node.directory / "store")]
-        subprocess.run(remount, check=True)
-    assert publisher.wait_confirmed(60_000, 300), publisher.failure
-    assert unblocked.wait(60)
-    watcher.join(60)
-    publisher.join(60)
+    with Publisher([small_disks.port("n1")], "work", MESSAGES, 1024) as publisher:
+        wait_for("publishers to be blocked", lambda: blocked)
+        assert re.search("disk", blocked[0]), blocked
+        assert len(publisher.confirmed) < MESSAGES
+        for node in small_disks.local.nodes:
+            remount = ["mount", "-o", f"remount,size={LARGE_MIB}m", str(node.directory / "store")]
+            subprocess.run(remount, check=True)
+        assert publisher.wait_confirmed(MESSAGES, 300), publisher.failure
+        assert unblocked.wait(60)
+        watcher.join(60)
     assert publisher.failure is None
     assert publisher.reconnects == 0
-    consumer = Consumer([small_disks.port("n2")], "work")
-    consumer.start()
-    missing = consumer.wait_all(publisher.confirmed, 120)
-    consumer.halt()
-    consumer.join(60)
+    with Consumer([small_disks.port("n2")], "work") as consumer:
+        missing = consumer.wait_all(publisher.confirmed, 120)
     assert not missing
 
 

@@ -38,19 +38,15 @@ def test_leader_killed_twice_loses_nothing_confirmed(cluster: Cluster, count: in
     assert cluster.leader("work") == "n1"
     publisher = Publisher([cluster.port("n2"), cluster.port("n3")], "work", count, BODY_BYTES)
     consumer = Consumer([cluster.port("n3"), cluster.port("n2")], "work")
-    publisher.start()
-    consumer.start()
-    for kill in (1, 2):
-        assert publisher.wait_confirmed(count * kill // 4, WAIT_SECONDS), publisher.failure
-        leader = cluster.leader("work")
-        cluster.kill(leader)
-        assert publisher.wait_confirmed(count * kill // 4 + count // 8, WAIT_SECONDS)
-        cluster.start()
-    assert publisher.wait_confirmed(count, WAIT_SECONDS), publisher.failure
-    publisher.join(WAIT_SECONDS)
-    missing = consumer.wait_all(publisher.confirmed, WAIT_SECONDS)
-    consumer.halt()
-    consumer.join(WAIT_SECONDS)
+    with publisher, consumer:
+        for kill in (1, 2):
+            assert publisher.wait_confirmed(count * kill // 4, WAIT_SECONDS), publisher.failure
+            cluster.kill(cluster.leader("work"))
+            assert publisher.wait_confirmed(count * kill // 4 + count // 8, WAIT_SECONDS)
+            cluster.start()
+        assert publisher.wait_confirmed(count, WAIT_SECONDS), publisher.failure
+        publisher.join(WAIT_SECONDS)
+        missing = consumer.wait_all(publisher.confirmed, WAIT_SECONDS)
     assert consumer.failure is None
     assert not publisher.rejected
     assert not missing, f"{len(missing)} confirmed messages did not arrive"
@@ -60,19 +56,13 @@ def test_leader_killed_twice_loses_nothing_confirmed(cluster: Cluster, count: in
 
 def test_power_cut_in_mid_publish_loses_nothing_confirmed(cluster: Cluster) -> None:
     declare(cluster, "n2", "work")
-    publisher = Publisher(cluster.ports, "work", 1_000_000, BODY_BYTES)
-    publisher.start()
-    assert publisher.wait_confirmed(5_000, WAIT_SECONDS), publisher.failure
-    cluster.kill("n1", "n2", "n3")
-    publisher.halt()
-    publisher.join(WAIT_SECONDS)
+    with Publisher(cluster.ports, "work", 1_000_000, BODY_BYTES) as publisher:
+        assert publisher.wait_confirmed(5_000, WAIT_SECONDS), publisher.failure
+        cluster.kill("n1", "n2", "n3")
     assert publisher.failure is None
     cluster.start()
-    consumer = Consumer(cluster.ports, "work")
-    consumer.start()
-    missing = consumer.wait_all(publisher.confirmed, WAIT_SECONDS)
-    consumer.halt()
-    consumer.join(WAIT_SECONDS)
+    with Consumer(cluster.ports, "work") as consumer:
+        missing = consumer.wait_all(publisher.confirmed, WAIT_SECONDS)
     assert consumer.failure is None
     assert not missing, f"{len(missing)} confirmed messages did not survive"
     check_no_unflagged_duplicate(consumer.seen)

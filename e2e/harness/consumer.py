@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import Final
+from types import TracebackType
+from typing import Final, Self
 
 import aio_pika
 from aio_pika.abc import AbstractIncomingMessage
 from aiormq.exceptions import AMQPError
 
 PREFETCH: Final = 300
+STOP_SECONDS: Final = 30.0  # a connection attempt may have to time out
 
 
 class Consumer(threading.Thread):
@@ -30,6 +32,19 @@ class Consumer(threading.Thread):
         self._ports = ports
         self._queue = queue
         self._halt = threading.Event()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.halt()
+        self.join(STOP_SECONDS)
 
     def halt(self) -> None:
         """Stop after the current message."""

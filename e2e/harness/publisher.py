@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from typing import Any, Final
+from types import TracebackType
+from typing import Any, Final, Self
 
 import pika
 from pika.adapters.select_connection import SelectConnection
 
 WINDOW: Final = 500  # unconfirmed publishes allowed
+STOP_SECONDS: Final = 30.0  # a connection attempt may have to time out
 
 
 class Publisher(threading.Thread):
@@ -42,6 +44,19 @@ class Publisher(threading.Thread):
         self._outstanding: OrderedDict[int, int] = OrderedDict()
         self._tag = 0
         self._channel: Any = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.halt()
+        self.join(STOP_SECONDS)
 
     def halt(self) -> None:
         """Stop publishing as soon as the current connection notices."""

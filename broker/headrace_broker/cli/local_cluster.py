@@ -39,6 +39,7 @@ GRPC_OFFSET: Final = 1429  # AMQP 5672 -> gRPC 7101
 LOCAL_DISK_FREE_BYTES_MIN: Final = 256 << 20  # bytes; a laptop is fuller than a server may be
 LOG_FILE_BYTES_MAX: Final = 16 << 20  # bytes of node.log at which a start sets it aside as .1
 STOP_S_MAX: Final = 20.0  # seconds for a clean stop, before SIGKILL
+PORT_S_MAX: Final = 5.0  # seconds; a killed process may hold its ports until its last thread ends
 POLL_S: Final = 0.1  # seconds between looks at something that will happen soon
 HOST: Final = "127.0.0.1"
 # A variable like HEADRACE_NODE_ID would make all nodes one; those for tuning pass through.
@@ -138,7 +139,7 @@ class LocalCluster:
         self._check_data()
         stopped = [node for node in self.nodes if node.process() is None]
         for node in stopped:
-            check_ports_free(node)
+            wait_ports_free(node)
         for node in stopped:
             self._start_node(node)
 
@@ -264,6 +265,24 @@ disk_free_bytes_min = {LOCAL_DISK_FREE_BYTES_MIN}
 name = "local"
 {members}
 """
+
+
+def wait_ports_free(node: LocalNode) -> None:
+    """Wait for the ports of a node that was killed a moment ago.
+
+    Raises:
+        ClusterError: one is still taken after PORT_S_MAX.
+    """
+    deadline = time.monotonic() + PORT_S_MAX
+    while True:
+        try:
+            check_ports_free(node)
+        except ClusterError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(POLL_S)
+        else:
+            return
 
 
 def check_ports_free(node: LocalNode) -> None:
