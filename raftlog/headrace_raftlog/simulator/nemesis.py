@@ -97,15 +97,24 @@ class Nemesis:
         rng = self.loop.rng
         way = rng.random()
         self._trace(process, way)
-        if way < 0.6:
+        if way < 0.5:
             process.crash()
             self.loop.after(rng.randint(0, 5) * TICK, self._restart, process)
+        elif way < 0.65:
+            self._forget(process)
         elif way < 0.8:
             self._isolate(process)
             self.loop.after(rng.randint(1, 20) * TICK, self._heal, None)
         else:
             process.pause()
             self.loop.after(rng.randint(1, 20) * TICK, self._resume, process)
+
+    def _forget(self, leader: Process) -> None:
+        """Restart some of those who elected `leader`: what they voted must be on their disks."""
+        for process in self.processes:
+            if process is not leader and self.loop.rng.random() < 0.5:
+                process.crash()
+                self.loop.after(0, self._restart, process)
 
     def _heal(self, _: None) -> None:
         if not self.stopped:

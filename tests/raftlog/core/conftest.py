@@ -1,0 +1,124 @@
+"""A core with a host that keeps its contract, driven by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from headrace_raftlog.core.raft import RaftCore
+from headrace_raftlog.model.entry import ENTRY_NORMAL, Entry, HardState
+from headrace_raftlog.model.group import CoreOptions, GroupConfig
+from headrace_raftlog.model.message import (
+    APPEND_REPLY,
+    HEARTBEAT_REPLY,
+    PRE_VOTE_REPLY,
+    VOTE_REPLY,
+    Message,
+)
+from headrace_raftlog.model.ready import Ready
+from headrace_raftlog.simulator.process import MemoryLog
+
+GROUP = 7
+
+
+class Host:
+    """Member 1 of a group (unless told otherwise); the other members are the test."""
+
+    def __init__(
+        self,
+        voters: tuple[int, ...] = (1, 2, 3),
+        learners: tuple[int, ...] = (),
+        member: int = 1,
+        terms: tuple[int, ...] = (),
+        hard_state: HardState | None = None,
+        applied: int = 0,
+        seed: int = 1,
+        **options: int,
+    ) -> None:
+        self.voters = voters
+        self.member = member
+        self.log = MemoryLog(
+            [Entry(index, term, ENTRY_NORMAL, b"old") for index, term in enumerate(terms, 1)]
+        )
+        if hard_state is None:
+            hard_state = HardState(terms[-1] if terms else 0, 0, 0)
+        self.core = RaftCore(
+            GroupConfig(GROUP, member, voters, learners),
+            CoreOptions(**options),
+            self.log,
+            hard_state,
+            applied,
+            seed,
+        )
+        self.applied: list[Entry] = []
+
+    def ready(self) -> Ready:
+        """Take one Ready: entries become visible, committed ones are applied, none is durable."""
+        ready = self.core.ready()
+        if ready.entries:
+            self.log.append(ready.entries)
+        if ready.committed:
+            self.applied.extend(ready.committed)
+            self.core.applied(ready.committed[-1].index)
+        return ready
+
+    def drain(self) -> list[Message]:
+        """Handle and persist everything; return all messages in the order of their leaving."""
+        messages: list[Message] = []
+        while self.core.has_ready():
+            ready = self.ready()
+            messages += ready.messages
+            if ready.must_sync or ready.messages_after_persist:
+                self.core.persisted(ready.number)
+            messages += ready.messages_after_persist
+        return messages
+
+    def step(self, kind: int, source: int, term: int, **fields: Any) -> list[Message]:
+        """Let a message arrive and return what leaves in answer."""
+        self.core.step(Message(kind, GROUP, source, self.member, term, **fields))
+        return self.drain()
+
+    def others(self) -> list[int]:
+        """Return the other voters."""
+        return [voter for voter in self.voters if voter != self.member]
+
+    def elect(self, *supporters: int) -> list[Message]:
+        """Win an election with the votes of `supporters` (default: all others)."""
+        self.core.campaign()
+        self.drain()
+        for supporter in supporters or self.others():
+            self.step(PRE_VOTE_REPLY, supporter, self.core.term + 1)
+        messages: list[Message] = []
+        for supporter in supporters or self.others():
+            messages += self.step(VOTE_REPLY, supporter, self.core.term)
+        return messages
+
+    def acknowledge(self, peer: int, index: int) -> list[Message]:
+        """Let `peer` report that it holds everything up to `index`."""
+        return self.step(APPEND_REPLY, peer, self.core.term, index=index)
+
+    def hear(self, peer: int) -> list[Message]:
+        """Let `peer` answer a heartbeat."""
+        return self.step(HEARTBEAT_REPLY, peer, self.core.term)
+
+    def terms(self) -> list[int]:
+        """Return the terms of the log."""
+        return [entry.term for entry in self.log.items]
+
+
+@pytest.fixture
+def host() -> Callable[..., Host]:
+    """Return the constructor of hosts."""
+    return Host
+
+
+@pytest.fixture
+def leader(host: Callable[..., Host]) -> Host:
+    """Return the leader of term 1 of three members, whose no-op is committed everywhere."""
+    leader = host(quiesce_ticks=0)
+    leader.elect()
+    leader.acknowledge(2, 1)
+    leader.acknowledge(3, 1)
+    return leader

@@ -1,0 +1,41 @@
+"""Golden scripts: one per hazard, replayed and compared word for word.
+
+After a change that is meant to alter them: `python -m headrace_raftlog.simulator --rewrite FILE`,
+and read the difference.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headrace_raftlog.simulator.script import Script, replay
+
+SCRIPTS = sorted((Path(__file__).parents[1] / "golden").glob("*.txt"))
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
+def test_script_gives_its_written_output(path):
+    text = path.read_text()
+    assert replay(text) == text
+
+
+def test_scripts_are_found():
+    assert len(SCRIPTS) >= 15
+
+
+def test_changed_behaviour_changes_the_output():
+    text = next(path for path in SCRIPTS if path.stem == "election").read_text()
+    assert replay(text.replace("voters=1,2,3", "voters=1,2,3,4")) != text
+
+
+@pytest.mark.parametrize("command", ["fly 1", "tick 9", "log 1"])
+def test_wrong_command_is_an_error(command):
+    with pytest.raises(KeyError):
+        Script().run(f"group voters=1,2\n{command}")
+
+
+def test_command_to_a_member_that_is_down_is_an_error():
+    with pytest.raises(ValueError, match="member 1 is down"):
+        Script().run("group voters=1,2\ncrash 1\ntick 1")

@@ -1,0 +1,173 @@
+"""Bounds of what is sent, kept and handed out."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace_raftlog.model.entry import HardState
+from headrace_raftlog.model.group import BUSY, CoreOptions, GroupConfig
+from headrace_raftlog.model.limits import ENTRY_COST_BYTES
+from headrace_raftlog.model.message import APPEND, APPEND_REPLY, HEARTBEAT
+
+
+def appends(messages, target=2):
+    return [message for message in messages if message.kind == APPEND and message.target == target]
+
+
+def leading(host, **options):
+    member = host(quiesce_ticks=0, **options)
+    member.elect()
+    member.acknowledge(2, 1)
+    member.acknowledge(3, 1)
+    return member
+
+
+def test_one_append_holds_at_most_so_many_entries(host):
+    member = leading(host, append_entries_max=2)
+    member.core.propose([b"a"] * 5)
+    assert [len(message.entries) for message in appends(member.drain())] == [2, 2, 1]
+
+
+def test_one_append_holds_at_most_so_many_bytes_but_never_nothing(host):
+    member = leading(host, append_bytes_max=10)
+    member.core.propose([b"a" * 4, b"b" * 4, b"c" * 4, b"d" * 50, b"e"])
+    sent = [[len(entry.data) for entry in message.entries] for message in appends(member.drain())]
+    assert sent == [[4, 4], [4], [50], [1]]
+
+
+def test_proposals_of_one_turn_share_an_append(host):
+    member = leading(host)
+    member.core.propose([b"a"])
+    member.core.propose([b"b"])
+    (message,) = appends(member.drain())
+    assert [entry.data for entry in message.entries] == [b"a", b"b"]
+
+
+def test_pipelining_stops_at_the_inflight_bound_and_goes_on_with_each_answer(host):
+    member = leading(host, append_entries_max=1, inflight_max=2)
+    member.core.propose([b"a"] * 5)
+    assert [message.index for message in appends(member.drain())] == [1, 2]
+    assert [message.index for message in appends(member.acknowledge(2, 2))] == [3]
+    assert [message.index for message in appends(member.acknowledge(2, 4))] == [4, 5]
+    assert len(member.core.progress(2).inflight) == 2
+
+
+def test_pipelining_stops_at_the_inflight_bytes_bound(host):
+    member = leading(host, append_entries_max=1, inflight_bytes_max=10)
+    member.core.propose([b"a" * 6] * 4)
+    assert len(appends(member.drain())) == 2
+    assert member.core.progress(2).inflight_bytes == 12
+    assert len(appends(member.acknowledge(2, 3))) == 2
+    member.acknowledge(2, 5)
+    assert member.core.progress(2).inflight_bytes == 0
+
+
+def test_probing_sends_one_append_until_something_is_heard(host):
+    member = leading(host, append_entries_max=1)
+    member.core.report_unreachable(2)
+    member.core.propose([b"a"] * 3)
+    assert appends(member.drain()) == []
+    assert [message.index for message in appends(member.hear(2))] == [1]
+    member.core.propose([b"b"])
+    assert appends(member.drain()) == []
+
+
+def test_lost_appends_are_noticed_by_an_empty_one_after_a_heartbeat(host):
+    member = leading(host, inflight_max=1)
+    member.core.propose([b"a"])
+    member.drain()
+    (probe,) = appends(member.hear(2))
+    assert (probe.index, probe.entries) == (2, [])
+    messages = member.step(APPEND_REPLY, 2, 1, index=2, reject=True, hint_index=1, hint_term=1)
+    (message,) = appends(messages)
+    assert (message.index, len(message.entries)) == (1, 1)
+
+
+def test_unreachable_peer_that_is_no_member_is_ignored(host):
+    member = leading(host)
+    member.core.report_unreachable(9)
+    assert member.core.progress(9) is None
+
+
+def test_proposals_are_refused_while_too_much_is_uncommitted(host):
+    member = leading(host, uncommitted_bytes_max=2 * (100 + ENTRY_COST_BYTES))
+    blob = bytes(100)
+    assert member.core.propose([blob]) == 2
+    assert member.core.propose([blob, blob]) == BUSY
+    assert member.core.propose([blob]) == 3
+    assert member.core.propose([b""]) == BUSY
+    assert member.core.last_index == 3
+    member.drain()
+    member.acknowledge(2, 3)
+    assert member.core.uncommitted_bytes == 0
+    assert member.core.propose([blob]) == 4
+
+
+def test_proposal_larger_than_the_bound_is_taken_alone(host):
+    member = leading(host, uncommitted_bytes_max=10)
+    assert member.core.propose([bytes(1000)]) == 2
+    assert member.core.propose([b"a"]) == BUSY
+
+
+def test_uncommitted_bytes_are_forgotten_with_the_leadership(host):
+    member = leading(host, uncommitted_bytes_max=10)
+    member.core.propose([bytes(1000)])
+    member.step(HEARTBEAT, 2, 2)
+    assert member.core.uncommitted_bytes == 0
+
+
+def test_empty_proposal_is_an_error(host):
+    with pytest.raises(ValueError, match="empty"):
+        leading(host).core.propose([])
+
+
+def test_committed_entries_are_handed_out_in_bounded_pieces(host):
+    member = host(voters=(1,), committed_bytes_max=10)
+    member.core.campaign()
+    member.drain()
+    member.core.propose([b"a" * 6, b"b" * 4, b"c" * 20, b"d"])
+    member.core.persisted(member.ready().number)
+    handed = []
+    while member.core.has_ready():
+        handed.append([len(entry.data) for entry in member.ready().committed])
+    assert handed == [[6, 4], [20], [1]]
+
+
+def test_applied_beyond_what_was_handed_out_is_a_bug(host):
+    member = leading(host)
+    with pytest.raises(AssertionError, match="handed out"):
+        member.core.applied(5)
+
+
+@pytest.mark.parametrize(
+    ("terms", "hard_state", "applied", "match"),
+    [
+        ((1, 1), HardState(1, 0, 3), 0, "commit 3"),
+        ((1, 1), HardState(1, 0, 1), 5, "applied 5"),
+        ((1, 3), HardState(2, 0, 0), 0, "term 2 is older"),
+    ],
+)
+def test_contradictory_recovered_state_is_refused(host, terms, hard_state, applied, match):
+    with pytest.raises(ValueError, match=match):
+        host(terms=terms, hard_state=hard_state, applied=applied)
+
+
+def test_stranger_is_refused(host):
+    with pytest.raises(ValueError, match="not a member"):
+        host(voters=(2, 3), member=1)
+
+
+def test_restarted_member_applies_from_its_commit_hint(host):
+    member = host(terms=(1, 1, 1), hard_state=HardState(1, 0, 2), applied=1)
+    member.drain()
+    assert [entry.index for entry in member.applied] == [2]
+
+
+def test_messages_of_other_groups_and_for_other_members_are_disregarded(host):
+    member = host()
+    config = GroupConfig(8, 2, (1, 2, 3))
+    other = type(member.core)(config, CoreOptions(), member.log, HardState(0, 0, 0), 0, 1)
+    other.campaign()
+    for message in other.ready().messages:
+        member.core.step(message)
+    assert not member.core.has_ready()
