@@ -115,7 +115,7 @@ def broken(mutant):
         ("duplicate_votes_counted", "election", 800),
         ("vote_forgotten", None, 20),
         ("own_vote_not_awaited", None, 20),
-        ("leader_counts_its_memory", None, 20),
+        ("leader_counts_its_memory", None, 100),
         ("commit_beyond_the_message", "small", 900),
         ("messages_do_not_wake", "quiet", 300),
         ("requests_do_not_wake_the_leader", "quiet", 1300),
