@@ -6,6 +6,10 @@ import pytest
 from e2e.harness.cluster import Cluster
 from e2e.harness.consumer import Consumer
 from e2e.harness.publisher import Publisher
+from e2e.harness.raw_client import RawClient
+from pamqp import commands
+from pamqp.body import ContentBody
+from pamqp.header import ContentHeader
 
 BODY_BYTES = 1024
 WAIT_SECONDS = 300.0
@@ -71,20 +75,21 @@ def test_power_cut_in_mid_publish_loses_nothing_confirmed(cluster: Cluster) -> N
 
 def test_unacknowledged_messages_of_a_dead_gateway_come_back_in_place(cluster: Cluster) -> None:
     declare(cluster, "n1", "work")
-    first = cluster.connect("n2")
-    taking = first.channel()
+    taking = RawClient(cluster.port("n2")).log_in().open_channel()
     publishing = cluster.connect("n1").channel()
     publishing.confirm_delivery()
     for number in range(6):
         publishing.basic_publish("", "work", str(number).encode())
-    taking.basic_qos(prefetch_count=3)
-    taken = []
-    for method, _, body in taking.consume("work", inactivity_timeout=30):
-        taken.append((int(body), method.redelivered))
-        if len(taken) == 3:
-            break
-    assert taken == [(0, False), (1, False), (2, False)]
+    taking.send(commands.Basic.Qos(0, 3, False), 1)
+    taking.expect(commands.Basic.QosOk)
+    taking.send(commands.Basic.Consume(0, "work"), 1)
+    taking.expect(commands.Basic.ConsumeOk)
+    for number in range(3):
+        assert taking.expect(commands.Basic.Deliver).redelivered is False
+        taking.expect(ContentHeader)
+        assert taking.expect(ContentBody).value == str(number).encode()
     cluster.kill("n2")
+    taking.close()
     again = cluster.connect("n3").channel()
     got: list[tuple[int, bool]] = []
     for method, _, body in again.consume("work", inactivity_timeout=30):

@@ -98,6 +98,7 @@ class Publisher(threading.Thread):
             on_close_callback=lambda c, _: c.ioloop.stop(),
         )
         connection.ioloop.start()
+        connection.ioloop.close()
         self.unknown.update(self._outstanding.values())
         self._outstanding.clear()
         self._channel = None

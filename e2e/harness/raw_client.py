@@ -6,7 +6,6 @@ import socket
 from typing import Any
 
 from pamqp import commands, frame, header
-from pamqp.base import Frame
 
 FRAME_OVERHEAD = 8
 
@@ -58,7 +57,7 @@ class RawClient:
         while True:
             self.receive()
 
-    def expect(self, kind: type[Frame]) -> Any:
+    def expect(self, kind: type[Any]) -> Any:
         """Return the next value that is no heartbeat; it must be a `kind`."""
         while True:
             _, value = self.receive()

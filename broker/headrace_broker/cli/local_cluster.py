@@ -220,6 +220,9 @@ class LocalCluster:
             for name, value in os.environ.items()
             if not name.startswith(PLACE_VARIABLES)
         }
+        ended = self._children.pop(node.name, None)
+        if ended is not None:
+            ended.wait()  # killed from outside; it is not running any more
         command = [sys.executable, "-P", "-m", "headrace_broker.cli", "serve"]
         with node.log_file.open("ab") as output:
             child = subprocess.Popen(
