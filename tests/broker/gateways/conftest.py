@@ -83,6 +83,8 @@ class FakeQueue:
         self.ready: deque[Message] = deque()
         self.consumers: list[FakeConsumer] = []
         self.settled: list[tuple[int, int]] = []  # operation, message number
+        self.purged: list[int] = []
+        self.gone = False
         self.next_message = 1
 
     def enqueue(self, publishes: list[Publish]) -> None:
@@ -191,6 +193,8 @@ class FakeClient(QueueClient):
 
     async def attach(self, consumer: int, tag: str, prefetch: int, exclusive: bool) -> None:
         await self.broker.gate
+        if self.fake.gone:
+            raise AmqpError(NOT_FOUND, f"no queue '{self.queue.name}' in vhost '/'")
         others = self.fake.consumers
         if others and (exclusive or others[0].exclusive):
             raise AmqpError(ACCESS_REFUSED, f"queue '{self.queue.name}' in exclusive use")
@@ -203,8 +207,9 @@ class FakeClient(QueueClient):
 
     async def cancel(self, consumer: int) -> None:
         await self.broker.gate
-        found = self.consumers.pop(consumer)
-        self.fake.consumers.remove(found)
+        found = self.consumers.pop(consumer, None)
+        if found is not None:  # it was not lost meanwhile
+            self.fake.consumers.remove(found)
 
     async def get(self) -> tuple[DeliveryRun, int] | None:
         await self.broker.gate
@@ -215,6 +220,7 @@ class FakeClient(QueueClient):
 
     async def purge(self) -> int:
         count = len(self.fake.ready)
+        self.fake.purged += [message.number for message in self.fake.ready]
         self.fake.ready.clear()
         return count
 
@@ -273,6 +279,7 @@ class FakeBroker(Broker):
 
     def remove_queue(self, name: str) -> None:
         gone = self.queues.pop(name)
+        gone.gone = True
         for binding in [each for each in self.bindings if each.destination == name]:
             self.bindings.remove(binding)
             self.router.on_events([BindingRemoved(binding)])
@@ -362,12 +369,16 @@ class FakeBroker(Broker):
         return known
 
     async def queue_counts(self, queue: Queue) -> tuple[int, int]:
-        fake = self.queues[queue.name]
+        fake = self.queues.get(queue.name)
+        if fake is None:
+            raise AmqpError(NOT_FOUND, f"no queue '{queue.name}' in vhost '/'")
         return len(fake.ready), len(fake.consumers)
 
     async def delete_queue(self, queue: Queue, if_unused: bool, if_empty: bool) -> int:
         await self.gate
-        fake = self.queues[queue.name]
+        fake = self.queues.get(queue.name)
+        if fake is None:
+            return 0
         if if_unused and fake.consumers:
             raise AmqpError(PRECONDITION_FAILED, f"queue '{queue.name}' in use")
         if if_empty and fake.ready:
@@ -457,3 +468,8 @@ def any_link() -> Link:
     """A link to some queue."""
     fakes = FakeBroker()
     return Link(fakes.open_queue(fakes.add_queue("any").definition, Listener()))
+
+
+@pytest.fixture(scope="session")
+def new_broker() -> type[FakeBroker]:
+    return FakeBroker

@@ -212,7 +212,10 @@ class Channel(QueueListener):
     async def _operate(self, operation: Coroutine[Any, Any, None], index: i64) -> None:
         try:
             try:
-                await operation
+                if self.is_open:
+                    await operation
+                else:
+                    operation.close()  # the connection ended in the same turn
             except AmqpError as error:
                 self.fail(error, index)
             self._busy = False

@@ -64,14 +64,17 @@ def credentials(command: commands.Connection.StartOk) -> tuple[str, str]:
         AmqpError: COMMAND_INVALID for a mechanism that was not offered, SYNTAX_ERROR for a response
             that is not of the mechanism's form.
     """
-    response = long_string_bytes(command.response)
+    fields: Any = (
+        command  # the response is bytes when it is not UTF-8, whatever its annotation says
+    )
+    response = long_string_bytes(fields.response)
     try:
         if command.mechanism == "PLAIN":
             _, user, password = response.split(b"\x00")
             return user.decode(), password.decode()
         if command.mechanism == "AMQPLAIN":
-            fields = decode_amqplain(response)
-            return _text(fields["LOGIN"]), _text(fields["PASSWORD"])
+            table = decode_amqplain(response)
+            return _text(table["LOGIN"]), _text(table["PASSWORD"])
     except (ValueError, KeyError) as error:
         text = f"response of mechanism {command.mechanism} is not of its form"
         raise AmqpError(SYNTAX_ERROR, text) from error

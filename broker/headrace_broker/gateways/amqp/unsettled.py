@@ -48,6 +48,11 @@ class Unsettled:
         """Number of ranges held."""
         return len(self._ranges) - self._head
 
+    @property
+    def oldest(self) -> int:
+        """The oldest delivery tag held, 0 for none."""
+        return self._ranges[self._head].tag if self.count > 0 else 0
+
     def add(self, tag: i64, count: i64, consumer: Consumer, number: i64) -> None:
         """Take `count` deliveries from delivery number `number` on; tags only ever grow."""
         self.count += count

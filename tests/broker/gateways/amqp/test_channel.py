@@ -207,6 +207,16 @@ def test_connection_lost_amid_an_operation_leaves_nothing_behind(kit, broker, pe
     assert peer.shell.operations == []
 
 
+def test_operation_whose_connection_fails_in_the_same_chunk_is_not_begun(broker, peer):
+    broker.add_queue("q")
+    peer.feed(encode_method(1, commands.Queue.Purge(queue="q")))
+    peer.feed(encode_method(1, Declare(queue="r")))
+    peer.feed(encode_method(2, commands.Basic.Qos(prefetch_count=1)))
+    assert names(peer.turn()) == ["Connection.Close"]
+    assert broker.clients == []
+    assert broker.log == []
+
+
 # Sessions
 
 
