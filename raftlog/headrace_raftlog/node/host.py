@@ -33,7 +33,7 @@ class HostPort:
         flush: let queued messages leave.
         call_soon: have a function called in the next turn of the event loop.
         failed: called once with what the host cannot survive.
-        leader_changed: called with group and leader.
+        leader_changed: called with a group and its new leader, 0 for none known.
     """
 
     def __init__(

@@ -60,18 +60,19 @@ class HostedGroup:
             self.core.applied(committed[-1].index)
 
     def tell_leadership(self) -> bool:
-        """Tell the application about a change of leadership; return whether there was one."""
+        """Tell the application about a change; return whether the leader is another."""
         core = self.core
         leader: i64 = core.leader
         term: i64 = core.term
         serving = core.role == LEADER and core.ready_to_serve
         if leader == self._leader and term == self._term and serving == self._serving:
             return False
+        changed = leader != self._leader
         self._leader = leader
         self._term = term
         self._serving = serving
         self.handler.leadership(leader, term, serving)
-        return True
+        return changed
 
 
 @final

@@ -95,13 +95,20 @@ class PeerLink:
             self._urgent = False
             self._work.set()
         elif self._lazy_timer is None and not self._outbox.is_empty():
-            loop = asyncio.get_running_loop()
-            self._lazy_timer = loop.call_later(LAZY_FLUSH_S, self._flush_lazy)
+            self._flush_later()
 
-    def _flush_lazy(self) -> None:
+    def _flush_later(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._lazy_timer = loop.call_later(LAZY_FLUSH_S, self._flush_lazy, self.frames_sent)
+
+    def _flush_lazy(self, frames_sent: int) -> None:
         self._lazy_timer = None
-        if not self._outbox.is_empty():
+        if self._outbox.is_empty():
+            return
+        if self.frames_sent == frames_sent:
             self._work.set()
+        else:  # what was waited for has left meanwhile; this came later
+            self._flush_later()
 
     def beat(self) -> None:
         """Send an empty frame when no frame has left since the call before."""
@@ -203,9 +210,9 @@ class PeerLink:
             frame = outbox.next_frame()
             self.frames_sent += 1
             self.messages_sent += len(frame.messages)
-            await call.write(frame)
             if not outbox.is_empty():
-                work.set()
+                work.set()  # more than one frame takes
+            await call.write(frame)
 
 
 def _cancel(task: asyncio.Task[None]) -> None:

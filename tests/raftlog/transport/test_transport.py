@@ -11,7 +11,7 @@ import grpc
 import pytest
 import uvloop
 
-from headrace_raftlog.model.message import HEARTBEAT, Message
+from headrace_raftlog.model.message import APPEND, HEARTBEAT, Message
 from headrace_raftlog.transport.identity import StreamIdentity
 from headrace_raftlog.transport.pb.transport_pb2 import Frame, MessageKind, RaftMessage
 from headrace_raftlog.transport.pb.transport_pb2_grpc import RaftTransportStub
@@ -296,6 +296,33 @@ def test_large_payloads_fit_a_frame_and_a_slow_peer_fills_the_lane(
         one.transport.flush()
         await two.events.until(lambda: bool(two.events.payloads))
         assert two.events.payloads == [(1, big)]
+        await stop_all(nodes)
+
+    run(body)
+
+
+def test_heartbeats_travel_with_what_is_urgent_and_alone_a_little_later(
+    node_type: Any, addresses: Addresses
+) -> None:
+    async def body() -> None:
+        one, two = nodes = await started(node_type, addresses, (1, 2))
+        one.stop_ticking()
+        link = one.transport.sessions[2].link
+        one.transport.post(heartbeat(1, 2, 1))
+        one.transport.flush()
+        assert not link._work.is_set()
+        one.transport.post(Message(APPEND, 2, 1, 2, 1))
+        one.transport.flush()
+        assert link._work.is_set()
+        await two.events.until(lambda: len(two.events.messages) == 2)
+        assert [m.group for m in two.events.messages] == [1, 2]
+        one.transport.post(heartbeat(1, 2, 3))
+        one.transport.flush()
+        assert not link._work.is_set()
+        await two.events.until(lambda: len(two.events.messages) == 3)
+        one.transport.post(Message(HEARTBEAT, 4, 1, 2, 1, context=9))
+        one.transport.flush()
+        assert link._work.is_set()
         await stop_all(nodes)
 
     run(body)
