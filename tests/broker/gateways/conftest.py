@@ -71,7 +71,7 @@ class FakeConsumer:
         self.number = number
         self.credit = credit
         self.exclusive = exclusive
-        self.window = WINDOW_BYTES
+        self.window = client.broker.window_bytes
         self.next_delivery = 1
 
 
@@ -191,6 +191,12 @@ class FakeClient(QueueClient):
     def deliver(self, run: DeliveryRun) -> None:
         self.listener.on_delivery(self, run)
 
+    def lose(self, consumer: FakeConsumer) -> None:
+        """The queue is deleted: what the consumer holds is gone."""
+        del self.consumers[consumer.number]
+        for number, delivery in [each for each in self.unsettled if each[0] == consumer.number]:
+            self.fake.purged.append(self.unsettled.pop((number, delivery)).number)
+
     async def attach(self, consumer: int, tag: str, prefetch: int, exclusive: bool) -> None:
         await self.broker.gate
         if self.fake.gone:
@@ -285,7 +291,7 @@ class FakeBroker(Broker):
             self.router.on_events([BindingRemoved(binding)])
         self.router.on_events([QueueRemoved(gone.definition)])
         for consumer in gone.consumers:
-            del consumer.client.consumers[consumer.number]
+            consumer.client.lose(consumer)
             consumer.client.listener.on_cancelled(consumer.client, consumer.number, "deleted")
         gone.consumers.clear()
 

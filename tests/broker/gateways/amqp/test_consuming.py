@@ -226,6 +226,16 @@ def test_limit_of_the_channel_holds_back_what_was_acquired(broker, queue, fill, 
     assert tags(peer.call(1, Ack(4, True))) == [5, 6]
 
 
+def test_what_comes_does_not_overtake_what_is_held(queue, fill, peer):
+    peer.call(1, Consume(queue="q"), Qos(prefetch_count=1, global_=True))
+    fill(2)
+    assert tags(peer.turn()) == [1]
+    peer.feed(encode_method(1, Ack(1, False)))
+    fill(1)
+    [(tag, _, body, _)] = delivered(peer.turn())
+    assert (tag, body) == (2, b"1")
+
+
 def test_lifted_limit_lets_everything_go(queue, fill, peer):
     peer.call(1, Consume(queue="q"), Qos(prefetch_count=1, global_=True))
     fill(3)
@@ -264,9 +274,10 @@ def test_cancel_stops_deliveries_and_keeps_the_unsettled(queue, fill, peer):
 def test_cancel_gives_back_what_was_held(queue, fill, peer):
     peer.call(1, Consume(queue="q", consumer_tag="c"), Qos(prefetch_count=1, global_=True))
     fill(3)
+    fill(2)
     assert tags(peer.turn()) == [1]
     peer.call(1, Cancel("c"))
-    assert [message.number for message in queue.ready] == [2, 3]
+    assert [message.number for message in queue.ready] == [2, 3, 4, 5]
 
 
 def test_cancel_of_unknown_tag_is_answered(peer):
@@ -402,7 +413,8 @@ def test_slow_channel_does_not_keep_its_neighbour_waiting(broker, queue, fill, n
     assert "small" in [each[1] for each in delivered(peer.turn())]
 
 
-def test_large_messages_go_one_by_one(queue, fill, peer):
+def test_large_messages_go_one_by_one(broker, queue, fill, peer):
+    broker.window_bytes = 8 << 20
     fill(6, size=300_000)
     peer.shell.stuck = True
     frames = peer.call(1, Consume(queue="q", no_ack=True))
