@@ -10,10 +10,11 @@ from typing_extensions import override
 
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.session import session_id
+from headrace_broker.runtime.lane_port import SessionOwner
 from headrace_broker.runtime.port import QueueListener
 from headrace_broker.runtime.queue_host import HostWatcher, QueueHost
 from headrace_broker.runtime.queue_log import MemoryQueueLog, RaftQueueLog
-from headrace_broker.runtime.session import QueueSession, SessionOwner
+from headrace_broker.runtime.session import QueueSession
 from headrace_broker.runtime.traffic import Traffic
 from headrace_broker.runtime.wire import Switchboard
 

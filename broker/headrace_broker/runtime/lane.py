@@ -9,7 +9,6 @@ Source: Ongaro, Consensus: Bridging Theory and Practice, section 6.3.
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from typing import Final, final
 
@@ -17,13 +16,12 @@ from mypy_extensions import i64
 
 from headrace_broker.codecs.batch import encode_batch
 from headrace_broker.core.command import SettleItem, encode_enqueue, encode_settle
+from headrace_broker.model.limits import COMMAND_OCTETS_MAX, SETTLE_ITEMS_MAX
 from headrace_broker.model.message import Publish
+from headrace_broker.runtime.answer import Answer
 from headrace_broker.runtime.port import Ticket
 
 MESSAGE_OVERHEAD: Final = 32  # octets reckoned for a message beside its bytes
-
-
-Answer = asyncio.Future[tuple[int, int]]  # status of core.effect, count
 
 
 @final
@@ -40,6 +38,10 @@ class PendingPublish:
         self.first = first
         self.last = last
         self.data = data
+
+
+def _cost(publish: Publish) -> i64:
+    return len(publish.body) + len(publish.properties) + len(publish.route) + MESSAGE_OVERHEAD
 
 
 @final
@@ -60,9 +62,7 @@ class PublishLane:
         """Gather publishes; `ticket` comes back when the last of them is applied."""
         octets: i64 = 0
         for publish in publishes:
-            octets += (
-                len(publish.body) + len(publish.properties) + len(publish.route) + MESSAGE_OVERHEAD
-            )
+            octets += _cost(publish)
         self.gathered.extend(publishes)
         self.gathered_octets += octets
         if ticket is not None:
@@ -70,17 +70,39 @@ class PublishLane:
             self._ticket_ends.append(self.next_number + len(self.gathered) - 1)
 
     def seal(self) -> PendingPublish:
-        """Make one command of everything gathered (at least one message) and keep it pending."""
+        """Make one command of what gathered (at least one message) and keep it pending.
+
+        Past COMMAND_OCTETS_MAX the rest stays gathered: a log entry has a largest size.
+        """
+        batch = self.gathered
+        if self.gathered_octets > COMMAND_OCTETS_MAX:
+            batch = self._cut()
+        else:
+            self.gathered = []
+            self.gathered_octets = 0
         first = self.next_number
-        count: i64 = len(self.gathered)
-        data = encode_enqueue(self.session, first, encode_batch(self.gathered))
+        count: i64 = len(batch)
+        data = encode_enqueue(self.session, first, encode_batch(batch))
         command = PendingPublish(first, first + count - 1, data)
         self.next_number = first + count
-        self.gathered = []
-        self.gathered_octets = 0
         self.pending.append(command)
         self.pending_octets += len(data)
         return command
+
+    def _cut(self) -> list[Publish]:
+        """Take the oldest messages that fit one command, at least one."""
+        gathered = self.gathered
+        octets = _cost(gathered[0])
+        stop: i64 = 1
+        while stop < len(gathered):
+            cost = _cost(gathered[stop])
+            if octets + cost > COMMAND_OCTETS_MAX:
+                break
+            octets += cost
+            stop += 1
+        self.gathered = gathered[stop:]
+        self.gathered_octets -= octets
+        return gathered[:stop]
 
     def newly_applied(self, number: i64) -> i64:
         """Return how many messages `applied(number)` will finish."""
@@ -148,10 +170,15 @@ class ControlLane:
         self._gathered.append(SettleItem(consumer, operation, first, last))
 
     def seal_settles(self) -> PendingControl:
-        """Make one command of all gathered ranges and keep it pending."""
+        """Make one command of up to SETTLE_ITEMS_MAX gathered ranges and keep it pending."""
         number = self.next_number
-        data = encode_settle(self.session, number, self._gathered)
-        self._gathered = []
+        items = self._gathered
+        if len(items) > SETTLE_ITEMS_MAX:
+            self._gathered = items[SETTLE_ITEMS_MAX:]
+            items = items[:SETTLE_ITEMS_MAX]
+        else:
+            self._gathered = []
+        data = encode_settle(self.session, number, items)
         return self.add(data, None)
 
     def add(self, data: bytes, future: Answer | None) -> PendingControl:
@@ -162,14 +189,31 @@ class ControlLane:
         return command
 
     def answered(self, number: i64) -> Answer | None:
-        """Forget commands up to `number`; return the future of that very command, if it has one."""
+        """Forget commands up to `number`; return the future of that very command, if it has one.
+
+        Earlier ones that somebody waits for stay: their answers were lost and have to be repeated.
+        """
         future: Answer | None = None
+        skipped: list[PendingControl] | None = None
         pending = self.pending
         while pending and pending[0].number <= number:
             command = pending.popleft()
             if command.number == number:
                 future = command.future
+            elif command.future is not None and not command.future.done():
+                if skipped is None:
+                    skipped = []
+                skipped.append(command)
+        if skipped is not None:
+            pending.extendleft(reversed(skipped))
         return future
+
+    def awaits(self, number: i64) -> bool:
+        """Return whether somebody still waits for the answer to command `number`."""
+        for command in self.pending:
+            if command.number == number:
+                return command.future is not None and not command.future.done()
+        return False
 
     def take_futures(self) -> list[Answer]:
         """Give up on everything outstanding and return the futures still waited for."""

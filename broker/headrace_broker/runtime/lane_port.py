@@ -6,6 +6,7 @@ from abc import abstractmethod
 
 from mypy_extensions import i64, mypyc_attr
 
+from headrace_broker.model.definition import Queue
 from headrace_broker.model.message import DeliveryRun
 
 
@@ -18,16 +19,16 @@ class HostEnd:
         """Replicate one encoded command; answered by the events of `SessionEnd`."""
 
     @abstractmethod
-    def resync(self, session: int, consumer: i64, number: i64, window: i64, attached: bool) -> None:
+    def resync(self, session: int, consumer: i64, number: i64, window: i64, attached: bool) -> bool:
         """Start a consumer's feed anew at delivery `number` with `window` octets of room.
 
         `attached` says that the queue has answered its attach before: if it does not know the
-        consumer then, it has given it up and answers `detached`.
+        consumer then, it has given it up and answers `detached`. False: it was lost on the way.
         """
 
     @abstractmethod
-    def window(self, session: int, consumer: i64, octets: i64) -> None:
-        """Give a consumer's feed more room."""
+    def window(self, session: int, consumer: i64, octets: i64) -> bool:
+        """Give a consumer's feed more room. False: it was lost on the way."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -56,7 +57,10 @@ class SessionEnd:
 
     @abstractmethod
     def refused(self, leader: int, busy: bool, unknown: bool) -> None:
-        """The replica asked does not lead, cannot take more now, or does not exist."""
+        """The replica asked does not lead, cannot take more now, or does not exist.
+
+        When the one that leads names itself, something it said was lost on the way.
+        """
 
     @abstractmethod
     def detached(self, consumer: i64) -> None:
@@ -74,3 +78,16 @@ class Reach:
     @abstractmethod
     def session(self, session: int) -> SessionEnd | None:
         """Return the session's gateway end, or None where it is gone or cannot be reached now."""
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class SessionOwner:
+    """The node, as its sessions see it."""
+
+    @abstractmethod
+    def locate(self, queue: Queue) -> int:
+        """Return the node id that leads the queue as far as is known here, 0 for unknown."""
+
+    @abstractmethod
+    def session_closed(self, session: int) -> None:
+        """The queue has forgotten the session."""

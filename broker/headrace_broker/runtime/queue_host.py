@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from typing import final
+from typing import Final, final
 
 from mypy_extensions import i64, mypyc_attr
 from typing_extensions import override
 
 from headrace_broker.core.command import (
+    CANCEL,
+    CLOSE,
     ENQUEUE_BATCH_OFFSET,
+    NODE_DOWN,
+    STAMP_OCTETS,
+    Cancel,
+    Close,
+    Command,
+    NodeDown,
     encode_node_down,
     stamp_command,
 )
+from headrace_broker.core.command_decoder import decode_command
 from headrace_broker.core.delivery import group_by_entry
 from headrace_broker.core.effect import (
     Controlled,
@@ -30,10 +39,13 @@ from headrace_broker.core.effect import (
 from headrace_broker.core.queue_machine import QueueMachine
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.message import DeliveryRun
+from headrace_broker.model.session import session_boot, session_node
 from headrace_broker.runtime.feed import EntrySource, Feed
 from headrace_broker.runtime.lane_port import HostEnd, Reach
 from headrace_broker.runtime.queue_log import BUSY, TAKEN, QueueLog
 from headrace_raftlog.model.entry import Entry
+
+FEED_ENDING: Final = (CANCEL, CLOSE, NODE_DOWN)  # kinds of commands that end consumers
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -71,7 +83,12 @@ class QueueHost(HostEnd, EntrySource):
         self._log = log
         self._reach = reach
         self._watcher = watcher
-        self._feeds: dict[tuple[int, int], Feed] = {}
+        self._feeds: dict[int, dict[int, Feed]] = {}  # by session and consumer
+
+    @property
+    def feed_count(self) -> int:
+        """Number of consumers that are served from here."""
+        return sum([len(feeds) for feeds in self._feeds.values()])
 
     # From gateways
 
@@ -91,20 +108,20 @@ class QueueHost(HostEnd, EntrySource):
         return self._log.propose(stamp_command(time.time_ns() // 1_000_000, data))
 
     @override
-    def resync(self, session: int, consumer: i64, number: i64, window: i64, attached: bool) -> None:
+    def resync(self, session: int, consumer: i64, number: i64, window: i64, attached: bool) -> bool:
         """Send what the consumer holds from `number` on, then go on with what it acquires."""
         end = self._reach.session(session)
         if end is None:
-            return
+            return True
         if not self.serving:
             leader = self._log.leader()
             end.refused(0 if leader == self._node else leader, False, False)
-            return
+            return True
         if attached and not self.machine.is_attached(session, consumer):
             end.detached(consumer)
-            return
+            return True
         feed = Feed(consumer, window, self)
-        self._feeds[(session, int(consumer))] = feed
+        self._feeds.setdefault(session, {})[int(consumer)] = feed
         held = self.machine.unsettled_from(session, consumer, number)
         start = 0
         while start < len(held):  # numbers have gaps where messages in between are settled
@@ -113,14 +130,20 @@ class QueueHost(HostEnd, EntrySource):
                 stop += 1
             feed.deliver(held[start][0], [pair[1] for pair in held[start:stop]], end)
             start = stop
+        return True
 
     @override
-    def window(self, session: int, consumer: i64, octets: i64) -> None:
+    def window(self, session: int, consumer: i64, octets: i64) -> bool:
         """Let a feed send more."""
-        feed = self._feeds.get((session, int(consumer)))
+        feed = self._feed(session, consumer)
         end = self._reach.session(session)
         if feed is not None and end is not None:
             feed.open(octets, end)
+        return True
+
+    def _feed(self, session: int, consumer: i64) -> Feed | None:
+        feeds = self._feeds.get(session)
+        return None if feeds is None else feeds.get(int(consumer))
 
     # From the log
 
@@ -139,12 +162,14 @@ class QueueHost(HostEnd, EntrySource):
                 self._watcher.command_rejected(self.queue, effect.reason)
             elif self.serving:
                 self._perform(effect)
+        if self._feeds and len(data) > STAMP_OCTETS and data[STAMP_OCTETS] in FEED_ENDING:
+            self._drop_feeds(decode_command(data))
 
     def leadership(self, leader: int, _term: int, serving: bool) -> None:
         """Start or stop serving; feeds of an earlier leadership are void."""
-        if not serving:
-            self._feeds.clear()
         self.serving = serving
+        if not serving:
+            self._dismiss(0 if leader == self._node else leader)
         self._watcher.queue_leader_changed(
             self.queue, leader if serving or leader != self._node else 0
         )
@@ -158,6 +183,35 @@ class QueueHost(HostEnd, EntrySource):
         """Replicate that a gateway node is gone (0) or back with boot count `boot_kept`."""
         if self.serving and self.machine.has_sessions_of(node, boot_kept):
             self.propose(encode_node_down(node, boot_kept))
+
+    def _dismiss(self, leader: int) -> None:
+        """Send those served from here to the next leader: their nodes need not know of it."""
+        feeds, self._feeds = self._feeds, {}
+        for session in feeds:
+            if session_node(session) != self._node:
+                end = self._reach.session(session)
+                if end is not None:
+                    end.refused(leader, False, False)
+
+    def _drop_feeds(self, command: Command) -> None:
+        """Forget the feeds of consumers that a command has ended."""
+        if isinstance(command, Close):
+            self._feeds.pop(command.session, None)
+        elif isinstance(command, Cancel):
+            if not self.machine.is_attached(command.session, command.consumer):
+                self._drop_feed(command.session, command.consumer)
+        elif isinstance(command, NodeDown) and command.boot_keep > 0:
+            for session in list(self._feeds):
+                boot = session_boot(session)
+                if session_node(session) == command.node and boot != command.boot_keep:
+                    del self._feeds[session]
+
+    def _drop_feed(self, session: int, consumer: i64) -> None:
+        feeds = self._feeds.get(session)
+        if feeds is not None:
+            feeds.pop(int(consumer), None)
+            if not feeds:
+                del self._feeds[session]
 
     # Effects
 
@@ -179,12 +233,12 @@ class QueueHost(HostEnd, EntrySource):
             if end is not None:
                 end.gap(effect.lane, effect.expected)
         elif isinstance(effect, Detached):
-            self._feeds.pop((effect.session, int(effect.consumer)), None)
+            self._drop_feed(effect.session, effect.consumer)
         elif isinstance(effect, Unused):
             self._watcher.queue_unused(self.queue)
 
     def _deliver(self, effect: Deliver) -> None:
-        feed = self._feeds.get((effect.session, int(effect.consumer)))
+        feed = self._feed(effect.session, effect.consumer)
         end = self._reach.session(effect.session)
         if feed is not None and end is not None:
             feed.deliver(effect.first, effect.messages, end)

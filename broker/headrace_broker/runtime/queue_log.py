@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from abc import abstractmethod
 from collections import deque
 from typing import TYPE_CHECKING, Final, final
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace_raftlog.node.node import RaftNode
+
+log = logging.getLogger(__name__)
 
 TAKEN: Final = 1
 NOT_LEADING: Final = 2
@@ -55,7 +58,11 @@ class RaftQueueLog(QueueLog):
 
     @override
     def propose(self, data: bytes) -> i64:
-        index = self._node.propose(self._group, data)
+        try:
+            index = self._node.propose(self._group, data)
+        except ValueError:  # another node allows larger messages than the log here takes
+            log.exception("group %d: a command was refused", self._group)
+            return BUSY
         if index > 0:
             return TAKEN
         return NOT_LEADING if index == -1 else BUSY

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from abc import abstractmethod
 from typing import Final, final
 
-from mypy_extensions import i64, mypyc_attr
+from mypy_extensions import i64
 from typing_extensions import override
 
 from headrace_broker.core.command import (
+    NUMBER_MAX,
     encode_attach,
     encode_cancel,
     encode_close,
@@ -20,39 +20,23 @@ from headrace_broker.core.effect import LANE_PUBLISH, STATUS_EXCLUSIVE_IN_USE
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import (
     PIPELINE_COMMANDS,
-    REQUEST_SECONDS_MAX,
     SESSION_OCTETS_MAX,
 )
 from headrace_broker.model.message import DeliveryRun, Publish
 from headrace_broker.model.reply_code import (
     ACCESS_REFUSED,
-    INTERNAL_ERROR,
-    NOT_FOUND,
     AmqpError,
 )
+from headrace_broker.runtime.answer import Answer, no_queue, wait_answer
 from headrace_broker.runtime.lane import ControlLane, PublishLane
-from headrace_broker.runtime.lane_port import Reach, SessionEnd
-from headrace_broker.runtime.port import ACCEPT, QueueClient, QueueListener, Ticket
+from headrace_broker.runtime.lane_port import Reach, SessionEnd, SessionOwner
+from headrace_broker.runtime.port import ACCEPT, RELEASE, QueueClient, QueueListener, Ticket
+from headrace_broker.runtime.silence import Silence
 from headrace_broker.runtime.subscription import Subscription
 from headrace_broker.runtime.traffic import Traffic
 
-RETRY_TICKS_MIN: Final = 4  # runtime ticks without an answer before everything is sent again
-RETRY_TICKS_MAX: Final = 32  # the pause doubles up to this, so that a slow queue is not swamped
 CLOSE_NUMBER: Final = 0  # the close of a session is not numbered
 RESTARTED_CONSUMER_FIRST: Final = 1 << 24  # numbers that no channel gives to its consumers
-
-
-@mypyc_attr(allow_interpreted_subclasses=True)
-class SessionOwner:
-    """The node, as its sessions see it."""
-
-    @abstractmethod
-    def locate(self, queue: Queue) -> int:
-        """Return the node id that leads the queue as far as is known here, 0 for unknown."""
-
-    @abstractmethod
-    def session_closed(self, session: int) -> None:
-        """The queue has forgotten the session."""
 
 
 @final
@@ -91,8 +75,9 @@ class QueueSession(QueueClient):
         self._closing = False
         self._close_sent = False
         self._gone = False
-        self._silent_ticks = 0
-        self._retry_ticks = RETRY_TICKS_MIN
+        self._lost = False  # a command or a resync did not leave
+        self._doubted = False  # deliveries may be missing
+        self._silence = Silence()
         self._gap_seen: tuple[int, int] = (0, 0)
         self.relocate(owner.locate(queue))
 
@@ -113,11 +98,8 @@ class QueueSession(QueueClient):
 
     @override
     def flush(self) -> None:
-        lane = self._publishes
-        if lane.gathered and len(lane.pending) < PIPELINE_COMMANDS:
-            self._send(lane.seal().data)
-        if self._controls.gathered and len(self._controls.pending) < PIPELINE_COMMANDS:
-            self._send(self._controls.seal_settles().data)
+        self._send_publishes()
+        self._send_settles()
 
     @override
     def settle(self, consumer: int, operation: int, first: int, last: int) -> None:
@@ -129,6 +111,8 @@ class QueueSession(QueueClient):
             self._controls.settle(subscription.number, operation, span[0], span[1])
             if operation == ACCEPT:
                 self._traffic.ack += span[1] - span[0] + 1
+        subscription.unsettled -= last - first + 1
+        self._forget_if_over(subscription)
 
     @override
     async def attach(self, consumer: int, tag: str, prefetch: int, exclusive: bool) -> None:
@@ -136,7 +120,7 @@ class QueueSession(QueueClient):
         self._subscriptions[consumer] = subscription
         self._by_number[consumer] = subscription
         try:
-            status, _ = await self._wait(self._attach(subscription))
+            status, _ = await wait_answer(self.queue, self._attach(subscription))
         except BaseException:
             self._forget(subscription)
             raise
@@ -144,7 +128,7 @@ class QueueSession(QueueClient):
             self._forget(subscription)
             where = f"queue '{self.queue.name}' in vhost '{self.queue.vhost}'"
             raise AmqpError(ACCESS_REFUSED, f"{where} in exclusive use")
-        subscription.attached = True
+        self.note_attached(subscription)
 
     @override
     async def cancel(self, consumer: int) -> None:
@@ -153,20 +137,31 @@ class QueueSession(QueueClient):
             return
         subscription.cancelled = True
         number = self._settles_sent()
-        await self._wait(self._request(encode_cancel(self.session, number, subscription.number)))
+        cancelled = self._request(encode_cancel(self.session, number, subscription.number))
+        try:
+            await wait_answer(self.queue, cancelled)
+        except AmqpError:
+            if self._gone:
+                return
+            raise
+        # What the queue gave it and did not arrive here goes back; what arrives now is ignored.
+        self._by_number.pop(subscription.number, None)
+        self._controls.settle(subscription.number, RELEASE, subscription.expected, NUMBER_MAX)
+        self._send_settles()
+        self._forget_if_over(subscription)
 
     @override
     async def get(self) -> tuple[DeliveryRun, int] | None:
         if 0 not in self._subscriptions:
             self._subscriptions[0] = Subscription(0, "", 1, False)
         number = self._settles_sent()
-        await self._wait(self._request(encode_get(self.session, number)))
+        await wait_answer(self.queue, self._request(encode_get(self.session, number)))
         return self._got.pop(number, None)
 
     @override
     async def purge(self) -> int:
         number = self._settles_sent()
-        _, count = await self._wait(self._request(encode_purge(self.session, number)))
+        _, count = await wait_answer(self.queue, self._request(encode_purge(self.session, number)))
         return count
 
     @override
@@ -177,8 +172,8 @@ class QueueSession(QueueClient):
         granted = subscription.consumed(octets)
         if granted > 0 and self.target:
             host = self._reach.host(self.target, self.queue.group)
-            if host is not None:
-                host.window(self.session, subscription.number, granted)
+            if host is None or not host.window(self.session, subscription.number, granted):
+                self._doubted = True
 
     @override
     def close(self) -> None:
@@ -188,7 +183,7 @@ class QueueSession(QueueClient):
         if self._gone:
             self._owner.session_closed(self.session)
             return
-        if self._publishes.gathered:  # bounded by SESSION_OCTETS_MAX: need not wait for room
+        while self._publishes.gathered:  # bounded by SESSION_OCTETS_MAX: need not wait for room
             self._send(self._publishes.seal().data)
         self._settles_sent()
         self._close_when_drained()
@@ -197,14 +192,17 @@ class QueueSession(QueueClient):
 
     def on_enqueued(self, number: i64) -> None:
         """Confirm publishes and send what gathered meanwhile."""
-        self._progress()
+        self._confirm(number)
+        self._send_publishes()
+        if self._closing:
+            self._close_when_drained()
+
+    def _confirm(self, number: i64) -> None:
         lane = self._publishes
         self._traffic.confirm += lane.newly_applied(number)
         tickets = lane.applied(number)
         if tickets and not self._closing:
             self._listener.on_confirmed(self, tickets)
-        if lane.gathered and len(lane.pending) < PIPELINE_COMMANDS:
-            self._send(lane.seal().data)
         if (
             self._congested
             and lane.gathered_octets + lane.pending_octets <= SESSION_OCTETS_MAX // 2
@@ -212,12 +210,9 @@ class QueueSession(QueueClient):
             self._congested = False
             if not self._closing:
                 self._listener.on_writable(self)
-        if self._closing:
-            self._close_when_drained()
 
     def on_controlled(self, number: i64, status: i64, count: i64) -> None:
         """Answer a control command and send the settles that gathered meanwhile."""
-        self._progress()
         if number == CLOSE_NUMBER:
             self._gone = True
             self._owner.session_closed(self.session)
@@ -225,8 +220,7 @@ class QueueSession(QueueClient):
         future = self._controls.answered(number)
         if future is not None and not future.done():
             future.set_result((int(status), int(count)))
-        if self._controls.gathered and len(self._controls.pending) < PIPELINE_COMMANDS:
-            self._send(self._controls.seal_settles().data)
+        self._send_settles()
         if self._closing:
             self._close_when_drained()
 
@@ -236,17 +230,20 @@ class QueueSession(QueueClient):
         if subscription is None or self._closing:
             return
         if subscription.misses(run):
-            self._resync(subscription)
+            if subscription.asked != subscription.expected:  # not once for each run behind it
+                subscription.asked = subscription.expected
+                self._doubted = True
+                self._resync(subscription)
             return
         fresh = subscription.accept(run)
         if fresh is not None:
-            self._count_delivery(fresh)
+            self._traffic.delivered(fresh.redelivered)
             self._listener.on_delivery(self, fresh)
 
     def on_got(self, number: i64, run: DeliveryRun | None, ready_left: i64) -> None:
         """Answer a get."""
-        if run is not None and not self._closing:
-            self._count_delivery(run)
+        if run is not None and not self._closing and self._controls.awaits(number):
+            self._traffic.delivered(run.redelivered)
             self._got[int(number)] = (run, int(ready_left))
         self.on_controlled(number, 0, 0)
 
@@ -257,19 +254,27 @@ class QueueSession(QueueClient):
             return
         self._gap_seen = seen
         if lane == LANE_PUBLISH:
-            self.on_enqueued(expected - 1)
+            self._confirm(expected - 1)
             self._resend_publishes()
+            self._send_publishes()
+            if self._closing:
+                self._close_when_drained()
         else:
             self._resend_controls()
 
     def on_refused(self, leader: int, busy: bool) -> None:
-        """Follow a hint to the leader; a busy or unknown one is asked again by `tick`."""
+        """Follow a hint to the leader; a busy or unknown one is asked again by `tick`.
+
+        A leader that names itself has lost something on the way here.
+        """
         if busy:
             return
         if leader == 0:
             self.target = 0
         elif leader != self.target:
             self.relocate(leader)
+        else:
+            self._doubted = True
 
     def on_detached(self, consumer: i64) -> None:
         """Attach a consumer anew that the queue has given up."""
@@ -289,7 +294,7 @@ class QueueSession(QueueClient):
         tickets = self._publishes.take_tickets()
         for future in self._controls.take_futures():
             if not future.done():
-                future.set_exception(self._not_found())
+                future.set_exception(no_queue(self.queue))
         if self._closing:
             self._owner.session_closed(self.session)
             return
@@ -308,9 +313,8 @@ class QueueSession(QueueClient):
         self._gap_seen = (0, 0)
         if not target or self._gone:
             return
-        for subscription in self._by_number.values():
-            if not subscription.cancelled:
-                self._resync(subscription)
+        self._lost = False
+        self._resync_all()
         self._resend_controls()
         self._resend_publishes()
 
@@ -318,27 +322,28 @@ class QueueSession(QueueClient):
         """Look for the leader when it is unknown; send again what stays unanswered for long."""
         if self._gone:
             return
-        if not self.target:
-            self.relocate(self._owner.locate(self.queue))
-            return
-        if not (self._publishes.pending or self._controls.pending or self._close_sent):
-            return
-        self._silent_ticks += 1
-        if self._silent_ticks >= self._retry_ticks:
-            self._silent_ticks = 0
-            self._retry_ticks = min(self._retry_ticks * 2, RETRY_TICKS_MAX)
-            located = self._owner.locate(self.queue)
-            self.relocate(located if located else self.target)
+        if not self.target or self._lost:
+            self._relocate_anew()
+        elif self._doubted:
+            self._resync_all()
+        if self._silence.is_over(self._publishes, self._controls, self._close_sent):
+            self._relocate_anew()
 
     # Inner
 
-    def _count_delivery(self, run: DeliveryRun) -> None:
-        self._traffic.deliver += len(run.positions)
-        self._traffic.redeliver += run.redelivered.count(1)
+    def _relocate_anew(self) -> None:
+        located = self._owner.locate(self.queue)
+        self.relocate(located if located else self.target)
 
-    def _progress(self) -> None:
-        self._silent_ticks = 0
-        self._retry_ticks = RETRY_TICKS_MIN
+    def _send_publishes(self) -> None:
+        lane = self._publishes
+        while lane.gathered and len(lane.pending) < PIPELINE_COMMANDS:
+            self._send(lane.seal().data)
+
+    def _send_settles(self) -> None:
+        lane = self._controls
+        while lane.gathered and len(lane.pending) < PIPELINE_COMMANDS:
+            self._send(lane.seal_settles().data)
 
     def _send(self, data: bytes) -> None:
         if self.target:
@@ -356,25 +361,32 @@ class QueueSession(QueueClient):
         if self._close_sent:
             self._send(encode_close(self.session))
 
+    def _resync_all(self) -> None:
+        self._doubted = False
+        for subscription in self._by_number.values():
+            subscription.asked = 0
+            if not subscription.cancelled:
+                subscription.moved = not subscription.attached
+                self._resync(subscription)
+
     def _resync(self, subscription: Subscription) -> None:
         host = self._reach.host(self.target, self.queue.group) if self.target else None
-        if host is not None:
-            window = subscription.fresh_window()
-            host.resync(
-                self.session,
-                subscription.number,
-                subscription.expected,
-                window,
-                subscription.attached,
-            )
+        if host is None or not host.resync(
+            self.session,
+            subscription.number,
+            subscription.expected,
+            subscription.fresh_window(),
+            subscription.attached,
+        ):
+            self._lost = True
 
     def _settles_sent(self) -> int:
         """Send all gathered settles and return the number of the next control command."""
-        if self._controls.gathered:
+        while self._controls.gathered:
             self._send(self._controls.seal_settles().data)
         return self._controls.next_number
 
-    def _attach(self, subscription: Subscription) -> asyncio.Future[tuple[int, int]]:
+    def _attach(self, subscription: Subscription) -> Answer:
         self._resync(subscription)
         number = self._settles_sent()
         return self._request(
@@ -388,24 +400,13 @@ class QueueSession(QueueClient):
             )
         )
 
-    def _request(self, data: bytes) -> asyncio.Future[tuple[int, int]]:
-        future: asyncio.Future[tuple[int, int]] = asyncio.get_running_loop().create_future()
+    def _request(self, data: bytes) -> Answer:
+        future: Answer = asyncio.get_running_loop().create_future()
         if self._gone:
-            future.set_exception(self._not_found())
+            future.set_exception(no_queue(self.queue))
             return future
         self._send(self._controls.add(data, future).data)
         return future
-
-    async def _wait(self, future: asyncio.Future[tuple[int, int]]) -> tuple[int, int]:
-        try:
-            async with asyncio.timeout(REQUEST_SECONDS_MAX):
-                return await future
-        except TimeoutError:
-            raise AmqpError(
-                INTERNAL_ERROR,
-                f"queue '{self.queue.name}' in vhost '{self.queue.vhost}' did not answer within "
-                f"{REQUEST_SECONDS_MAX} s: too few of its replicas are running",
-            ) from None
 
     def _close_when_drained(self) -> None:
         waits = self._publishes.pending or self._publishes.gathered or self._controls.pending
@@ -417,11 +418,23 @@ class QueueSession(QueueClient):
         self._subscriptions.pop(subscription.consumer, None)
         self._by_number.pop(subscription.number, None)
 
+    def _forget_if_over(self, subscription: Subscription) -> None:
+        """Forget a cancelled consumer whose last delivery is settled."""
+        over = subscription.cancelled and subscription.number not in self._by_number
+        if over and subscription.unsettled <= 0:
+            self._subscriptions.pop(subscription.consumer, None)
+
     def _cancel_all(self, reason: str) -> None:
         for consumer, subscription in list(self._subscriptions.items()):
             if consumer and not subscription.cancelled:
                 subscription.cancelled = True
                 self._listener.on_cancelled(self, consumer, reason)
+
+    def note_attached(self, subscription: Subscription) -> None:
+        """Take note that the queue has answered an attach."""
+        subscription.attached = True
+        if subscription.moved and not subscription.cancelled:
+            self._resync(subscription)  # it may have been given up again since then
 
     def end_subscription(self, subscription: Subscription, reason: str) -> None:
         """End one consumer from the queue's side and tell the channel."""
@@ -429,9 +442,6 @@ class QueueSession(QueueClient):
         if not subscription.cancelled and not self._closing:
             subscription.cancelled = True
             self._listener.on_cancelled(self, subscription.consumer, reason)
-
-    def _not_found(self) -> AmqpError:
-        return AmqpError(NOT_FOUND, f"no queue '{self.queue.name}' in vhost '{self.queue.vhost}'")
 
 
 @final
@@ -442,13 +452,13 @@ class _Reattached:
         self._session = session
         self._subscription = subscription
 
-    def __call__(self, future: asyncio.Future[tuple[int, int]]) -> None:
+    def __call__(self, future: Answer) -> None:
         if future.cancelled() or future.exception() is not None:
             return  # the queue is gone, and on_deleted has told the channel
         if future.result()[0] == STATUS_EXCLUSIVE_IN_USE:
             self._session.end_subscription(self._subscription, "queue in exclusive use")
         else:
-            self._subscription.attached = True
+            self._session.note_attached(self._subscription)
 
 
 @final

@@ -25,6 +25,9 @@ class Subscription:
         expected: next delivery number of the queue.
         attached: the queue has answered its attach.
         cancelled: no more deliveries are wanted.
+        moved: the leader changed before the attach was answered.
+        asked: `expected` when a missing run was asked for last, 0 for not.
+        unsettled: deliveries that the channel was given and has not settled.
     """
 
     def __init__(self, consumer: i64, tag: str, prefetch: i64, exclusive: bool) -> None:
@@ -36,6 +39,9 @@ class Subscription:
         self.expected: i64 = 1
         self.attached = False
         self.cancelled = False
+        self.moved = False
+        self.asked: i64 = 0
+        self.unsettled: i64 = 0
         self._base: i64 = 0
         self._held_octets: i64 = 0
         self._ungranted: i64 = 0
@@ -46,6 +52,8 @@ class Subscription:
         self.number = number
         self.expected = 1
         self.attached = False
+        self.moved = False
+        self.asked = 0
 
     def to_queue(self, first: i64, last: i64) -> tuple[int, int] | None:
         """Translate a range of the channel's delivery numbers; None when all of it is void."""
@@ -78,6 +86,7 @@ class Subscription:
             redelivered,
         )
         self.expected = run.first + count
+        self.unsettled += len(positions)
         self._held_octets += body_bytes(fresh.blob, fresh.base, positions)
         return fresh
 

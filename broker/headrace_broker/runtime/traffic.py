@@ -17,3 +17,8 @@ class Traffic:
         self.deliver: i64 = 0
         self.redeliver: i64 = 0
         self.ack: i64 = 0
+
+    def delivered(self, redelivered: bytes) -> None:
+        """Count a run of deliveries, one octet each, 1 for a message that was delivered before."""
+        self.deliver += len(redelivered)
+        self.redeliver += redelivered.count(1)

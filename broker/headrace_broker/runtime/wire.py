@@ -41,8 +41,8 @@ class RemoteHost(HostEnd):
         self._group = group
         self._send = send
 
-    def _put(self, payload: ClusterPayload) -> None:
-        self._send(self._node, payload.SerializeToString())
+    def _put(self, payload: ClusterPayload) -> bool:
+        return self._send(self._node, payload.SerializeToString())
 
     @override
     def command(self, session: int, data: bytes) -> None:
@@ -50,7 +50,7 @@ class RemoteHost(HostEnd):
         self._put(ClusterPayload(command=command))
 
     @override
-    def resync(self, session: int, consumer: i64, number: i64, window: i64, attached: bool) -> None:
+    def resync(self, session: int, consumer: i64, number: i64, window: i64, attached: bool) -> bool:
         resync = Resync(
             group=self._group,
             session=session,
@@ -59,12 +59,12 @@ class RemoteHost(HostEnd):
             window_octets=window,
             attached=attached,
         )
-        self._put(ClusterPayload(resync=resync))
+        return self._put(ClusterPayload(resync=resync))
 
     @override
-    def window(self, session: int, consumer: i64, octets: i64) -> None:
+    def window(self, session: int, consumer: i64, octets: i64) -> bool:
         window = Window(group=self._group, session=session, consumer=consumer, octets=octets)
-        self._put(ClusterPayload(window=window))
+        return self._put(ClusterPayload(window=window))
 
 
 def encode_run(session: int, run: DeliveryRun) -> Run:
@@ -86,15 +86,23 @@ def decode_run(run: Run) -> DeliveryRun:
 
 @final
 class RemoteSession(SessionEnd):
-    """A session whose gateway is another node."""
+    """A session whose gateway is another node.
 
-    def __init__(self, session: int, send: Send) -> None:
+    Args:
+        session: its id.
+        send: carries a payload to a node.
+        missed: takes the ids of sessions that did not get what was said to them.
+    """
+
+    def __init__(self, session: int, send: Send, missed: set[int]) -> None:
         self._session = session
         self._node = session_node(session)
         self._send = send
+        self._missed = missed
 
     def _put(self, payload: ClusterPayload) -> None:
-        self._send(self._node, payload.SerializeToString())
+        if not self._send(self._node, payload.SerializeToString()):
+            self._missed.add(self._session)
 
     @override
     def enqueued(self, number: i64) -> None:
@@ -144,6 +152,7 @@ class Switchboard(Reach):
         self.sessions: dict[int, SessionEnd] = {}
         self._node: Final = node
         self._send = send
+        self._missed: set[int] = set()  # at most the sessions with queues led here
 
     @override
     def host(self, target: int, group: int) -> HostEnd | None:
@@ -155,7 +164,17 @@ class Switchboard(Reach):
     def session(self, session: int) -> SessionEnd | None:
         if session_node(session) == self._node:
             return self.sessions.get(session)
-        return RemoteSession(session, self._send)
+        return RemoteSession(session, self._send, self._missed)
+
+    def mend(self) -> None:
+        """Tell remote sessions that something said to them was lost, for a full outbox mostly."""
+        missed, self._missed = self._missed, set()
+        for session in missed:
+            RemoteSession(session, self._send, self._missed).refused(self._node, False, False)
+
+    def forget(self, node: int) -> None:
+        """Take note that a node came or went: its sessions start over by themselves."""
+        self._missed = {each for each in self._missed if session_node(each) != node}
 
     def receive(self, payload: ClusterPayload) -> None:
         """Carry out a call that came from another node; calls to what is gone are dropped."""
@@ -170,13 +189,15 @@ class Switchboard(Reach):
             call = payload.command
             host = self.hosts.get(call.group)
             if host is None:
-                RemoteSession(call.session, self._send).refused(0, False, True)
+                self._unknown(call.session)
             else:
                 host.command(call.session, call.data)
         elif kind == "resync":
             sync = payload.resync
             host = self.hosts.get(sync.group)
-            if host is not None:
+            if host is None:
+                self._unknown(sync.session)
+            else:
                 host.resync(
                     sync.session, sync.consumer, sync.next, sync.window_octets, sync.attached
                 )
@@ -185,6 +206,9 @@ class Switchboard(Reach):
             host = self.hosts.get(window.group)
             if host is not None:
                 host.window(window.session, window.consumer, window.octets)
+
+    def _unknown(self, session: int) -> None:
+        RemoteSession(session, self._send, self._missed).refused(0, False, True)
 
     def _to_session(self, kind: str | None, payload: ClusterPayload) -> None:
         if kind is None:

@@ -1,4 +1,4 @@
-"""Two nodes that share one queue's log, with links that can be cut; no clock, no sockets."""
+"""Nodes that share one queue's log, with links that can be cut; no clock, no sockets."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from headrace_broker.codecs.batch import message_body
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.message import DeliveryRun, Publish
 from headrace_broker.model.session import session_id
+from headrace_broker.runtime.lane_port import SessionOwner
 from headrace_broker.runtime.pb.cluster_pb2 import ClusterPayload
 from headrace_broker.runtime.port import QueueClient, QueueListener, Ticket
 from headrace_broker.runtime.queue_host import HostWatcher, QueueHost
 from headrace_broker.runtime.queue_log import BUSY, NOT_LEADING, TAKEN, QueueLog
-from headrace_broker.runtime.session import QueueSession, SessionOwner
+from headrace_broker.runtime.session import QueueSession
 from headrace_broker.runtime.traffic import Traffic
 from headrace_broker.runtime.wire import Switchboard
 from headrace_raftlog.model.entry import ENTRY_NORMAL, Entry
@@ -110,12 +111,13 @@ class Owner(SessionOwner):
 
 
 class World:
-    """Nodes 1 and 2, both replicas of one queue; node 1 leads at first.
+    """Nodes 1 and 2, both replicas of one queue, and node 3, a gateway; node 1 leads at first.
 
     Attributes:
         leader: node id that takes proposals.
         busy: whether proposals are refused for want of room.
         cut: whether payloads between the nodes are lost.
+        full: node ids to which payloads are refused, as by a full outbox.
         log: all entries; `settle_down` applies what is new on both nodes.
     """
 
@@ -123,6 +125,7 @@ class World:
         self.leader = 1
         self.busy = False
         self.cut = False
+        self.full: set[int] = set()
         self.log: list[Entry] = []
         self.forgotten: list[int] = []
         self.queue = Queue("/", "work", "quorum", 7, (1, 2))
@@ -133,9 +136,10 @@ class World:
         self._wire: list[tuple[int, bytes]] = []
         self._applied = 0
         self._numbers: Iterator[int] = iter(range(1, 1000))
-        self.boards = {node: Switchboard(node, self._send) for node in (1, 2)}
+        self.boards = {node: Switchboard(node, self._send) for node in (1, 2, 3)}
         self.hosts: dict[int, QueueHost] = {}
-        for node, board in self.boards.items():
+        for node in self.queue.members:
+            board = self.boards[node]
             host = QueueHost(self.queue, node, SharedLog(self, node), board, self.watcher)
             self.hosts[node] = host
             board.hosts[self.queue.group] = host
@@ -144,7 +148,7 @@ class World:
     def _send(self, node: int, payload: bytes) -> bool:
         kind = ClusterPayload.FromString(payload).WhichOneof("body")
         self.sent.append((node, str(kind)))
-        if self.cut:
+        if self.cut or node in self.full:
             return False
         self._wire.append((node, payload))
         return True
@@ -167,10 +171,14 @@ class World:
         """Carry payloads and apply entries until nothing moves any more."""
         while self._wire or self._applied < len(self.log):
             self.carry()
-            new = self.log[self._applied :]
-            self._applied = len(self.log)
-            for host in self.hosts.values():
-                host.apply(new)
+            self.apply_new()
+
+    def apply_new(self) -> None:
+        """Apply the entries that are new on both nodes, and carry nothing."""
+        new = self.log[self._applied :]
+        self._applied = len(self.log)
+        for host in self.hosts.values():
+            host.apply(new)
 
     def lead(self, node: int) -> None:
         """Make `node` the leader; sessions have to be relocated by the test."""

@@ -1,0 +1,33 @@
+"""Answers of a queue that somebody waits for."""
+
+from __future__ import annotations
+
+import asyncio
+
+from headrace_broker.model.definition import Queue
+from headrace_broker.model.limits import REQUEST_SECONDS_MAX
+from headrace_broker.model.reply_code import INTERNAL_ERROR, NOT_FOUND, AmqpError
+
+Answer = asyncio.Future[tuple[int, int]]  # status of core.effect, count
+
+
+async def wait_answer(queue: Queue, future: Answer) -> tuple[int, int]:
+    """Return status and count of the answer to a request.
+
+    Raises:
+        AmqpError: the queue is gone, or did not answer within REQUEST_SECONDS_MAX.
+    """
+    try:
+        async with asyncio.timeout(REQUEST_SECONDS_MAX):
+            return await future
+    except TimeoutError:
+        raise AmqpError(
+            INTERNAL_ERROR,
+            f"queue '{queue.name}' in vhost '{queue.vhost}' did not answer within "
+            f"{REQUEST_SECONDS_MAX} s: too few of its replicas are running",
+        ) from None
+
+
+def no_queue(queue: Queue) -> AmqpError:
+    """Return the error for a queue that is gone."""
+    return AmqpError(NOT_FOUND, f"no queue '{queue.name}' in vhost '{queue.vhost}'")
