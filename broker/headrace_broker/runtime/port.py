@@ -153,7 +153,8 @@ class QueueClient:
     def close(self) -> None:
         """End the session: its consumers end and everything unsettled goes back to the queue.
 
-        Publishes that were handed over are still delivered; nobody hears of them any more.
+        Publishes that were handed over are still delivered; nobody hears of them any more. What
+        gathered was flushed before.
         """
 
 

@@ -239,7 +239,7 @@ class FakeClient(QueueClient):
 
     def close(self) -> None:
         assert not self.closed
-        self.flush()
+        assert not (self.published or self.settles)  # flushed before
         self.closed = True
         for consumer in self.consumers.values():
             self.fake.consumers.remove(consumer)
