@@ -76,11 +76,11 @@ format: $(VENV)/stamp-tools ## let ruff format and fix
 
 .PHONY: test
 test: $(VENV)/stamp-tools $(VENV)/stamp-install ## all fast tests, against the compiled package
-	$(BIN)/pytest tests
+	$(BIN)/python -m pytest tests
 
 .PHONY: test-interpreted
 test-interpreted: $(VENV)/stamp-tools $(VENV)/stamp-install ## core, codec and storage tests against the source tree
-	$(INTERPRETED) $(BIN)/pytest tests/raftlog/core tests/raftlog/storage tests/broker/core tests/broker/codecs
+	$(INTERPRETED) $(BIN)/python -m pytest tests/raftlog/core tests/raftlog/storage tests/broker/core tests/broker/codecs
 
 .PHONY: protos
 protos: $(VENV)/stamp-tools ## generate the protobuf code
