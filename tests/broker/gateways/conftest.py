@@ -239,7 +239,8 @@ class FakeClient(QueueClient):
 
     def close(self) -> None:
         assert not self.closed
-        assert not (self.published or self.settles)  # flushed before
+        assert self.published == []  # flushed before
+        assert self.settles == []
         self.closed = True
         for consumer in self.consumers.values():
             self.fake.consumers.remove(consumer)

@@ -69,7 +69,6 @@ async def _attach(channel: Channel, consumer: Consumer, command: commands.Basic.
     try:
         await client.attach(int(consumer.number), consumer.tag, credit, command.exclusive)
     except AmqpError:
-        consumer.lost = True
         channel.forget_consumer(consumer, CONSUMER_INPUT_LOST)
         raise
     consumer.enter(CONSUMER_INPUT_ATTACHED)

@@ -15,7 +15,6 @@ from headrace_broker.model.limits import OUTPUT_DELIVERY_BYTES_MAX, OUTPUT_RESUM
 from headrace_broker.runtime.port import ACCEPT, Broker, ConnectionInfo
 
 HEADER = b"AMQP\x00\x00\x09\x01"
-BODY_FRAME_BYTES = 131072 - 8
 
 
 class FakeShell(Shell):
@@ -163,13 +162,14 @@ def publish_frames(
     mandatory: bool = False,
     immediate: bool = False,
     properties: commands.Basic.Properties | None = None,
+    frame_max: int = 131072,
 ) -> bytes:
     """The frames of one basic.publish."""
     method = commands.Basic.Publish(0, exchange, routing_key, mandatory, immediate)
     head = header.ContentHeader(0, len(payload), properties or commands.Basic.Properties())
     parts = [frame.marshal(method, channel), frame.marshal(head, channel)]
-    for start in range(0, len(payload), BODY_FRAME_BYTES):
-        part = payload[start : start + BODY_FRAME_BYTES]
+    for start in range(0, len(payload), frame_max - 8):
+        part = payload[start : start + frame_max - 8]
         parts.append(frame.marshal(body.ContentBody(part), channel))
     return b"".join(parts)
 

@@ -232,6 +232,19 @@ def test_sessions_without_anything_under_way_are_closed_when_many(kit, broker, p
     assert all(len(broker.queues[f"q{n}"].ready) == 1 for n in range(1, CHANNEL_LINKS_MAX + 50))
 
 
+def test_sessions_that_owe_a_confirm_stay(kit, broker, peer):
+    broker.hold_confirms = True
+    peer.call(1, commands.Confirm.Select())
+    for n in range(CHANNEL_LINKS_MAX + 50):
+        broker.add_queue(f"q{n}")
+        peer.feed(kit.publish(1, "", f"q{n}", b"x"))
+    assert not any(client.closed for client in broker.clients)
+    for client in broker.clients:
+        client.confirm(1)
+    [(_, ack)] = peer.turn()
+    assert (ack.delivery_tag, ack.multiple) == (CHANNEL_LINKS_MAX + 50, True)
+
+
 @pytest.mark.parametrize("count", [1, 5])
 def test_channel_uses_one_session_per_queue(kit, broker, peer, count):
     broker.add_queue("q")

@@ -62,9 +62,11 @@ def test_leaving_that_hangs_is_answered_in_time_and_cut(broker, peer):
     peer.ask(1, commands.Queue.Declare(queue="mine", exclusive=True))
     broker.gate.opened = False
     peer.call(0, Close(200, "bye", 0, 0))
+    peer.shell.timer = 0
     peer.connection.timer_fired()
     assert names(peer.turn()) == ["Connection.CloseOk"]
     assert peer.shell.closed == "closed"
+    assert peer.shell.timer == CLOSE_SECONDS_MAX
     peer.connection.timer_fired()
     assert peer.shell.closed == "aborted"
 

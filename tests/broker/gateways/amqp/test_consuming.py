@@ -104,6 +104,23 @@ def test_consume_of_missing_queue(peer):
     assert (close.reply_code, close.reply_text) == (404, "NOT_FOUND - no queue 'nope' in vhost '/'")
 
 
+def test_consumer_lost_while_attaching_is_told_after_consume_ok(broker, queue, peer):
+    open_queue = broker.open_queue
+
+    def opened(definition, listener):
+        client = open_queue(definition, listener)
+
+        async def attach(consumer, *_):
+            listener.on_cancelled(client, consumer, "deleted")
+
+        client.attach = attach
+        return client
+
+    broker.open_queue = opened
+    frames = peer.call(1, Consume(queue="q", consumer_tag="c"))
+    assert names(frames) == ["Basic.ConsumeOk", "Basic.Cancel"]
+
+
 # Settling
 
 
@@ -134,6 +151,17 @@ def test_ack_multiple_covers_consumers_of_several_queues(broker, queue, fill, pe
     peer.call(1, Ack(3, True))
     assert queue.settled == [(ACCEPT, 1), (ACCEPT, 2)]
     assert other.settled == [(ACCEPT, 1)]
+
+
+def test_ack_behind_an_operation_counts(broker, queue, fill, peer):
+    fill(1)
+    peer.call(1, Consume(queue="q"))
+    broker.gate.opened = False
+    peer.call(1, commands.Queue.Declare(queue="r"), Ack(1, False))
+    assert queue.settled == []
+    broker.gate.opened = True
+    peer.turn()
+    assert queue.settled == [(ACCEPT, 1)]
 
 
 def test_ack_zero_multiple_covers_everything(queue, fill, peer):
@@ -207,6 +235,12 @@ def test_prefetch_applies_to_consumers_that_come_later(queue, peer):
     peer.call(1, Qos(prefetch_count=7), Consume(queue="q"))
     peer.call(1, Qos(prefetch_count=0), Consume(queue="q"))
     assert [each.credit for each in queue.consumers] == [PREFETCH_UNLIMITED, 7, PREFETCH_UNLIMITED]
+
+
+def test_prefetch_is_no_more_than_the_channel_may_have(queue, peer):
+    peer.call(1, Qos(prefetch_count=3, global_=True), Consume(queue="q"))
+    peer.call(1, Qos(prefetch_count=2), Consume(queue="q"))
+    assert [each.credit for each in queue.consumers] == [3, 2]
 
 
 def test_prefetch_does_not_bound_no_ack(queue, peer):
@@ -332,6 +366,30 @@ def test_get_no_ack_settles(queue, fill, peer):
 
 def test_get_from_empty_queue(queue, peer):
     assert peer.ask(1, commands.Basic.Get(queue="q")).name == "Basic.GetEmpty"
+
+
+def test_get_that_returns_to_a_lost_connection_is_dropped(broker, queue, fill, peer, caplog):
+    fill(1)
+    open_queue = broker.open_queue
+
+    def opened(definition, listener):
+        client = open_queue(definition, listener)
+
+        async def get():
+            await broker.gate
+            return queue.take_run(client.getter), 0
+
+        client.get = get
+        return client
+
+    broker.open_queue = opened
+    broker.gate.opened = False
+    peer.call(1, commands.Basic.Get(queue="q", no_ack=True))
+    peer.connection.lost()
+    broker.gate.opened = True
+    assert peer.turn() == []
+    assert caplog.records == []
+    assert queue.settled == []
 
 
 def test_gets_and_deliveries_share_the_tags(broker, queue, fill, peer):

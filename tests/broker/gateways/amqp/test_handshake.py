@@ -126,6 +126,22 @@ def test_tune_beyond_the_offer_is_refused(kit, new_peer, tuned, word):
     assert word in close.reply_text
 
 
+def test_negotiated_frame_max_holds_both_ways(kit, broker, new_peer):
+    broker.add_queue("q")
+    peer = new_peer()
+    peer.feed(kit.HEADER)
+    peer.turn()
+    peer.call(0, peer.start_ok())
+    peer.call(0, TuneOk(2047, 4096, 60), commands.Connection.Open("/"))
+    peer.call(1, commands.Channel.Open())
+    peer.feed(kit.publish(1, "", "q", b"x" * 10_000, frame_max=4096))
+    frames = peer.call(1, commands.Basic.Get(queue="q"))
+    lengths = [len(value.value) for _, value in frames if value.name == "ContentBody"]
+    assert lengths == [4088, 4088, 1824]
+    peer.feed(b"\x01\x00\x01" + (4096 - 7).to_bytes(4, "big"))
+    assert peer.turn()[0][1].reply_code == 501
+
+
 def test_unknown_vhost_is_named(kit, new_peer):
     peer = new_peer()
     peer.feed(kit.HEADER)

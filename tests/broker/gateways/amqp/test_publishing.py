@@ -204,6 +204,32 @@ def test_no_confirm_follows_close_ok(kit, broker, confirming):
     assert confirming.turn() == []
 
 
+def test_confirm_that_is_due_precedes_close_ok(kit, confirming):
+    confirming.feed(kit.publish(1, "", "q", b"x"))
+    frames = confirming.call(1, commands.Channel.Close(200, "", 0, 0))
+    assert names(frames) == ["Basic.Ack", "Channel.CloseOk"]
+
+
+def test_confirm_that_is_due_precedes_channel_close(kit, confirming):
+    confirming.feed(kit.publish(1, "", "q", b"x"))
+    frames = confirming.call(1, commands.Queue.Declare(queue="nope", passive=True))
+    assert names(frames) == ["Basic.Ack", "Channel.Close"]
+
+
+def test_nothing_follows_connection_close(kit, confirming):
+    confirming.feed(kit.publish(1, "", "q", b"x"))
+    assert names(confirming.call(1, commands.Tx.Select())) == ["Connection.Close"]
+
+
+def test_channels_are_confirmed_apart(kit, broker, new_peer):
+    broker.add_queue("q")
+    peer = new_peer().open(channels=2)
+    for channel in (1, 2):
+        peer.call(channel, commands.Confirm.Select())
+    peer.feed(b"".join(kit.publish(channel, "", "q", b"x") for channel in (1, 2, 2)))
+    assert [(channel, value.delivery_tag) for channel, value in peer.turn()] == [(1, 1), (2, 2)]
+
+
 # Back pressure
 
 
