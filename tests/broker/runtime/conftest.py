@@ -97,14 +97,19 @@ class Listener(QueueListener):
 
 
 class Owner(SessionOwner):
-    """Says where the leader is."""
+    """Says where the leader is; one that hosts no replica can only name a member to ask."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, closed: list[int], hosting: bool) -> None:
         self._world = world
-        self.closed: list[int] = []
+        self._hosting = hosting
+        self._asked = 0
+        self.closed = closed
 
     def locate(self, queue: Queue) -> int:
-        return self._world.leader
+        if self._hosting:
+            return self._world.leader
+        self._asked += 1
+        return queue.members[self._asked % len(queue.members)]
 
     def session_closed(self, session: int) -> None:
         self.closed.append(session)
@@ -130,7 +135,8 @@ class World:
         self.forgotten: list[int] = []
         self.queue = Queue("/", "work", "quorum", 7, (1, 2))
         self.watcher = Watcher()
-        self.owner = Owner(self)
+        self.owner = Owner(self, [], True)
+        self.stranger = Owner(self, self.owner.closed, False)
         self.traffic = Traffic()
         self.sent: list[tuple[int, str]] = []
         self._wire: list[tuple[int, bytes]] = []
@@ -157,7 +163,8 @@ class World:
         """Start a session whose gateway is `node`."""
         number = session_id(node, 1, next(self._numbers))
         board = self.boards[node]
-        session = QueueSession(number, self.queue, listener, board, self.owner, self.traffic)
+        owner = self.owner if node in self.hosts else self.stranger
+        session = QueueSession(number, self.queue, listener, board, owner, self.traffic)
         board.sessions[number] = session.end
         return session
 
@@ -180,11 +187,16 @@ class World:
         for host in self.hosts.values():
             host.apply(new)
 
-    def lead(self, node: int) -> None:
-        """Make `node` the leader; sessions have to be relocated by the test."""
+    def lead(self, node: int, known: bool = True) -> None:
+        """Make `node` the leader, `known` to the others; the test has to relocate sessions."""
         self.leader = node
         for other, host in self.hosts.items():
-            host.leadership(node, 2, other == node)
+            host.leadership(node if known or other == node else 0, 2, other == node)
+
+    def break_links(self) -> None:
+        """Lose what is on its way between nodes and what is said from now on."""
+        self.cut = True
+        self._wire.clear()
 
     def lose_uncommitted(self) -> None:
         """Throw away what was proposed and not applied, as a deposed leader does."""
@@ -209,13 +221,19 @@ def world() -> World:
     return World()
 
 
+@pytest.fixture(scope="session")
+def make_world() -> type[World]:
+    """Makes fresh sets of nodes."""
+    return World
+
+
 @pytest.fixture
 def listener() -> Listener:
     """A channel that only takes notes."""
     return Listener()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def publishes() -> Callable[..., list[Publish]]:
     """Make publishes to the queue with the given bodies."""
 

@@ -1,0 +1,332 @@
+"""Sessions and replicas under random schedules of traffic and faults: nothing lost, nothing twice.
+
+Each example is a list of steps; afterwards everything is mended and has to come to rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from unittest import mock
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace_broker.codecs.batch import message_body
+from headrace_broker.runtime import lane, subscription
+from headrace_broker.runtime.port import ACCEPT, RELEASE, QueueListener, Ticket
+
+GATEWAYS = (1, 2, 3, 3)  # nodes of the sessions; node 3 has no replica
+WINDOW_OCTETS = 24  # some five bodies
+COMMAND_OCTETS = 150  # some three messages
+MENDING_ROUNDS = 300  # ticks in which everything has to come to rest; retries are 32 apart at most
+
+
+class Consumer:
+    """What a channel knows of one consumer."""
+
+    def __init__(self, number):
+        self.number = number
+        self.next = 1
+        self.last_fresh = {}
+        self.held = []
+        self.started = None
+        self.cancelling = None
+
+    @property
+    def active(self):
+        return self.started is not None and self.started.done() and self.cancelling is None
+
+
+class Channel(QueueListener):
+    """A channel that checks what it is told."""
+
+    def __init__(self, run, index):
+        self.run = run
+        self.index = index
+        self.consumers = {}
+        self.session = run.world.open(GATEWAYS[index], self)
+
+    def on_confirmed(self, client, tickets):
+        for ticket in tickets:
+            self.run.unconfirmed.remove(ticket)
+
+    def on_rejected(self, client, tickets):
+        raise AssertionError("nothing is rejected")
+
+    def on_writable(self, client):
+        """Octets are no matter here."""
+
+    def on_cancelled(self, client, consumer, reason):
+        raise AssertionError(reason)
+
+    def on_delivery(self, client, run):
+        consumer = self.consumers[run.consumer]
+        assert consumer.cancelling is None or not consumer.cancelling.done()
+        assert run.first == consumer.next
+        consumer.next += len(run.positions)
+        for offset, position in enumerate(run.positions):
+            body = message_body(run.blob, run.base, position)
+            self.run.delivered(consumer, body, bool(run.redelivered[offset]), self.index)
+            consumer.held.append((run.first + offset, body))
+        self.run.arrived.append((self, consumer, run))
+
+    def settle(self, operation, count):
+        """Settle the oldest `count` deliveries of every consumer."""
+        for consumer in self.consumers.values():
+            taken, consumer.held = consumer.held[:count], consumer.held[count:]
+            for number, body in taken:
+                self.run.settled(body, operation, self.index)
+                self.session.settle(consumer.number, operation, number, number)
+
+
+class Run:
+    """One example."""
+
+    def __init__(self, world, publishes):
+        self.world = world
+        self.publishes = publishes
+        self.published = 0
+        self.unconfirmed = set()
+        self.seen = set()
+        self.may_return = set()
+        self.holder = {}
+        self.accepted = {}
+        self.done = set()
+        self.arrived = []
+        self.channels = [Channel(self, index) for index in range(len(GATEWAYS))]
+
+    # What is expected
+
+    def delivered(self, consumer, body, again, index):
+        assert body not in self.done, "an acknowledged message came back"
+        if again:
+            assert body not in self.seen or body in self.may_return, "delivered twice"
+        else:
+            assert body not in self.seen, "delivered twice and not flagged"
+            publisher, number = body.split(b"-")
+            assert consumer.last_fresh.get(publisher, -1) < int(number), "out of order"
+            consumer.last_fresh[publisher] = int(number)
+        self.seen.add(body)
+        self.may_return.discard(body)
+        self.accepted.pop(body, None)
+        self.holder[body] = index
+
+    def settled(self, body, operation, index):
+        if self.holder.get(body) != index or body in self.may_return:
+            return  # void: it is somebody else's by now, or will be
+        if operation == RELEASE:
+            self.may_return.add(body)
+        else:
+            self.accepted[body] = index
+
+    def note_done(self):
+        """Take note which acknowledgements the queue has answered."""
+        for body, index in list(self.accepted.items()):
+            lanes = self.channels[index].session._controls
+            if not lanes.pending and not lanes.gathered:
+                del self.accepted[body]
+                if body not in self.may_return:
+                    self.done.add(body)
+
+    # Steps
+
+    async def step(self, kind, who, amount):
+        channel = self.channels[who]
+        getattr(self, "do_" + kind)(channel, amount)
+        await asyncio.sleep(0)
+        self.note_done()
+
+    def do_publish(self, channel, amount):
+        bodies = []
+        for _ in range(amount + 1):
+            bodies.append(b"%d-%04d" % (channel.index, self.published))
+            self.published += 1
+        ticket = Ticket(1, len(bodies))
+        self.unconfirmed.add(ticket)
+        channel.session.publish(self.publishes(*bodies), ticket)
+        channel.session.flush()
+
+    def do_attach(self, channel, amount):
+        if len(channel.consumers) < 4:
+            consumer = Consumer(len(channel.consumers) + 1)
+            channel.consumers[consumer.number] = consumer
+            work = channel.session.attach(consumer.number, "c", 2 * amount + 1, False)
+            consumer.started = asyncio.ensure_future(work)
+
+    def do_cancel(self, channel, amount):
+        for consumer in channel.consumers.values():
+            if consumer.active:
+                work = channel.session.cancel(consumer.number)
+                consumer.cancelling = asyncio.ensure_future(work)
+                return
+
+    def do_accept(self, channel, amount):
+        channel.settle(ACCEPT, amount + 1)
+        channel.session.flush()
+
+    def do_release(self, channel, amount):
+        channel.settle(RELEASE, 1)
+        channel.session.flush()
+
+    def do_consume(self, channel, amount):
+        arrived, self.arrived = self.arrived, []
+        for to, consumer, run in arrived:
+            to.session.consumed(consumer.number, 6 * len(run.positions))
+
+    def do_carry(self, channel, amount):
+        self.world.carry()
+
+    def do_apply(self, channel, amount):
+        self.world.apply_new()
+
+    def do_settle_down(self, channel, amount):
+        self.world.settle_down()
+
+    def do_lead(self, channel, amount):
+        if amount % 2:
+            self.world.lose_uncommitted()
+        else:
+            self.world.apply_new()
+        self.world.lead(1 + amount // 2 % 2, known=amount > 3)
+        for each in self.channels:
+            if GATEWAYS[each.index] in self.world.hosts:
+                each.session.relocate(self.world.leader)
+
+    def do_cut(self, channel, amount):
+        if self.world.cut:
+            return
+        self.world.break_links()
+        for each in self.channels:
+            if each.session.target != GATEWAYS[each.index]:
+                each.session.relocate(0)
+
+    def do_heal(self, channel, amount):
+        if not self.world.cut:
+            return
+        self.world.cut = False
+        for node, board in self.world.boards.items():
+            for other in self.world.boards:
+                if other != node:
+                    board.forget(other)
+        for each in self.channels:
+            session = each.session
+            if session.target != GATEWAYS[each.index]:
+                session.relocate(session._owner.locate(session.queue))
+
+    def do_node_down(self, channel, amount):
+        node = GATEWAYS[channel.index]
+        if not self.world.cut or node == self.world.leader:
+            return
+        self.world.apply_new()
+        for body, index in self.holder.items():
+            if GATEWAYS[index] == node and body not in self.done:
+                self.may_return.add(body)
+        self.world.hosts[self.world.leader].node_down(node, 0)
+        self.world.apply_new()  # at once, so that it is plain whose acknowledgements are void
+
+    def do_full(self, channel, amount):
+        self.world.full ^= {GATEWAYS[channel.index]}
+
+    def do_busy(self, channel, amount):
+        self.world.busy = not self.world.busy
+
+    def do_tick(self, channel, amount):
+        for each in self.channels:
+            each.session.tick()
+        for board in self.world.boards.values():
+            board.mend()
+
+    # The end
+
+    async def come_to_rest(self):
+        self.world.busy = False
+        self.world.full.clear()
+        self.do_heal(None, 0)
+        self.do_attach_last()
+        machine = self.world.hosts[self.world.leader].machine
+        for _ in range(MENDING_ROUNDS):
+            self.do_tick(None, 0)
+            self.world.settle_down()
+            self.do_consume(None, 0)
+            self.world.settle_down()
+            for channel in self.channels:
+                channel.settle(ACCEPT, 1000)
+                channel.session.flush()
+            self.world.settle_down()
+            await asyncio.sleep(0)
+            self.note_done()
+            left = machine.ready_count + machine.unsettled_count
+            if len(self.seen) == self.published and not left and self.is_quiet():
+                break
+        self.check(machine)
+
+    def do_attach_last(self):
+        """See to it that somebody takes what is left."""
+        channel = self.channels[0]
+        consumer = Consumer(99)
+        channel.consumers[99] = consumer
+        consumer.started = asyncio.ensure_future(channel.session.attach(99, "last", 3, False))
+
+    def is_quiet(self):
+        return not self.unconfirmed and all(
+            not channel.session._publishes.pending
+            and not channel.session._controls.pending
+            and all(
+                task is None or task.done()
+                for consumer in channel.consumers.values()
+                for task in (consumer.started, consumer.cancelling)
+            )
+            for channel in self.channels
+        )
+
+    def check(self, machine):
+        assert not self.unconfirmed, "publishes never confirmed"
+        assert len(self.seen) == self.published, "messages lost"
+        assert (machine.ready_count, machine.unsettled_count) == (0, 0), "messages stuck"
+        assert self.is_quiet(), "a session is stuck"
+        assert self.world.watcher.rejected == []
+        assert len({host.machine.digest() for host in self.world.hosts.values()}) == 1
+        attached = {(info.session, info.number) for info in machine.consumers() if info.attached}
+        assert self.world.hosts[self.world.leader].feed_count == len(attached)
+        for channel in self.channels:
+            for consumer in channel.consumers.values():
+                consumer.started.result()
+                if consumer.cancelling is not None:
+                    consumer.cancelling.result()
+            alive = [each for each in channel.consumers.values() if each.cancelling is None]
+            assert set(channel.session._subscriptions) == {each.number for each in alive}
+
+    async def close(self):
+        for channel in self.channels:
+            channel.session.close()
+        self.world.settle_down()
+        machine = self.world.hosts[1].machine
+        assert not any(machine.has_session(each.session.session) for each in self.channels)
+        assert self.world.hosts[self.world.leader].feed_count == 0
+
+
+KINDS = sorted(
+    name[3:] for name in vars(Run) if name.startswith("do_") and name != "do_attach_last"
+)
+STEPS = st.lists(
+    st.tuples(st.sampled_from(KINDS), st.integers(0, 3), st.integers(0, 4)),
+    min_size=20,
+    max_size=80,
+)
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(steps=STEPS)
+def test_everything_arrives_once_whatever_happens_on_the_way(make_world, publishes, steps):
+    async def work():
+        run = Run(make_world(), publishes)
+        for kind, who, amount in steps:
+            await run.step(kind, who, amount)
+        await run.come_to_rest()
+        await run.close()
+
+    with (
+        mock.patch.object(subscription, "DELIVERY_WINDOW_OCTETS", WINDOW_OCTETS),
+        mock.patch.object(lane, "COMMAND_OCTETS_MAX", COMMAND_OCTETS),
+    ):
+        asyncio.run(work())
