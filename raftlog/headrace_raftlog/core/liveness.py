@@ -66,6 +66,7 @@ def follow_heartbeat(state: RaftState, message: Message) -> None:
             state.member,
             message.source,
             state.term,
+            index=message.index,
             context=message.context,
         )
     )
@@ -78,6 +79,18 @@ def wake(state: RaftState) -> None:
     wake_silently(state)
     if state.role == LEADER:
         _broadcast(state, False)
+
+
+def lose_leader(state: RaftState) -> None:
+    """Stop following, and let the election timer run out within half of the shortest timeout.
+
+    The spread keeps the members of a group, and the groups of a lost node, from all asking at
+    once.
+    """
+    wake_silently(state)
+    state.leader = 0
+    half: i64 = state.options.election_ticks // 2
+    state.election_timeout = 1 + state.prng.below(half if half > 0 else 1)
 
 
 def wake_silently(state: RaftState) -> None:

@@ -59,13 +59,17 @@ def take_append_reply(state: RaftState, reply: Message) -> None:
 
 
 def take_heartbeat_reply(state: RaftState, reply: Message) -> None:
-    """Note that a follower is alive; one that lags is owed an APPEND that finds what got lost."""
+    """Note that a follower is alive; one that lags is owed an APPEND that finds what got lost.
+
+    It lags when it does not hold what the log had when the heartbeat left (the reply's index):
+    what was appended since is on its way.
+    """
     progress = state.peer_of.get(reply.source)
     if progress is None:
         return
     progress.recent_active = True
     progress.probe_sent = False
-    if progress.match < state.log.last_index:
+    if progress.match < reply.index:
         progress.flush = True
         state.send_dirty = True
 

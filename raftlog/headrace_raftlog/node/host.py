@@ -191,10 +191,11 @@ class Host:
         except Exception as error:  # noqa: BLE001  (outermost: reports it and stops)
             self._fail(error)
 
-    def peer_changed(self, peer: i64) -> None:
+    def peer_changed(self, peer: i64, up: bool) -> None:
         """Wake the groups for which a node that went down, or came up, matters.
 
-        These are the groups it leads, and those led from here of which it is a member.
+        These are the groups it leads, which look for another leader when it is down, and those
+        led from here of which it is a member.
         """
         if self.stopped:
             return
@@ -207,7 +208,10 @@ class Host:
                     core.report_unreachable(peer)
                 elif core.leader != peer:
                     continue
-                core.wake()
+                if up or core.role == LEADER:
+                    core.wake()
+                else:
+                    core.lose_leader()
                 if core.has_ready():
                     self._mark(hosted)
         except Exception as error:  # noqa: BLE001  (outermost: reports it and stops)

@@ -322,7 +322,7 @@ class _Events:
     def on_peer(self, peer: int, up: bool, boot: int) -> None:
         """Wake groups, then pass it on."""
         if not self.host.stopped:
-            self.host.peer_changed(peer)
+            self.host.peer_changed(peer, up)
             self._node.on_peer(peer, up, boot)
 
     def on_failure(self, error: BaseException) -> None:

@@ -254,7 +254,10 @@ class Process:
                 self.peer_up[member] = False
                 changed = True
             if changed and not self.faults.never_wake and core.leader in (self.member, member):
-                core.wake()
+                if core.leader == member and not self.peer_up[member]:
+                    core.lose_leader()
+                else:
+                    core.wake()
 
     def _run(self) -> None:
         """Handle everything the core has ready, as a node's loop does."""

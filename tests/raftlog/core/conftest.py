@@ -100,8 +100,8 @@ class Host:
         return self.step(APPEND_REPLY, peer, self.core.term, index=index)
 
     def hear(self, peer: int) -> list[Message]:
-        """Let `peer` answer a heartbeat."""
-        return self.step(HEARTBEAT_REPLY, peer, self.core.term)
+        """Let `peer` answer a heartbeat that left just now."""
+        return self.step(HEARTBEAT_REPLY, peer, self.core.term, index=self.core.last_index)
 
     def terms(self) -> list[int]:
         """Return the terms of the log."""

@@ -7,7 +7,7 @@ import pytest
 from headrace_raftlog.model.entry import HardState
 from headrace_raftlog.model.group import BUSY, CoreOptions, GroupConfig
 from headrace_raftlog.model.limits import ENTRY_COST_BYTES
-from headrace_raftlog.model.message import APPEND, APPEND_REPLY, HEARTBEAT
+from headrace_raftlog.model.message import APPEND, APPEND_REPLY, HEARTBEAT, HEARTBEAT_REPLY
 
 
 def appends(messages, target=2):
@@ -17,7 +17,7 @@ def appends(messages, target=2):
 def leading(host, **options):
     member = host(quiesce_ticks=0, **options)
     member.elect()
-    member.acknowledge(2, 1)
+    member.acknowledge(2, member.core.last_index)
     member.acknowledge(3, 1)
     return member
 
@@ -81,6 +81,16 @@ def test_lost_appends_are_noticed_by_an_empty_one_after_a_heartbeat(host):
     messages = member.step(APPEND_REPLY, 2, 1, index=2, reject=True, hint_index=1, hint_term=1)
     (message,) = appends(messages)
     assert (message.index, len(message.entries)) == (1, 1)
+
+
+def test_answer_to_a_heartbeat_older_than_the_newest_entries_asks_for_nothing(host):
+    member = leading(host)
+    member.acknowledge(2, member.core.last_index)
+    before = member.core.last_index
+    member.core.propose([b"on its way"])
+    member.drain()
+    answer = member.step(HEARTBEAT_REPLY, 2, member.core.term, index=before)
+    assert appends(answer) == []
 
 
 def test_unreachable_peer_that_is_no_member_is_ignored(host):

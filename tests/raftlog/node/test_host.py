@@ -217,7 +217,7 @@ def test_what_is_raised_stops_the_host_once_and_for_all(world: World) -> None:
     assert world.host.stopped
     posted = len(world.posted)
     world.host.tick()
-    world.host.peer_changed(2)
+    world.host.peer_changed(2, False)
     world.host.receive([Message(APPEND, 1, 2, 1, 99)])
     world.host.fail(RuntimeError())
     world.run_turns()
