@@ -22,6 +22,7 @@ HEARTBEAT_SECONDS: Final = 60  # proposed in connection.tune; RabbitMQ's default
 HANDSHAKE_SECONDS_MAX: Final = 10  # from accept to connection.open-ok; RabbitMQ's default
 CLOSE_SECONDS_MAX: Final = 5  # wait for close-ok and for the last octets to leave; then the socket goes
 CONNECTIONS_MAX: Final = 16384  # client connections per listener; each costs some 20 KiB
+LISTEN_BACKLOG: Final = 1024  # sockets that wait to be accepted; a thousand clients that come back at once
 CHANNEL_COMMANDS_MAX: Final = 256  # waiting behind a channel's operation before the socket is not read
 CHANNEL_LINKS_MAX: Final = 256  # queues a channel keeps a session with though it has nothing under way there
 CHANNEL_CONSUMERS_MAX: Final = 4096  # consumers per channel

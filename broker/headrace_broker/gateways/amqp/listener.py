@@ -9,7 +9,7 @@ from collections.abc import Coroutine
 from typing import Any, Final
 
 from headrace_broker.gateways.amqp.protocol import AmqpProtocol
-from headrace_broker.model.limits import CLOSE_SECONDS_MAX, CONNECTIONS_MAX
+from headrace_broker.model.limits import CLOSE_SECONDS_MAX, CONNECTIONS_MAX, LISTEN_BACKLOG
 from headrace_broker.runtime.port import Broker
 
 _LOG: Final = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ class AmqpListener:
         loop = asyncio.get_running_loop()
         try:
             self._server = await loop.create_server(
-                self._protocol, self._host, self.port, ssl=self._tls
+                self._protocol, self._host, self.port, ssl=self._tls, backlog=LISTEN_BACKLOG
             )
         except OSError:
             await self.stop()
