@@ -201,3 +201,21 @@ def peer(new_peer: Callable[[], Peer]) -> Peer:
     """A client with channel 1 open and all capabilities."""
     more: dict[str, Any] = {"connection.blocked": True}
     return new_peer().open(consumer_cancel_notify=True, authentication_failure_close=True, **more)
+
+
+@pytest.fixture
+def queue(broker):
+    return broker.add_queue("q")
+
+
+@pytest.fixture
+def fill(kit, new_peer):
+    """Publishes numbered bodies in one chunk."""
+    publisher = new_peer().open()
+
+    def publish(count: int, name: str = "q", size: int = 1) -> None:
+        publisher.feed(
+            b"".join(kit.publish(1, "", name, b"%0*d" % (size, n)) for n in range(count))
+        )
+
+    return publish

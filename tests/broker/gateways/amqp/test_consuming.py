@@ -4,7 +4,7 @@ import pytest
 from pamqp import commands
 
 from headrace_broker.codecs.method import encode_method
-from headrace_broker.model.limits import OUTPUT_DELIVERY_BYTES_MAX, PREFETCH_UNLIMITED
+from headrace_broker.model.limits import PREFETCH_UNLIMITED
 from headrace_broker.runtime.port import ACCEPT, REJECT, RELEASE
 
 Ack = commands.Basic.Ack
@@ -29,24 +29,6 @@ def delivered(frames):
 
 def tags(frames):
     return [each[0] for each in delivered(frames)]
-
-
-@pytest.fixture
-def queue(broker):
-    return broker.add_queue("q")
-
-
-@pytest.fixture
-def fill(kit, new_peer):
-    """Publishes numbered bodies in one chunk."""
-    publisher = new_peer().open()
-
-    def publish(count: int, name: str = "q", size: int = 1) -> None:
-        publisher.feed(
-            b"".join(kit.publish(1, "", name, b"%0*d" % (size, n)) for n in range(count))
-        )
-
-    return publish
 
 
 def test_consume_delivers_in_order_after_consume_ok(queue, fill, peer):
@@ -436,58 +418,6 @@ def test_recover_without_requeue_is_not_implemented(new_peer):
     assert first.call(1, commands.Basic.Recover(False))[0][1].reply_code == 540
     second.feed(recover_async(False))
     assert second.turn()[0][1].reply_code == 540
-
-
-# Slow clients
-
-
-def test_client_that_does_not_read_holds_a_bounded_number_of_octets(broker, queue, fill, peer):
-    fill(20_000, size=1000)
-    peer.shell.stuck = True
-    seen = tags(peer.call(1, Consume(queue="q", consumer_tag="c")))
-    frame_overhead = 100
-    bound = OUTPUT_DELIVERY_BYTES_MAX + broker.window_bytes * (1000 + frame_overhead) // 1000
-    assert OUTPUT_DELIVERY_BYTES_MAX < peer.shell.buffered <= bound
-    assert len(queue.ready) > 17_000  # the rest waits in the queue
-    for _ in range(40):
-        peer.shell.drain()
-        peer.shell.stuck = True
-        seen += tags(peer.turn())
-        assert peer.shell.buffered <= bound
-    assert seen == list(range(1, 20_001))
-
-
-def test_slow_channel_does_not_keep_its_neighbour_waiting(broker, queue, fill, new_peer):
-    peer = new_peer().open(channels=2)
-    broker.add_queue("small")
-    fill(5000, size=1000)
-    peer.shell.stuck = True
-    peer.call(1, Consume(queue="q", consumer_tag="big"))
-    peer.call(2, Consume(queue="small", consumer_tag="small"))
-    fill(1, "small")
-    assert delivered(peer.turn()) == []
-    peer.shell.drain()
-    peer.shell.stuck = True
-    assert "small" in [each[1] for each in delivered(peer.turn())]
-
-
-def test_large_messages_go_one_by_one(broker, queue, fill, peer):
-    broker.window_bytes = 8 << 20
-    fill(6, size=300_000)
-    peer.shell.stuck = True
-    frames = peer.call(1, Consume(queue="q", no_ack=True))
-    assert tags(frames) == [1, 2, 3, 4]  # the one that fills the buffer is the last
-    peer.shell.drain()
-    assert tags(peer.turn()) == [5, 6]
-
-
-def test_deliveries_of_a_turn_leave_in_one_write(queue, fill, peer):
-    peer.call(1, Consume(queue="q"))
-    writes = peer.shell.writes
-    for _ in range(5):
-        fill(3)
-    assert len(tags(peer.turn())) == 15
-    assert peer.shell.writes == writes + 1
 
 
 def test_publish_and_consume_on_one_channel_in_one_chunk(kit, queue, peer):
