@@ -11,7 +11,8 @@ from headrace_broker.runtime.pb.cluster_pb2 import ClusterPayload, Counts, Count
 from headrace_broker.runtime.queue_host import QueueHost
 
 ATTEMPT_SECONDS: Final = 1.0  # wait for one node's answer before the leader is looked up again
-ATTEMPTS_MAX: Final = 10  # then the queue counts as not available
+PAUSE_SECONDS: Final = 0.1  # between attempts: an election takes some of them
+ANSWER_SECONDS_MAX: Final = 10.0  # then the queue counts as not available
 
 
 class QueueCounts(NamedTuple):
@@ -64,26 +65,31 @@ class CountsClient:
         Raises:
             CountsUnavailableError: nobody who leads the queue answered.
         """
-        for _ in range(ATTEMPTS_MAX):
-            host = self._hosts.get(queue.group)
-            if host is not None and host.serving:
-                return counts_of(host)
-            answer = await self._ask_node(self._locate(queue), queue)
-            if answer is not None and answer.serving:
-                return QueueCounts(answer.ready, answer.unsettled, answer.consumers)
-        raise CountsUnavailableError(f"no leader of queue '{queue.name}' answers")
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS_MAX):
+                while True:
+                    host = self._hosts.get(queue.group)
+                    if host is not None and host.serving:
+                        return counts_of(host)
+                    answer = await self._ask_node(self._locate(queue), queue)
+                    if answer is not None and answer.serving:
+                        return QueueCounts(answer.ready, answer.unsettled, answer.consumers)
+                    await asyncio.sleep(PAUSE_SECONDS)
+        except TimeoutError:
+            raise CountsUnavailableError(f"no leader of queue '{queue.name}' answers") from None
 
     async def _ask_node(self, target: int, queue: Queue) -> Counts | None:
+        if not target or target == self._node:
+            return None
         number = self._next
         self._next += 1
         future: asyncio.Future[Counts] = asyncio.get_running_loop().create_future()
         self._waiting[number] = future
         try:
             async with asyncio.timeout(ATTEMPT_SECONDS):
-                if target and target != self._node:
-                    request = CountsRequest(group=queue.group, request=number)
-                    self._send(target, ClusterPayload(counts_request=request).SerializeToString())
-                return await future
+                request = CountsRequest(group=queue.group, request=number)
+                payload = ClusterPayload(counts_request=request).SerializeToString()
+                return await future if self._send(target, payload) else None
         except TimeoutError:
             return None
         finally:

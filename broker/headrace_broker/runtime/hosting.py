@@ -97,6 +97,8 @@ class Hosting:
         self._peers_up: dict[int, int] = dict.fromkeys(peers, 0)  # boot count, 0 for down
         self._leader_waiters: dict[int, list[asyncio.Future[None]]] = {}
         self._tick_handle: asyncio.TimerHandle | None = None
+        self._grace_handles: dict[int, asyncio.TimerHandle] = {}
+        self._owed: set[tuple[int, int]] = set()  # groups and nodes: NODE_DOWN was not taken
 
     # Life
 
@@ -110,11 +112,20 @@ class Hosting:
         if self._tick_handle is not None:
             self._tick_handle.cancel()
             self._tick_handle = None
+        for handle in self._grace_handles.values():
+            handle.cancel()
+        self._grace_handles.clear()
 
     def _tick(self) -> None:
+        self.start()
+        self.switchboard.mend()
+        owed, self._owed = self._owed, set()
+        for group, node in owed:
+            host = self.hosts.get(group)
+            if host is not None:
+                self._report(host, node)
         for session in list(self._sessions.values()):
             session.tick()
-        self.start()
 
     # Replicas
 
@@ -154,9 +165,16 @@ class Hosting:
         self._asked.pop(queue.group, None)
         if host is not None and queue.logged:
             self._raft.remove_group(queue.group)
+        asyncio.get_running_loop().call_soon(self._deleted, queue)
+
+    def _deleted(self, queue: Queue) -> None:
+        """Tell the sessions, in a turn in which no log is applied."""
         for session in list(self._by_group.get(queue.group, {}).values()):
             session.on_deleted()
-        for waiter in self._leader_waiters.pop(queue.group, []):
+        self._answer_waiters(queue.group)
+
+    def _answer_waiters(self, group: int) -> None:
+        for waiter in self._leader_waiters.pop(group, []):
             if not waiter.done():
                 waiter.set_result(None)
 
@@ -169,34 +187,39 @@ class Hosting:
         if host is None:
             return
         if leader:
-            for waiter in self._leader_waiters.pop(queue.group, []):
-                if not waiter.done():
-                    waiter.set_result(None)
+            self._answer_waiters(queue.group)
         if host.serving:
-            host.node_down(self._node, self._raft.boot)
+            self._report(host, self._node)
             for peer, boot in self._peers_up.items():
                 if boot:
-                    host.node_down(peer, boot)
+                    self._report(host, peer)
                 else:
                     self._after_grace(peer)
         for session in list(self._by_group.get(queue.group, {}).values()):
             session.relocate(leader)
 
     async def wait_leader(self, queue: Queue, seconds: float) -> bool:
-        """Wait until a leader of the queue is known here; return False when the time is over."""
+        """Wait until a leader of the queue is known here; return False when the time is over.
+
+        At once for a queue that is deleted meanwhile, or of which there is no replica here.
+        """
         if self._node not in queue.members or not queue.logged:
             return True
         host = self.hosts.get(queue.group)
-        leader = self._raft.leader(queue.group) if host is not None else 0
-        if host is not None and (host.serving or (leader and leader != self._node)):
+        if host is None or host.serving or self._raft.leader(queue.group) not in (0, self._node):
             return True
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._leader_waiters.setdefault(queue.group, []).append(waiter)
+        waiters = self._leader_waiters.setdefault(queue.group, [])
+        waiters.append(waiter)
         try:
             async with asyncio.timeout(seconds):
                 await waiter
         except TimeoutError:
             return False
+        finally:
+            waiters.remove(waiter)
+            if not waiters and self._leader_waiters.get(queue.group) is waiters:
+                del self._leader_waiters[queue.group]
         return True
 
     # Sessions
@@ -235,16 +258,21 @@ class Hosting:
             return self._raft.leader(queue.group)
         turn = self._asked.get(queue.group, -1) + 1
         self._asked[queue.group] = turn
-        return queue.members[turn % len(queue.members)]
+        running = [node for node in queue.members if self._peers_up.get(node)]
+        return running[turn % len(running)] if running else 0
 
     # Other nodes
 
     def peer_changed(self, peer: int, up: bool, boot: int) -> None:
         """Note that a node came or went; resend to it, or give its consumers' messages back."""
+        self.switchboard.forget(peer)
+        handle = self._grace_handles.pop(peer, None)
+        if handle is not None:
+            handle.cancel()
         if up:
             self._peers_up[peer] = boot
             for host in self.hosts.values():
-                host.node_down(peer, boot)
+                self._report(host, peer)
             for session in list(self._sessions.values()):
                 if session.target in (0, peer):
                     session.relocate(self.locate(session.queue))
@@ -256,13 +284,24 @@ class Hosting:
         self._after_grace(peer)
 
     def _after_grace(self, peer: int) -> None:
-        loop = asyncio.get_running_loop()
-        loop.call_later(NODE_DOWN_GRACE_SECONDS, self._give_up, peer)
+        """Give a node up when it stays away; a replica that leads since then is seen to as well."""
+        if peer not in self._grace_handles:
+            loop = asyncio.get_running_loop()
+            handle = loop.call_later(NODE_DOWN_GRACE_SECONDS, self._give_up, peer)
+            self._grace_handles[peer] = handle
 
     def _give_up(self, peer: int) -> None:
-        if self._peers_up.get(peer) == 0:
-            for host in self.hosts.values():
-                host.node_down(peer, 0)
+        del self._grace_handles[peer]
+        for host in self.hosts.values():
+            self._report(host, peer)
+
+    def _report(self, host: QueueHost, node: int) -> None:
+        """Have a replica that leads replicate how a node is; try again later if need be."""
+        boot = self._raft.boot if node == self._node else self._peers_up[node]
+        if not boot and node in self._grace_handles:
+            return  # it may come back; its time is not over
+        if not host.node_down(node, boot):
+            self._owed.add((host.queue.group, node))
 
 
 def _ignore(queue: Queue) -> None:

@@ -179,10 +179,15 @@ class QueueHost(HostEnd, EntrySource):
         """Return a committed command of this queue."""
         return self._log.entry_data(index)
 
-    def node_down(self, node: int, boot_kept: int) -> None:
-        """Replicate that a gateway node is gone (0) or back with boot count `boot_kept`."""
-        if self.serving and self.machine.has_sessions_of(node, boot_kept):
-            self.propose(encode_node_down(node, boot_kept))
+    def node_down(self, node: int, boot_kept: int) -> bool:
+        """Replicate that a gateway node is gone (0) or back with boot count `boot_kept`.
+
+        Returns:
+            False when that is due and the log takes nothing now: to be called again.
+        """
+        if not self.serving or not self.machine.has_sessions_of(node, boot_kept):
+            return True
+        return self.propose(encode_node_down(node, boot_kept)) != BUSY
 
     def _dismiss(self, leader: int) -> None:
         """Send those served from here to the next leader: their nodes need not know of it."""

@@ -315,7 +315,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=300, deadline=None, derandomize=True)
 @given(steps=STEPS)
 def test_everything_arrives_once_whatever_happens_on_the_way(make_world, publishes, steps):
     async def work():

@@ -1,0 +1,115 @@
+"""Asking leaders how much is in a queue."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from headrace_broker.model.definition import QUEUE_QUORUM, Queue
+from headrace_broker.runtime import counts as module
+from headrace_broker.runtime.counts import CountsClient, CountsUnavailableError, QueueCounts
+from headrace_broker.runtime.pb.cluster_pb2 import ClusterPayload, Counts
+
+QUEUE = Queue("/", "work", QUEUE_QUORUM, 7, (1, 2))
+
+
+class Pair:
+    """Nodes 1 and 2 that carry each other's payloads in the next turn of the loop."""
+
+    def __init__(self, world):
+        self.world = world
+        self.located = [1]
+        self.requests = 0
+        self.lost = False
+        hosts = world.hosts
+        self.clients = {
+            1: CountsClient(1, {7: hosts[1]}, lambda queue: 0, self.sender(1)),
+            2: CountsClient(2, {7: hosts[2]}, lambda queue: self.located[0], self.sender(2)),
+        }
+
+    def sender(self, source):
+        def send(target, data):
+            if self.lost:
+                return False
+            asyncio.get_running_loop().call_soon(self.receive, source, target, data)
+            return True
+
+        return send
+
+    def receive(self, source, target, data):
+        payload = ClusterPayload.FromString(data)
+        if payload.WhichOneof("body") == "counts_request":
+            self.requests += 1
+            self.clients[target].receive_request(source, payload.counts_request)
+        else:
+            self.clients[target].receive_answer(payload.counts)
+
+
+@pytest.fixture
+def pair(world, publishes, listener):
+    """Two nodes; node 1 leads a queue with two messages."""
+    session = world.open(1, listener)
+    session.publish(publishes(b"a", b"b"), None)
+    session.flush()
+    world.settle_down()
+    return Pair(world)
+
+
+@pytest.fixture
+def hurried(monkeypatch):
+    """Let the pauses be short and the patience too."""
+    monkeypatch.setattr(module, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(module, "ATTEMPT_SECONDS", 0.0)
+    monkeypatch.setattr(module, "ANSWER_SECONDS_MAX", 0.01)
+
+
+def test_leader_here_answers_at_once(pair):
+    assert asyncio.run(pair.clients[1].ask(QUEUE)) == QueueCounts(2, 0, 0)
+    assert pair.requests == 0
+
+
+def test_leader_elsewhere_is_asked(pair):
+    assert asyncio.run(pair.clients[2].ask(QUEUE)) == QueueCounts(2, 0, 0)
+    assert pair.requests == 1
+    assert pair.clients[2]._waiting == {}
+
+
+def test_election_is_waited_for_with_pauses(pair, monkeypatch):
+    pauses = []
+    sleep = asyncio.sleep
+
+    async def pause(seconds):
+        pauses.append(seconds)
+        if len(pauses) == 20:
+            pair.world.hosts[1].leadership(1, 2, True)
+        await sleep(0)
+
+    monkeypatch.setattr(module.asyncio, "sleep", pause)
+    pair.world.hosts[1].leadership(0, 1, False)
+    assert asyncio.run(pair.clients[2].ask(QUEUE)) == QueueCounts(2, 0, 0)
+    assert pauses == [module.PAUSE_SECONDS] * 20
+
+
+@pytest.mark.parametrize("located", [0, 2, 1], ids=["unknown", "itself", "unreachable"])
+def test_nobody_answers(pair, hurried, located):
+    pair.located = [located]
+    pair.lost = True
+    with pytest.raises(CountsUnavailableError, match="'work'"):
+        asyncio.run(pair.clients[2].ask(QUEUE))
+    assert pair.clients[2]._waiting == {}
+
+
+def test_late_answer_is_dropped(pair):
+    pair.clients[2].receive_answer(Counts(request=99, serving=True))
+    assert pair.clients[2]._waiting == {}
+
+
+def test_request_for_an_unknown_queue_is_answered(pair):
+    far = Queue("/", "far", QUEUE_QUORUM, 8, (1, 2))
+
+    async def work():
+        return await pair.clients[2]._ask_node(1, far)
+
+    answer = asyncio.run(work())
+    assert not answer.serving

@@ -1,0 +1,346 @@
+"""Which replicas run here, who leads, and what becomes of sessions as nodes come and go."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from headrace_broker.core.command import NodeDown, encode_attach, stamp_command
+from headrace_broker.core.command_decoder import decode_command
+from headrace_broker.model.definition import QUEUE_CLASSIC, QUEUE_QUORUM, Queue
+from headrace_broker.model.session import session_id
+from headrace_broker.runtime import hosting as module
+from headrace_broker.runtime.hosting import Hosting
+from headrace_broker.runtime.port import Ticket
+from headrace_raftlog.model.entry import ENTRY_NORMAL, Entry
+from headrace_raftlog.model.group import BUSY, NOT_LEADER
+
+QUEUE = Queue("/", "work", QUEUE_QUORUM, 7, (1, 2, 3))
+ELSEWHERE = Queue("/", "far", QUEUE_QUORUM, 8, (2, 3, 4))
+MEMORY = Queue("/", "here", QUEUE_CLASSIC, 9, (1,), durable=False, auto_delete=True)
+
+
+class Raft:
+    """Groups of node 1 that commit nothing by themselves."""
+
+    def __init__(self):
+        self.boot = 5
+        self.groups = {}
+        self.created = []
+        self.removed = []
+        self.leaders = {}
+        self.proposed = []
+        self.busy = False
+
+    def create_group(self, group, voters, learners, handler, campaign=False):
+        if group in self.removed:
+            raise KeyError(group)
+        self.groups[group] = handler
+        self.created.append((group, voters, campaign))
+
+    def remove_group(self, group):
+        self.removed.append(group)
+
+    def leader(self, group):
+        return self.leaders.get(group, 0)
+
+    def propose(self, group, data):
+        if self.leaders.get(group) != 1:
+            return NOT_LEADER
+        if self.busy:
+            return BUSY
+        self.proposed.append((group, data))
+        return len(self.proposed)
+
+    def lead(self, group, leader, serving=False):
+        self.leaders[group] = leader
+        self.groups[group].leadership(leader, 1, serving)
+
+    def downs(self):
+        commands = [decode_command(data) for _, data in self.proposed]
+        return [(c.node, c.boot_keep) for c in commands if isinstance(c, NodeDown)]
+
+
+class Node:
+    """Node 1 of four."""
+
+    def __init__(self):
+        self.raft = Raft()
+        self.sent = []
+        self.hosting = Hosting(self.raft, 1, [2, 3, 4], self._send)
+
+    def _send(self, node, payload):
+        self.sent.append(node)
+        return True
+
+    def attach_from(self, node, boot):
+        """Let a session of another node have a consumer."""
+        session = session_id(node, boot, 1)
+        data = stamp_command(1, encode_attach(session, 1, 1, 10, False, b"c"))
+        self.raft.groups[7].apply([Entry(1, 1, ENTRY_NORMAL, data)])
+
+
+@pytest.fixture
+def run():
+    """Run a scenario with a node on an event loop; timers fire at once when asked to."""
+
+    def runner(scenario):
+        async def work():
+            node = Node()
+            try:
+                return await scenario(node)
+            finally:
+                node.hosting.stop()
+
+        return asyncio.run(work())
+
+    return runner
+
+
+@pytest.fixture
+def no_grace(monkeypatch):
+    """Let a node be given up as soon as the loop turns."""
+    monkeypatch.setattr(module, "NODE_DOWN_GRACE_SECONDS", 0.0)
+
+
+async def turns(count=3):
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def test_replica_starts_on_members_and_the_first_campaigns(run):
+    async def scenario(node):
+        node.hosting.add_queue(QUEUE)
+        node.hosting.add_queue(QUEUE)
+        node.hosting.add_queue(ELSEWHERE)
+        assert node.raft.created == [(7, (1, 2, 3), True)]
+        assert list(node.hosting.hosts) == [7]
+
+    run(scenario)
+
+
+def test_replica_of_a_queue_removed_in_an_earlier_life_does_not_start(run):
+    async def scenario(node):
+        node.raft.removed.append(7)
+        node.hosting.add_queue(QUEUE)
+        assert node.hosting.hosts == {}
+        assert node.hosting.switchboard.hosts == {}
+        node.hosting.remove_queue(QUEUE)
+
+    run(scenario)
+
+
+def test_memory_queue_serves_at_once_and_tells_when_it_is_unused(run, listener, publishes):
+    async def scenario(node):
+        unused = []
+        node.hosting.on_unused = unused.append
+        node.hosting.add_queue(MEMORY)
+        session = node.hosting.open_session(MEMORY, listener)
+        await session.attach(1, "c", 10, False)
+        ticket = Ticket(1, 1)
+        session.publish(publishes(b"a"), ticket)
+        session.flush()
+        await turns()
+        assert listener.confirmed == [ticket]
+        assert listener.bodies == [b"a"]
+        assert unused == []
+        session.close()
+        await turns()
+        assert unused == [MEMORY]
+        assert node.hosting.session_count == 0
+        assert node.hosting._by_group == {}
+
+    run(scenario)
+
+
+def test_removed_queue_ends_sessions_in_a_turn_of_their_own(run, listener, publishes):
+    async def scenario(node):
+        node.hosting.add_queue(QUEUE)
+        session = node.hosting.open_session(QUEUE, listener)
+        ticket = Ticket(1, 1)
+        session.publish(publishes(b"a"), ticket)
+        session.flush()
+        node.hosting.remove_queue(QUEUE)
+        assert listener.confirmed == []  # this is within an apply
+        await turns()
+        assert listener.confirmed == [ticket]
+        assert node.raft.removed == [7]
+        session.close()
+        assert node.hosting.session_count == 0
+
+    run(scenario)
+
+
+def test_sessions_follow_the_leader(run, listener):
+    async def scenario(node):
+        node.hosting.add_queue(QUEUE)
+        session = node.hosting.open_session(QUEUE, listener)
+        assert session.target == 0
+        node.raft.lead(7, 2)
+        assert session.target == 0
+        await turns()
+        assert session.target == 2
+        node.raft.lead(7, 1)  # not serving yet
+        await turns()
+        assert session.target == 0
+        node.raft.lead(7, 1, serving=True)
+        await turns()
+        assert session.target == 1
+
+    run(scenario)
+
+
+def test_wait_leader_waits_for_one_that_serves(run):
+    async def scenario(node):
+        node.hosting.add_queue(QUEUE)
+        waiting = asyncio.ensure_future(node.hosting.wait_leader(QUEUE, 10.0))
+        await turns()
+        node.raft.lead(7, 1)
+        await turns()
+        assert not waiting.done()
+        node.raft.lead(7, 1, serving=True)
+        await turns()
+        assert await waiting
+        assert await node.hosting.wait_leader(QUEUE, 0.0)
+
+    run(scenario)
+
+
+def test_wait_leader_in_vain_leaves_nothing_behind(run):
+    async def scenario(node):
+        node.hosting.add_queue(QUEUE)
+        assert not await node.hosting.wait_leader(QUEUE, 0.0)
+        assert node.hosting._leader_waiters == {}
+
+    run(scenario)
+
+
+def test_wait_leader_ends_when_the_queue_is_removed(run):
+    async def scenario(node):
+        node.hosting.add_queue(QUEUE)
+        waiting = asyncio.ensure_future(node.hosting.wait_leader(QUEUE, 10.0))
+        await turns()
+        node.hosting.remove_queue(QUEUE)
+        await turns()
+        assert await waiting
+        assert await node.hosting.wait_leader(QUEUE, 0.0)
+        assert node.hosting._leader_waiters == {}
+
+    run(scenario)
+
+
+def test_locate_asks_only_members_that_run(run):
+    async def scenario(node):
+        assert node.hosting.locate(ELSEWHERE) == 0
+        node.hosting.peer_changed(3, True, 1)
+        assert [node.hosting.locate(ELSEWHERE) for _ in range(2)] == [3, 3]
+        node.hosting.peer_changed(4, True, 1)
+        assert {node.hosting.locate(ELSEWHERE) for _ in range(2)} == {3, 4}
+        node.hosting.remove_queue(ELSEWHERE)
+        assert node.hosting._asked == {}
+        assert node.hosting.locate(MEMORY) == 1
+
+    run(scenario)
+
+
+def test_sessions_leave_a_node_that_went_and_try_again_when_it_is_back(run, listener):
+    async def scenario(node):
+        node.hosting.peer_changed(3, True, 1)
+        session = node.hosting.open_session(ELSEWHERE, listener)
+        assert session.target == 3
+        node.hosting.peer_changed(3, False, 1)
+        assert session.target == 0
+        node.hosting.peer_changed(3, True, 2)
+        assert session.target == 3
+
+    run(scenario)
+
+
+def test_silent_node_is_given_up_after_its_grace(run, no_grace):
+    async def scenario(node):
+        node.hosting.peer_changed(2, True, 1)
+        node.hosting.add_queue(QUEUE)
+        node.raft.lead(7, 1, serving=True)
+        await turns()
+        node.attach_from(2, 1)
+        node.hosting.peer_changed(2, False, 1)
+        assert node.raft.downs() == []
+        await turns()
+        assert node.raft.downs() == [(2, 0)]
+
+    run(scenario)
+
+
+def test_node_that_flaps_gets_its_whole_grace_each_time(run):
+    async def scenario(node):
+        node.hosting.add_queue(QUEUE)
+        node.hosting.peer_changed(2, True, 1)
+        node.hosting.peer_changed(2, False, 1)
+        first = node.hosting._grace_handles[2]
+        node.hosting.peer_changed(2, True, 1)
+        assert first.cancelled()
+        node.hosting.peer_changed(2, False, 1)
+        assert node.hosting._grace_handles[2].when() >= first.when()
+        node.hosting.stop()
+        assert node.hosting._grace_handles == {}
+
+    run(scenario)
+
+
+def test_rebooted_node_ends_its_old_sessions_and_so_does_this_one(run):
+    async def scenario(node):
+        node.hosting.add_queue(QUEUE)
+        node.attach_from(2, 1)
+        node.hosting.peer_changed(2, True, 2)
+        assert node.raft.downs() == []  # another node leads
+        node.raft.lead(7, 1, serving=True)
+        await turns()
+        assert node.raft.downs() == [(2, 2)]
+        node.hosting.peer_changed(2, True, 3)
+        assert node.raft.downs() == [(2, 2), (2, 3)]
+
+    run(scenario)
+
+
+def test_sessions_of_an_earlier_boot_of_this_node_end(run):
+    async def scenario(node):
+        node.hosting.add_queue(QUEUE)
+        node.attach_from(1, 4)
+        node.raft.lead(7, 1, serving=True)
+        await turns()
+        assert node.raft.downs() == [(1, 5)]
+
+    run(scenario)
+
+
+def test_report_that_a_busy_log_refused_is_made_later(run, no_grace):
+    async def scenario(node):
+        node.hosting.add_queue(QUEUE)
+        node.raft.lead(7, 1, serving=True)
+        await turns()
+        node.attach_from(2, 1)
+        node.raft.busy = True
+        node.hosting.peer_changed(2, True, 2)
+        node.hosting._tick()
+        assert node.raft.downs() == []
+        node.raft.busy = False
+        node.hosting._tick()
+        assert node.raft.downs() == [(2, 2)]
+        node.hosting._tick()
+        assert node.raft.downs() == [(2, 2)]
+
+    run(scenario)
+
+
+def test_a_session_that_raises_does_not_end_the_ticks(run, listener, monkeypatch):
+    async def scenario(node):
+        node.hosting.start()
+        session = node.hosting.open_session(ELSEWHERE, listener)
+        before = node.hosting._tick_handle
+        monkeypatch.setattr(session, "tick", lambda: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            node.hosting._tick()
+        assert node.hosting._tick_handle is not before
+
+    run(scenario)
