@@ -25,7 +25,7 @@ MESSAGES = 60_000  # of 1 KiB: more than the small disks hold
 def small_disks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     """A cluster whose stores are file systems of SMALL_MIB each."""
     monkeypatch.setenv("HEADRACE_LOG_SEGMENT_BYTES", str(2 << 20))
-    monkeypatch.setenv("HEADRACE_LIMITS_MESSAGE_BYTES_MAX", str(1 << 20))
+    monkeypatch.setenv("HEADRACE_LIMITS_MESSAGE_BYTES_MAX", str(512 << 10))
     monkeypatch.setenv("HEADRACE_LIMITS_DISK_FREE_BYTES_MIN", "0")
     cluster = Cluster(tmp_path / "data", base_port=22300)
     stores = [node.directory / "store" for node in cluster.local.nodes]

@@ -124,7 +124,8 @@ class LogSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The node's shared log.
 
     Attributes:
-        segment_bytes: size of one preallocated log file, at least twice the largest message.
+        segment_bytes: size of one preallocated log file, at least twice the largest message with
+            what goes with it.
         cache_bytes: entries kept in memory for followers and consumers, in bytes.
     """
 
@@ -295,9 +296,11 @@ def _cross_check(config: Config) -> None:
             f"raft.heartbeat_ticks: {config.raft.heartbeat_ticks} must be less than "
             f"raft.election_ticks, {config.raft.election_ticks}"
         )
-    if config.log.segment_bytes < 2 * config.limits.message_bytes_max:
+    largest = max(config.limits.message_bytes_max, limits.COMMAND_OCTETS_MAX)
+    needed = 2 * (largest + limits.ENTRY_OVERHEAD_OCTETS)
+    if config.log.segment_bytes < needed:
         raise ConfigError(
-            f"log.segment_bytes: {config.log.segment_bytes} must be at least twice "
+            f"log.segment_bytes: {config.log.segment_bytes} must be at least {needed} for "
             f"limits.message_bytes_max, {config.limits.message_bytes_max}"
         )
     places = {f"cluster.nodes {node.name}": node.address for node in nodes}

@@ -108,7 +108,13 @@ def test_variables_of_other_programs_are_left_alone(tmp_path: Path) -> None:
         ),
         (
             "[log]\nsegment_bytes = 1048576\n",
-            "log.segment_bytes: 1048576 must be at least twice limits.message_bytes_max, 16777216",
+            "log.segment_bytes: 1048576 must be at least 34078720 for limits.message_bytes_max, "
+            "16777216",
+        ),
+        (
+            "[log]\nsegment_bytes = 1048576\n[limits]\nmessage_bytes_max = 1024\n",
+            "log.segment_bytes: 1048576 must be at least 1572864 for limits.message_bytes_max, "
+            "1024",
         ),
     ],
 )

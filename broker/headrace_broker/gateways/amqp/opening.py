@@ -10,7 +10,6 @@ from headrace_broker.codecs.frame_parser import FrameParser
 from headrace_broker.gateways.amqp import handshake, states
 from headrace_broker.gateways.amqp.outlet import Outlet
 from headrace_broker.gateways.amqp.presence import Presence
-from headrace_broker.model.limits import MESSAGE_BYTES_MAX
 from headrace_broker.model.reply_code import NOT_ALLOWED, AmqpError
 from headrace_broker.runtime.port import ConnectionInfo
 
@@ -79,4 +78,4 @@ class Opening:
             raise AmqpError(NOT_ALLOWED, f"vhost '{vhost}' not found")
         self._info.vhost = vhost
         self._outlet.vhost = vhost
-        self._parser.body_bytes_max = MESSAGE_BYTES_MAX
+        self._parser.body_bytes_max = self._outlet.broker.message_bytes_max
