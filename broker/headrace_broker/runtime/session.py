@@ -363,7 +363,7 @@ class QueueSession(QueueClient):
 
     def _resync_all(self) -> None:
         self._doubted = False
-        for subscription in self._by_number.values():
+        for subscription in list(self._by_number.values()):  # a host here may answer at once
             subscription.asked = 0
             if not subscription.cancelled:
                 subscription.moved = not subscription.attached

@@ -6,8 +6,10 @@ Each example is a list of steps; afterwards everything is mended and has to come
 from __future__ import annotations
 
 import asyncio
+import random
 from unittest import mock
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +20,9 @@ from headrace_broker.runtime.port import ACCEPT, RELEASE, QueueListener, Ticket
 GATEWAYS = (1, 2, 3, 3)  # nodes of the sessions; node 3 has no replica
 WINDOW_OCTETS = 24  # some five bodies
 COMMAND_OCTETS = 150  # some three messages
+LONG_SCHEDULES = 60
+LONG_STEPS = 150
+REST_ROUNDS = 3  # without anything left to do; what a task has just done takes one to take effect
 MENDING_ROUNDS = 300  # ticks in which everything has to come to rest; retries are 32 apart at most
 
 
@@ -66,7 +71,8 @@ class Channel(QueueListener):
         consumer.next += len(run.positions)
         for offset, position in enumerate(run.positions):
             body = message_body(run.blob, run.base, position)
-            self.run.delivered(consumer, body, bool(run.redelivered[offset]), self.index)
+            where = (self.index, consumer.number, run.first + offset)
+            self.run.delivered(consumer, body, bool(run.redelivered[offset]), where)
             consumer.held.append((run.first + offset, body))
         self.run.arrived.append((self, consumer, run))
 
@@ -75,7 +81,7 @@ class Channel(QueueListener):
         for consumer in self.consumers.values():
             taken, consumer.held = consumer.held[:count], consumer.held[count:]
             for number, body in taken:
-                self.run.settled(body, operation, self.index)
+                self.run.settled(body, operation, (self.index, consumer.number, number))
                 self.session.settle(consumer.number, operation, number, number)
 
 
@@ -97,7 +103,7 @@ class Run:
 
     # What is expected
 
-    def delivered(self, consumer, body, again, index):
+    def delivered(self, consumer, body, again, where):
         assert body not in self.done, "an acknowledged message came back"
         if again:
             assert body not in self.seen or body in self.may_return, "delivered twice"
@@ -109,15 +115,15 @@ class Run:
         self.seen.add(body)
         self.may_return.discard(body)
         self.accepted.pop(body, None)
-        self.holder[body] = index
+        self.holder[body] = where
 
-    def settled(self, body, operation, index):
-        if self.holder.get(body) != index or body in self.may_return:
+    def settled(self, body, operation, where):
+        if self.holder[body] != where or body in self.may_return:
             return  # void: it is somebody else's by now, or will be
         if operation == RELEASE:
             self.may_return.add(body)
         else:
-            self.accepted[body] = index
+            self.accepted[body] = where[0]
 
     def note_done(self):
         """Take note which acknowledgements the queue has answered."""
@@ -218,11 +224,18 @@ class Run:
         if not self.world.cut or node == self.world.leader:
             return
         self.world.apply_new()
-        for body, index in self.holder.items():
+        for body, (index, _, _) in self.holder.items():
             if GATEWAYS[index] == node and body not in self.done:
                 self.may_return.add(body)
         self.world.hosts[self.world.leader].node_down(node, 0)
         self.world.apply_new()  # at once, so that it is plain whose acknowledgements are void
+
+    def do_suspect(self, channel, amount):
+        self.do_cut(channel, 0)
+        self.do_node_down(channel, 0)
+        if amount:
+            self.do_heal(channel, 0)
+            self.world.settle_down()
 
     def do_full(self, channel, amount):
         self.world.full ^= {GATEWAYS[channel.index]}
@@ -244,6 +257,7 @@ class Run:
         self.do_heal(None, 0)
         self.do_attach_last()
         machine = self.world.hosts[self.world.leader].machine
+        rest = 0
         for _ in range(MENDING_ROUNDS):
             self.do_tick(None, 0)
             self.world.settle_down()
@@ -256,7 +270,9 @@ class Run:
             await asyncio.sleep(0)
             self.note_done()
             left = machine.ready_count + machine.unsettled_count
-            if len(self.seen) == self.published and not left and self.is_quiet():
+            quiet = len(self.seen) == self.published and not left and self.is_quiet()
+            rest = rest + 1 if quiet else 0
+            if rest == REST_ROUNDS:
                 break
         self.check(machine)
 
@@ -315,11 +331,11 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
-@given(steps=STEPS)
-def test_everything_arrives_once_whatever_happens_on_the_way(make_world, publishes, steps):
+def explore(world, publishes, steps):
+    """Run one example to its end."""
+
     async def work():
-        run = Run(make_world(), publishes)
+        run = Run(world, publishes)
         for kind, who, amount in steps:
             await run.step(kind, who, amount)
         await run.come_to_rest()
@@ -330,3 +346,23 @@ def test_everything_arrives_once_whatever_happens_on_the_way(make_world, publish
         mock.patch.object(lane, "COMMAND_OCTETS_MAX", COMMAND_OCTETS),
     ):
         asyncio.run(work())
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(steps=STEPS)
+def test_everything_arrives_once_whatever_happens_on_the_way(make_world, publishes, steps):
+    explore(make_world(), publishes, steps)
+
+
+@pytest.mark.parametrize("seed", range(LONG_SCHEDULES))
+def test_everything_arrives_once_in_long_schedules(world, publishes, seed):
+    chance = random.Random(seed)
+    rarely = {"busy", "full", "cut", "node_down", "cancel", "lead", "suspect"}
+    weights = [1 if kind in rarely else 3 for kind in KINDS]
+    weights[KINDS.index("publish")] = 6
+    steps = [("attach", who, chance.randrange(5)) for who in range(len(GATEWAYS))]
+    steps += [
+        (kind, chance.randrange(len(GATEWAYS)), chance.randrange(5))
+        for kind in chance.choices(KINDS, weights, k=LONG_STEPS)
+    ]
+    explore(world, publishes, steps)
