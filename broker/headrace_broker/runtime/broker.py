@@ -14,6 +14,7 @@ from headrace_broker.runtime.authenticator import Authenticator
 from headrace_broker.runtime.counts import CountsClient, CountsUnavailableError
 from headrace_broker.runtime.hosting import Hosting
 from headrace_broker.runtime.port import Broker, ConnectionInfo, QueueClient, QueueListener
+from headrace_broker.runtime.reaper import Reaper
 from headrace_broker.runtime.router import Route, Router
 from headrace_broker.runtime.topology import Topology
 
@@ -35,6 +36,7 @@ class NodeBroker(Broker):
         hosting: Hosting,
         topology: Topology,
         counts: CountsClient,
+        reaper: Reaper,
     ) -> None:
         self.node_name, self.cluster_name = names
         self.boot = boot
@@ -44,6 +46,7 @@ class NodeBroker(Broker):
         self._hosting = hosting
         self._topology = topology
         self._counts = counts
+        self._reaper = reaper
         self._authenticator = Authenticator(view.user)
         self._blocked = ""
         self._watchers: list[Callable[[str], None]] = []
@@ -158,7 +161,7 @@ class NodeBroker(Broker):
 
     @override
     async def drop_owner(self, owner: str) -> None:
-        await self._topology.drop_owner(owner)
+        await self._reaper.drop_owner(owner)
 
     # Listings
 

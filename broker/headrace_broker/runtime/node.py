@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
 from typing import Final
 
-from google.protobuf.message import DecodeError
-
 from headrace_broker.catalog.event import Event, QueueAdded, QueueRemoved
 from headrace_broker.config import Config
-from headrace_broker.model.definition import Node, Queue
+from headrace_broker.model.definition import Node
 from headrace_broker.model.reply_code import AmqpError
 from headrace_broker.runtime.broker import NodeBroker
 from headrace_broker.runtime.catalog_service import CatalogService, CatalogUnavailableError
@@ -19,6 +16,7 @@ from headrace_broker.runtime.counts import CountsClient
 from headrace_broker.runtime.disk_watch import DiskWatch
 from headrace_broker.runtime.hosting import Hosting
 from headrace_broker.runtime.pb.cluster_pb2 import ClusterPayload
+from headrace_broker.runtime.reaper import Reaper
 from headrace_broker.runtime.router import Router
 from headrace_broker.runtime.topology import Topology
 from headrace_raftlog.model.group import CoreOptions
@@ -72,9 +70,10 @@ class BrokerNode:
         self.catalog = CatalogService(self.raft, node, nodes, self._send_catalog)
         self.router = Router()
         self.hosting = Hosting(self.raft, node, others, self.raft.send)
-        self.hosting.on_unused = self._drop_unused
         self.counts = CountsClient(node, self.hosting.hosts, self.hosting.locate, self.raft.send)
         self.topology = Topology(node, self.catalog, self.hosting, self.counts)
+        self.reaper = Reaper(self.topology, self.hosting.hosts)
+        self.hosting.on_unused = self.reaper.drop_unused
         self.catalog.subscribe(self.router.on_events)
         self.catalog.subscribe(self._on_events)
         self.disk = DiskWatch(
@@ -83,7 +82,6 @@ class BrokerNode:
             lambda: self.raft.disk_full,
             lambda reason: self.broker.set_blocked(reason),
         )
-        self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         """Recover the log, join the cluster, and wait until the catalog has a quorum.
@@ -102,7 +100,9 @@ class BrokerNode:
             self.hosting,
             self.topology,
             self.counts,
+            self.reaper,
         )
+        self.broker.message_bytes_max = self.config.limits.message_bytes_max
         self.catalog.start()
         self.hosting.start()
         self.disk.start()
@@ -122,8 +122,7 @@ class BrokerNode:
         """Stop all parts; what is durable stays."""
         self.disk.stop()
         self.hosting.stop()
-        for task in list(self._tasks):
-            task.cancel()
+        self.reaper.stop()
         await self.catalog.stop()
         await self.raft.stop()
 
@@ -140,11 +139,13 @@ class BrokerNode:
         return self.raft.send(peer, payload.SerializeToString())
 
     def _on_payload(self, peer: int, data: bytes) -> None:
+        """Pass a payload on. What goes wrong must not stop the replicated logs: it is logged."""
         try:
-            payload = ClusterPayload.FromString(data)
-        except DecodeError:
-            log.exception("node %d sent a payload that is not understood", peer)
-            return
+            self._dispatch(peer, ClusterPayload.FromString(data))
+        except Exception:
+            log.exception("a payload of node %d could not be handled", peer)
+
+    def _dispatch(self, peer: int, payload: ClusterPayload) -> None:
         kind = payload.WhichOneof("body")
         if kind == "catalog_forward":
             self.catalog.handle_forward(peer, payload.catalog_forward)
@@ -159,14 +160,3 @@ class BrokerNode:
         self.peers_up[peer] = boot if up else 0
         log.info("node %d is %s", peer, f"up (boot {boot})" if up else "down")
         self.hosting.peer_changed(peer, up, boot)
-
-    def _drop_unused(self, queue: Queue) -> None:
-        task = asyncio.get_running_loop().create_task(self._drop(queue))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _drop(self, queue: Queue) -> None:
-        try:
-            await self.topology.drop_unused(queue)
-        except AmqpError:
-            log.exception("auto-delete queue %r could not be deleted", queue.name)

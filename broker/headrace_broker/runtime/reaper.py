@@ -1,0 +1,81 @@
+"""Deletes queues that nobody owns or uses any more, be it later when there is no quorum."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any, Final
+
+from headrace_broker.model.definition import Queue
+from headrace_broker.model.reply_code import AmqpError
+from headrace_broker.runtime.queue_host import QueueHost
+from headrace_broker.runtime.topology import Topology
+
+RETRY_SECONDS: Final = 1.0  # before a deletion that the catalog did not take is tried again
+
+log = logging.getLogger(__name__)
+
+
+class Reaper:
+    """Tries deletions until they are done.
+
+    Args:
+        topology: deletes.
+        hosts: replicas on this node by queue group.
+    """
+
+    def __init__(self, topology: Topology, hosts: dict[int, QueueHost]) -> None:
+        self._topology = topology
+        self._hosts = hosts
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def task_count(self) -> int:
+        """Number of deletions under way."""
+        return len(self._tasks)
+
+    def stop(self) -> None:
+        """Give up; the deletions that are left are made when the node starts anew."""
+        for task in list(self._tasks):
+            task.cancel()
+
+    async def drop_owner(self, owner: str) -> None:
+        """Delete the exclusive queues of a connection that is gone, if need be later."""
+        try:
+            await self._topology.drop_owner(owner)
+        except AmqpError as error:
+            log.warning("exclusive queues of %s are deleted later: %s", owner, error)
+            self._start(self._drop_owner_later(owner))
+
+    def drop_unused(self, queue: Queue) -> None:
+        """Delete an auto-delete queue whose last consumer has gone, unless another comes."""
+        self._start(self._drop_unused(queue))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _drop_owner_later(self, owner: str) -> None:
+        while True:
+            await asyncio.sleep(RETRY_SECONDS)
+            try:
+                await self._topology.drop_owner(owner)
+            except AmqpError:
+                continue
+            return
+
+    async def _drop_unused(self, queue: Queue) -> None:
+        while self._is_unused(queue):
+            try:
+                await self._topology.drop_unused(queue)
+            except AmqpError as error:
+                log.warning("auto-delete queue %r is deleted later: %s", queue.name, error)
+                await asyncio.sleep(RETRY_SECONDS)
+            else:
+                return
+
+    def _is_unused(self, queue: Queue) -> bool:
+        host = self._hosts.get(queue.group)
+        return host is not None and host.serving and host.machine.consumer_count == 0
