@@ -49,10 +49,16 @@ class DiskWatch:
         """Look no more."""
         if self._handle is not None:
             self._handle.cancel()
+            self._handle = None
 
     def _look(self) -> None:
         self._handle = asyncio.get_running_loop().call_later(SAMPLE_SECONDS, self._look)
-        reason = self._judge(shutil.disk_usage(self._directory).free)
+        try:
+            free = shutil.disk_usage(self._directory).free
+        except OSError as error:  # what is written there fails or not, and the log says so
+            log.warning("free space in %s is not known: %s", self._directory, error)
+            return
+        reason = self._judge(free)
         if bool(reason) != bool(self.reason):
             if reason:
                 log.warning("publishers are blocked: %s", reason)
