@@ -1,0 +1,141 @@
+"""The leader's side of one consumer."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace_broker.codecs.batch import encode_batch, message_body
+from headrace_broker.core.command import encode_enqueue, stamp_command
+from headrace_broker.core.effect import Acquired
+from headrace_broker.runtime.feed import EntrySource, Feed
+
+
+class Entries(EntrySource):
+    """Entries by index, and how often each was read."""
+
+    def __init__(self):
+        self.entries = {}
+        self.reads = []
+
+    def entry_data(self, index):
+        self.reads.append(index)
+        return self.entries[index]
+
+
+class Sink:
+    """Takes runs; `bodies` by delivery number."""
+
+    def __init__(self):
+        self.runs = []
+        self.bodies = {}
+
+    def run(self, run):
+        self.runs.append((run.first, len(run.positions)))
+        for offset, position in enumerate(run.positions):
+            assert run.first + offset not in self.bodies
+            self.bodies[run.first + offset] = message_body(run.blob, run.base, position)
+
+
+class Line:
+    """A feed with messages to acquire."""
+
+    def __init__(self, publishes, window):
+        self.source = Entries()
+        self.sink = Sink()
+        self.feed = Feed(1, window, self.source)
+        self.publishes = publishes
+        self.next = 1
+
+    def entry(self, *bodies):
+        """Store an entry and return its messages as acquired."""
+        index = len(self.source.entries) + 1
+        batch = encode_batch(self.publishes(*bodies))
+        self.source.entries[index] = stamp_command(0, encode_enqueue(1, 1, batch))
+        return [
+            Acquired(index * 100 + at, index, at, len(body), 0, 0) for at, body in enumerate(bodies)
+        ]
+
+    def deliver(self, acquired):
+        self.feed.deliver(self.next, acquired, self.sink)
+        self.next += len(acquired)
+
+
+@pytest.fixture(scope="session")
+def make_line(publishes):
+    """Make a feed with a window."""
+    return lambda window: Line(publishes, window)
+
+
+def test_deliveries_of_one_entry_are_one_run_and_one_read(make_line):
+    line = make_line(100)
+    line.deliver(line.entry(b"a", b"b", b"c"))
+    assert line.sink.runs == [(1, 3)]
+    assert line.source.reads == [1]
+    assert line.feed.window == 97
+
+
+def test_each_entry_is_a_run(make_line):
+    line = make_line(100)
+    line.deliver(line.entry(b"a", b"b") + line.entry(b"c"))
+    assert line.sink.runs == [(1, 2), (3, 1)]
+
+
+def test_run_is_cut_where_the_window_ends_and_goes_on_when_it_opens(make_line):
+    line = make_line(10)
+    line.deliver(line.entry(b"1234", b"5678", b"9abc", b"defg"))
+    line.deliver(line.entry(b"last"))
+    assert line.sink.runs == [(1, 3)]  # overdrawn by the message that did not fit
+    assert line.feed.window == -2
+    assert line.feed.waiting_count == 2
+    line.feed.open(2, line.sink)
+    assert line.sink.runs == [(1, 3)]
+    line.feed.open(1, line.sink)
+    assert line.sink.runs == [(1, 3), (4, 1)]
+    line.feed.open(100, line.sink)
+    assert line.sink.bodies[5] == b"last"
+
+
+def test_message_larger_than_the_window_passes_alone(make_line):
+    line = make_line(10)
+    line.deliver(line.entry(bytes(50), b"next"))
+    assert line.sink.runs == [(1, 1)]
+    line.feed.open(50, line.sink)
+    assert line.sink.runs == [(1, 1), (2, 1)]
+
+
+def test_empty_bodies_take_no_room(make_line):
+    line = make_line(1)
+    line.deliver(line.entry(b"", b"", b""))
+    assert line.sink.runs == [(1, 3)]
+
+
+def test_feed_without_room_reads_nothing(make_line):
+    line = make_line(0)
+    line.deliver(line.entry(b"a"))
+    assert line.source.reads == []
+    line.feed.open(1, line.sink)
+    assert line.sink.runs == [(1, 1)]
+
+
+@given(
+    sizes=st.lists(st.lists(st.integers(0, 12), min_size=1, max_size=6), max_size=8),
+    window=st.integers(-5, 30),
+    grants=st.lists(st.integers(1, 20), max_size=20),
+)
+def test_everything_comes_in_order_whatever_the_window(make_line, sizes, window, grants):
+    line = make_line(window)
+    expected = []
+    for number, entry in enumerate(sizes):
+        bodies = [bytes([65 + number]) * size for size in entry]
+        expected += bodies
+        line.deliver(line.entry(*bodies))
+        if grants:
+            line.feed.open(grants.pop(), line.sink)
+    got = [line.sink.bodies[number] for number in range(1, len(line.sink.bodies) + 1)]
+    assert got == expected[: len(got)]
+    line.feed.open(10_000, line.sink)
+    got = [line.sink.bodies[number] for number in range(1, len(line.sink.bodies) + 1)]
+    assert got == expected
+    assert line.feed.waiting_count == 0

@@ -1,0 +1,223 @@
+"""Declaring and deleting: what is asked of the catalog, and its refusals as AMQP errors."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from headrace_broker.catalog import command as commands
+from headrace_broker.catalog.result import (
+    Exists,
+    Inequivalent,
+    InUse,
+    Locked,
+    NotFound,
+    Ok,
+    Refused,
+)
+from headrace_broker.model.definition import (
+    QUEUE_CLASSIC,
+    QUEUE_QUORUM,
+    Binding,
+    Exchange,
+    Queue,
+)
+from headrace_broker.model.limits import REPLICAS_DEFAULT, REPLICAS_MAX
+from headrace_broker.model.reply_code import (
+    INTERNAL_ERROR,
+    NOT_FOUND,
+    PRECONDITION_FAILED,
+    RESOURCE_LOCKED,
+    AmqpError,
+)
+from headrace_broker.runtime.catalog_service import CatalogUnavailableError
+from headrace_broker.runtime.counts import CountsUnavailableError, QueueCounts
+from headrace_broker.runtime.topology import Topology, queue_kind
+
+QUEUE = Queue("/", "work", QUEUE_QUORUM, 7, (1, 2, 3))
+BINDING = Binding("/", "logs", "queue", "work", "k")
+
+
+class Parts:
+    """A catalog that answers as told, leaders and counts."""
+
+    def __init__(self):
+        self.answer = Ok(QUEUE)
+        self.submitted = []
+        self.leads = True
+        self.counts = QueueCounts(3, 2, 1)
+        self.topology = Topology(1, self, self, self)
+
+    async def submit(self, command):
+        self.submitted.append(command)
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+    async def wait_leader(self, queue, seconds):
+        assert queue is QUEUE
+        return self.leads
+
+    async def ask(self, queue):
+        if isinstance(self.counts, Exception):
+            raise self.counts
+        return self.counts
+
+    def run(self, method, *arguments):
+        return asyncio.run(getattr(self.topology, method)(*arguments))
+
+    def fails(self, code, method, *arguments):
+        with pytest.raises(AmqpError) as caught:
+            self.run(method, *arguments)
+        assert caught.value.code == code
+        return caught.value.text
+
+
+@pytest.fixture
+def parts():
+    """A topology and what it uses."""
+    return Parts()
+
+
+DECLARE = ("declare_queue", "/", "work", True, False, False, {}, "me")
+
+
+@pytest.mark.parametrize(
+    ("durable", "exclusive", "auto_delete", "arguments", "expected"),
+    [
+        (True, False, False, {}, (QUEUE_QUORUM, REPLICAS_DEFAULT)),
+        (True, False, False, {"x-queue-type": "classic"}, (QUEUE_CLASSIC, 1)),
+        (True, False, False, {"x-quorum-initial-group-size": 1}, (QUEUE_QUORUM, 1)),
+        (
+            True,
+            False,
+            False,
+            {"x-queue-type": "quorum", "x-quorum-initial-group-size": REPLICAS_MAX},
+            (QUEUE_QUORUM, REPLICAS_MAX),
+        ),
+        (False, False, False, {}, (QUEUE_CLASSIC, 1)),
+        (True, True, False, {}, (QUEUE_CLASSIC, 1)),
+        (True, False, True, {}, (QUEUE_CLASSIC, 1)),
+    ],
+)
+def test_kind_and_replicas(durable, exclusive, auto_delete, arguments, expected):
+    assert queue_kind("q", durable, exclusive, auto_delete, arguments) == expected
+
+
+@pytest.mark.parametrize(
+    ("durable", "exclusive", "auto_delete", "arguments", "what"),
+    [
+        (True, False, False, {"x-message-ttl": 1}, "'x-message-ttl' for queue 'q': is not"),
+        (True, False, False, {"x-queue-type": "stream"}, "must be 'quorum' or 'classic'"),
+        (True, False, False, {"x-queue-type": 1}, "must be 'quorum' or 'classic'"),
+        (True, True, False, {"x-queue-type": "quorum"}, "cannot be exclusive"),
+        (True, False, True, {"x-queue-type": "quorum"}, "cannot be auto-delete"),
+        (False, False, False, {"x-queue-type": "quorum"}, "cannot be non-durable"),
+        (False, False, False, {"x-quorum-initial-group-size": 3}, "has one replica"),
+        (True, False, False, {"x-quorum-initial-group-size": 0}, "an integer from 1"),
+        (True, False, False, {"x-quorum-initial-group-size": REPLICAS_MAX + 1}, "an integer"),
+        (True, False, False, {"x-quorum-initial-group-size": True}, "an integer"),
+        (True, False, False, {"x-quorum-initial-group-size": "3"}, "an integer"),
+    ],
+)
+def test_arguments_refused(durable, exclusive, auto_delete, arguments, what):
+    with pytest.raises(AmqpError) as caught:
+        queue_kind("q", durable, exclusive, auto_delete, arguments)
+    assert caught.value.code == PRECONDITION_FAILED
+    assert what in caught.value.text
+
+
+def test_declare_asks_for_this_node_and_waits_for_the_leader(parts):
+    assert parts.run(*DECLARE) is QUEUE
+    (command,) = parts.submitted
+    assert (command.preferred_node, command.replicas, command.owner) == (1, REPLICAS_DEFAULT, "")
+
+
+def test_exclusive_queue_belongs_to_its_connection(parts):
+    parts.run("declare_queue", "/", "work", False, True, False, {}, "me")
+    assert parts.submitted[0].owner == "me"
+
+
+def test_declare_of_what_is_there_gives_it(parts):
+    parts.answer = Exists(QUEUE)
+    assert parts.run(*DECLARE) is QUEUE
+
+
+def test_declare_without_a_leader_fails(parts):
+    parts.leads = False
+    assert "has no leader" in parts.fails(INTERNAL_ERROR, *DECLARE)
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        (NotFound("vhost '/'"), NOT_FOUND),
+        (Locked("queue 'work'"), RESOURCE_LOCKED),
+        (Inequivalent("queue 'work'", "durable", "'true'", "'false'"), PRECONDITION_FAILED),
+        (InUse("queue 'work'"), PRECONDITION_FAILED),
+        (Refused("no"), PRECONDITION_FAILED),
+        (object(), INTERNAL_ERROR),
+        (CatalogUnavailableError("no quorum"), INTERNAL_ERROR),
+    ],
+)
+def test_refusals_become_amqp_errors(parts, answer, code):
+    parts.answer = answer
+    parts.fails(code, *DECLARE)
+    parts.fails(code, "bind", BINDING)
+    parts.fails(code, "declare_exchange", Exchange("/", "logs", "fanout"))
+
+
+def test_delete_names_the_incarnation_and_counts_ready(parts):
+    assert parts.run("delete_queue", QUEUE, False, False) == 3
+    assert parts.submitted == [commands.DeleteQueue("/", "work", 7)]
+
+
+@pytest.mark.parametrize(
+    ("counts", "flags", "text"),
+    [
+        (QueueCounts(0, 0, 1), (True, False), "in use"),
+        (QueueCounts(1, 0, 0), (False, True), "not empty"),
+        (QueueCounts(0, 1, 0), (False, True), "not empty"),
+    ],
+)
+def test_conditions_of_delete(parts, counts, flags, text):
+    parts.counts = counts
+    assert text in parts.fails(PRECONDITION_FAILED, "delete_queue", QUEUE, *flags)
+    assert parts.submitted == []
+    parts.counts = QueueCounts(0, 0, 0)
+    assert parts.run("delete_queue", QUEUE, *flags) == 0
+
+
+def test_queue_without_a_leader_is_deleted_unless_its_contents_matter(parts):
+    parts.counts = CountsUnavailableError("no leader")
+    parts.fails(INTERNAL_ERROR, "delete_queue", QUEUE, True, False)
+    parts.fails(INTERNAL_ERROR, "delete_queue", QUEUE, False, True)
+    assert parts.submitted == []
+    assert parts.run("delete_queue", QUEUE, False, False) == 0
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments"),
+    [
+        ("delete_queue", (QUEUE, False, False)),
+        ("delete_exchange", ("/", "logs", False)),
+        ("unbind", (BINDING,)),
+    ],
+)
+def test_deleting_what_is_gone_is_no_error_but_a_refusal_is(parts, method, arguments):
+    parts.answer = NotFound("it")
+    parts.run(method, *arguments)
+    parts.answer = InUse("it")
+    parts.fails(PRECONDITION_FAILED, method, *arguments)
+
+
+def test_dropping(parts):
+    parts.run("drop_owner", "me")
+    parts.run("drop_unused", QUEUE)
+    parts.run("drop_node_memory")
+    assert parts.submitted == [
+        commands.DropTransient(owner="me"),
+        commands.DeleteQueue("/", "work", 7),
+        commands.DropTransient(node=1),
+    ]

@@ -1,0 +1,189 @@
+"""Calls between sessions and hosts as payloads between nodes."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace_broker.codecs.batch import encode_batch, message_body
+from headrace_broker.model.message import DeliveryRun
+from headrace_broker.model.session import session_id
+from headrace_broker.runtime.lane_port import HostEnd, SessionEnd
+from headrace_broker.runtime.pb.cluster_pb2 import ClusterPayload
+from headrace_broker.runtime.wire import Switchboard
+
+SESSION = session_id(1, 1, 1)  # of node 1
+GROUP = 7  # led by node 2
+
+
+class HostNotes(HostEnd):
+    """Notes calls."""
+
+    def __init__(self):
+        self.calls = []
+
+    def command(self, session, data):
+        self.calls.append(("command", session, data))
+
+    def resync(self, session, consumer, number, window, attached):
+        self.calls.append(("resync", session, consumer, number, window, attached))
+        return True
+
+    def window(self, session, consumer, octets):
+        self.calls.append(("window", session, consumer, octets))
+        return True
+
+
+class SessionNotes(SessionEnd):
+    """Notes calls."""
+
+    def __init__(self):
+        self.calls = []
+
+    def enqueued(self, number):
+        self.calls.append(("enqueued", number))
+
+    def controlled(self, number, status, count):
+        self.calls.append(("controlled", number, status, count))
+
+    def run(self, run):
+        bodies = [message_body(run.blob, run.base, at) for at in run.positions]
+        self.calls.append(("run", run.consumer, run.first, bodies, run.redelivered))
+
+    def got(self, number, run, ready_left):
+        body = None if run is None else message_body(run.blob, run.base, run.positions[0])
+        self.calls.append(("got", number, body, ready_left))
+
+    def gap(self, lane, expected):
+        self.calls.append(("gap", lane, expected))
+
+    def refused(self, leader, busy, unknown):
+        self.calls.append(("refused", leader, busy, unknown))
+
+    def detached(self, consumer):
+        self.calls.append(("detached", consumer))
+
+
+class Wire:
+    """Nodes 1 and 2; payloads arrive at once unless `lost`."""
+
+    def __init__(self):
+        self.lost = False
+        self.sent = 0
+        self.boards = {node: Switchboard(node, self._send) for node in (1, 2)}
+        self.host = HostNotes()
+        self.session = SessionNotes()
+        self.boards[2].hosts[GROUP] = self.host
+        self.boards[1].sessions[SESSION] = self.session
+        self.to_host = self.boards[1].host(2, GROUP)
+        self.to_session = self.boards[2].session(SESSION)
+
+    def _send(self, node, payload):
+        self.sent += 1
+        if not self.lost:
+            self.boards[node].receive(ClusterPayload.FromString(payload))
+        return not self.lost
+
+
+@pytest.fixture
+def wire():
+    """Two nodes."""
+    return Wire()
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("command", (SESSION, b"\x01\x02")),
+        ("resync", (SESSION, 3, 1 << 40, -5, True)),
+        ("resync", (SESSION, 3, 1, 5, False)),
+        ("window", (SESSION, 3, 1 << 20)),
+    ],
+)
+def test_calls_to_a_host_arrive_as_they_were(wire, name, arguments):
+    getattr(wire.to_host, name)(*arguments)
+    assert wire.host.calls == [(name, *arguments)]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("enqueued", (1 << 60,)),
+        ("controlled", (0, 2, 1 << 40)),
+        ("gap", (2, 17)),
+        ("refused", (3, False, True)),
+        ("refused", (0, True, False)),
+        ("detached", (1 << 24,)),
+    ],
+)
+def test_calls_to_a_session_arrive_as_they_were(wire, name, arguments):
+    getattr(wire.to_session, name)(*arguments)
+    assert wire.session.calls == [(name, *arguments)]
+
+
+def test_run_travels_with_its_own_messages_only(wire, publishes):
+    blob = b"head" + encode_batch(publishes(b"a", b"b" * 1000, b"c"))
+    wire.to_session.run(DeliveryRun(4, 9, blob, 4, [2, 0], b"\x01\x00"))
+    assert wire.session.calls == [("run", 4, 9, [b"c", b"a"], b"\x01\x00")]
+
+
+def test_got_with_and_without_a_message(wire, publishes):
+    blob = encode_batch(publishes(b"a"))
+    wire.to_session.got(5, DeliveryRun(0, 1, blob, 0, [0], b"\x00"), 3)
+    wire.to_session.got(6, None, 0)
+    assert wire.session.calls == [("got", 5, b"a", 3), ("got", 6, None, 0)]
+
+
+def test_ends_on_the_same_node_are_called_directly(wire):
+    assert wire.boards[2].host(2, GROUP) is wire.host
+    assert wire.boards[1].session(SESSION) is wire.session
+    assert wire.boards[2].host(2, 99) is None
+    assert wire.boards[1].session(SESSION + 1) is None
+
+
+def test_queue_that_is_not_here_is_refused_but_for_windows(wire):
+    del wire.boards[2].hosts[GROUP]
+    wire.to_host.command(SESSION, b"")
+    wire.to_host.resync(SESSION, 1, 1, 1, True)
+    wire.to_host.window(SESSION, 1, 1)
+    assert wire.session.calls == [("refused", 0, False, True)] * 2
+
+
+def test_session_that_is_gone_hears_nothing(wire):
+    del wire.boards[1].sessions[SESSION]
+    wire.to_session.enqueued(1)
+    assert wire.session.calls == []
+
+
+def test_payload_without_a_body_is_dropped(wire):
+    wire.boards[1].receive(ClusterPayload())
+    assert (wire.session.calls, wire.host.calls) == ([], [])
+
+
+def test_sender_learns_that_a_resync_or_window_did_not_leave(wire):
+    assert wire.to_host.resync(SESSION, 1, 1, 1, True)
+    assert wire.to_host.window(SESSION, 1, 1)
+    wire.lost = True
+    assert not wire.to_host.resync(SESSION, 1, 1, 1, True)
+    assert not wire.to_host.window(SESSION, 1, 1)
+
+
+def test_mend_tells_a_session_once_that_something_was_lost(wire):
+    wire.lost = True
+    wire.to_session.enqueued(1)
+    wire.to_session.enqueued(2)
+    wire.boards[2].mend()  # lost too, so it stays owed
+    wire.lost = False
+    wire.boards[2].mend()
+    wire.boards[2].mend()
+    assert wire.session.calls == [("refused", 2, False, False)]
+
+
+def test_nothing_is_owed_to_a_node_that_went(wire):
+    wire.lost = True
+    wire.to_session.enqueued(1)
+    wire.boards[2].forget(3)
+    assert wire.boards[2]._missed == {SESSION}
+    wire.boards[2].forget(1)
+    wire.lost = False
+    wire.boards[2].mend()
+    assert wire.session.calls == []
