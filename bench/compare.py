@@ -144,8 +144,7 @@ def write_results(text: str) -> None:
     """Replace the table in bench/RESULTS.md."""
     path = HERE / "RESULTS.md"
     before, rest = path.read_text().split(BEGIN)
-    after = rest.split(END)[1]
-    path.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}")
+    path.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}")
 
 
 def main() -> int:

@@ -1,1 +1,1 @@
-"""Headrace: queues, routing, gateways and management of a message broker whose flow control works."""
+"""Queues, routing, gateways and management of a message broker whose flow control works."""

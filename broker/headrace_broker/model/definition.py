@@ -70,7 +70,7 @@ class Queue(msgspec.Struct, frozen=True):
 
     @property
     def logged(self) -> bool:
-        """Whether its commands go through a Raft log (maybe of one member) and outlive a restart."""
+        """Whether its commands go through a Raft log, and so outlive a restart."""
         if self.kind == QUEUE_QUORUM:
             return True
         return self.durable and not self.exclusive and not self.auto_delete

@@ -1,15 +1,17 @@
 """Messages as they travel between gateway and queue: bytes that are sliced and never re-encoded.
 
-A *batch* is the unit that crosses every boundary (socket chunk -> command -> log entry -> delivery):
+A *batch* is the unit that crosses every boundary, from socket chunk to command, log entry and
+delivery:
 
     u32 count | count x u32 end | messages
 
-`end` is the position after message k, counted from the first message; integers are big-endian. A message is
+`end` is the position after message k, counted from the first message; integers are big-endian. A
+message is
 
     u8 n | n bytes exchange | u8 n | n bytes routing key | u32 n | n bytes properties | body
 
-where exchange and routing key stand as in `basic.publish` and `basic.deliver`, and properties is the
-content header's property flags and list, all byte for byte as the publisher sent them.
+where exchange and routing key stand as in `basic.publish` and `basic.deliver`, and properties is
+the content header's property flags and list, all byte for byte as the publisher sent them.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from typing import Any, final
 from typing_extensions import override
 
 from headrace_broker.catalog.view import CatalogView
+from headrace_broker.model.client_limits import ClientLimits
 from headrace_broker.model.definition import Binding, Exchange, Queue
 from headrace_broker.model.reply_code import INTERNAL_ERROR, AmqpError
 from headrace_broker.runtime.authenticator import Authenticator
@@ -30,6 +31,7 @@ class NodeBroker(Broker):
     def __init__(
         self,
         names: tuple[str, str],
+        limits: ClientLimits,
         boot: int,
         view: CatalogView,
         router: Router,
@@ -39,6 +41,7 @@ class NodeBroker(Broker):
         reaper: Reaper,
     ) -> None:
         self.node_name, self.cluster_name = names
+        self.limits = limits
         self.boot = boot
         self.connections: dict[str, ConnectionInfo] = {}
         self._view = view

@@ -8,6 +8,7 @@ from typing import Final
 
 from headrace_broker.catalog.event import Event, QueueAdded, QueueRemoved
 from headrace_broker.config import Config
+from headrace_broker.model.client_limits import ClientLimits
 from headrace_broker.model.definition import Node
 from headrace_broker.model.reply_code import AmqpError
 from headrace_broker.runtime.broker import NodeBroker
@@ -43,6 +44,12 @@ def raft_options(config: Config) -> NodeOptions:
         ),
         log=LogOptions(segment_bytes=config.log.segment_bytes, cache_bytes=config.log.cache_bytes),
     )
+
+
+def client_limits(config: Config) -> ClientLimits:
+    """Return what the configuration says to clients."""
+    limits = config.limits
+    return ClientLimits(limits.frame_bytes_max, limits.channels_max, limits.message_bytes_max)
 
 
 class BrokerNode:
@@ -94,6 +101,7 @@ class BrokerNode:
         names = (self.config.node.name, self.config.cluster.name)
         self.broker = NodeBroker(
             names,
+            client_limits(self.config),
             self.raft.boot,
             self.catalog.catalog,
             self.router,
@@ -102,7 +110,6 @@ class BrokerNode:
             self.counts,
             self.reaper,
         )
-        self.broker.message_bytes_max = self.config.limits.message_bytes_max
         self.catalog.start()
         self.hosting.start()
         self.disk.start()

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from mypy_extensions import i64, mypyc_attr
 
+from headrace_broker.model.client_limits import ClientLimits
 from headrace_broker.model.definition import Binding, Exchange, Queue
-from headrace_broker.model.limits import MESSAGE_BYTES_MAX
 from headrace_broker.model.message import DeliveryRun, Publish
 
 if TYPE_CHECKING:
@@ -194,13 +194,13 @@ class Broker:
         node_name: unique in the cluster.
         cluster_name: for `server-properties`.
         boot: how many times this node was started.
-        message_bytes_max: octets of one body that clients may publish.
+        limits: what clients may ask for.
     """
 
     node_name: str
     cluster_name: str
     boot: int
-    message_bytes_max: int = MESSAGE_BYTES_MAX
+    limits: ClientLimits
 
     @abstractmethod
     def blocked_reason(self) -> str:

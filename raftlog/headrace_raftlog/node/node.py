@@ -33,8 +33,10 @@ CATALOG_GROUP: Final = 0
 
 # The log's writer thread needs the interpreter before and after each sync; a busy event loop gives
 # it up only at the end of a switch interval. Measured beside a loop that never rests, write and
-# sync take 5.5 to 8 ms at the default of 5 ms, 0.3 ms at this one; the loop loses about a tenth.
-SWITCH_INTERVAL_S: Final = 1e-4
+# sync take 5.5 to 8 ms at the default of 5 ms. Shorter is not better without end: at 0.1 ms the
+# threads take the interpreter from each other so often that single commits become a tenth slower
+# and throughput falls by a third.
+SWITCH_INTERVAL_S: Final = 1e-3
 
 
 def _ignore_payload(peer: int, payload: bytes) -> None:

@@ -23,6 +23,7 @@ from headrace_broker.catalog.event import (
 )
 from headrace_broker.codecs.batch import body_bytes, encode_batch
 from headrace_broker.gateways.amqp.consumer import Link
+from headrace_broker.model.client_limits import ClientLimits
 from headrace_broker.model.definition import QUEUE_CLASSIC, Binding, Exchange, Queue, Vhost
 from headrace_broker.model.message import DeliveryRun, Publish
 from headrace_broker.model.reply_code import (
@@ -256,6 +257,7 @@ class FakeBroker(Broker):
         self.node_name = "n1"
         self.cluster_name = "test"
         self.boot = 1
+        self.limits = ClientLimits()
         self.gate = Gate()
         self.hold_confirms = False
         self.congested = False

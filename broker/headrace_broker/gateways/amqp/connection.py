@@ -251,7 +251,7 @@ class Connection(ChannelOwner):
             return
         if right:
             self._enter(states.AUTHENTICATED)
-            self.outlet.send(0, handshake.tune())
+            self.outlet.send(0, handshake.tune(self._broker.limits))
             return
         _LOG.warning("%s: log-in of '%s' refused", self.info.name, self.info.user)
         if self._opening.tell_refusal:

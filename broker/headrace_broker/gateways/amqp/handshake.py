@@ -13,9 +13,8 @@ from pamqp import commands
 
 from headrace_broker.build_info import VERSION
 from headrace_broker.codecs.method import decode_amqplain, long_string_bytes
+from headrace_broker.model.client_limits import ClientLimits
 from headrace_broker.model.limits import (
-    CHANNELS_MAX,
-    FRAME_BYTES_MAX,
     FRAME_BYTES_MIN,
     HEARTBEAT_SECONDS,
 )
@@ -52,9 +51,10 @@ def start(cluster_name: str) -> commands.Connection.Start:
     return commands.Connection.Start(0, 9, properties, MECHANISMS, "en_US")
 
 
-def tune() -> commands.Connection.Tune:
+def tune(limits: ClientLimits) -> commands.Connection.Tune:
     """Return connection.tune with the most that a client may ask for."""
-    return commands.Connection.Tune(CHANNELS_MAX, FRAME_BYTES_MAX, HEARTBEAT_SECONDS)
+    channels, frame_bytes = int(limits.channels_max), int(limits.frame_bytes_max)
+    return commands.Connection.Tune(channels, frame_bytes, HEARTBEAT_SECONDS)
 
 
 def credentials(command: commands.Connection.StartOk) -> tuple[str, str]:
@@ -93,14 +93,14 @@ def capability(client_properties: dict[str, Any], name: str) -> bool:
     return isinstance(capabilities, dict) and capabilities.get(name) is True
 
 
-def check_tune(command: commands.Connection.TuneOk) -> None:
-    """Check what the client chose.
+def check_tune(command: commands.Connection.TuneOk, limits: ClientLimits) -> None:
+    """Check what the client chose against what it was offered.
 
     Raises:
         AmqpError: NOT_ALLOWED, naming value and bound; 0 ("no limit") is above any.
     """
-    _check_limit("channel_max", command.channel_max, 1, CHANNELS_MAX)
-    _check_limit("frame_max", command.frame_max, FRAME_BYTES_MIN, FRAME_BYTES_MAX)
+    _check_limit("channel_max", command.channel_max, 1, limits.channels_max)
+    _check_limit("frame_max", command.frame_max, FRAME_BYTES_MIN, limits.frame_bytes_max)
 
 
 def _check_limit(name: str, value: int, lowest: int, highest: int) -> None:

@@ -59,7 +59,7 @@ class Opening:
 
     def tune_ok(self, command: commands.Connection.TuneOk) -> None:
         """Take the client's limits. Raises as `handshake.check_tune`."""
-        handshake.check_tune(command)
+        handshake.check_tune(command, self._outlet.broker.limits)
         self._info.channel_max = command.channel_max
         self._info.frame_max = command.frame_max
         self._info.heartbeat_s = command.heartbeat
@@ -78,4 +78,4 @@ class Opening:
             raise AmqpError(NOT_ALLOWED, f"vhost '{vhost}' not found")
         self._info.vhost = vhost
         self._outlet.vhost = vhost
-        self._parser.body_bytes_max = self._outlet.broker.message_bytes_max
+        self._parser.body_bytes_max = self._outlet.broker.limits.message_bytes_max

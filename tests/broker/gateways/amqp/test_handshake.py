@@ -4,6 +4,7 @@ import pytest
 from pamqp import commands
 
 from headrace_broker.gateways.amqp import handshake
+from headrace_broker.model.client_limits import ClientLimits
 from headrace_broker.model.limits import CLOSE_SECONDS_MAX, HANDSHAKE_SECONDS_MAX
 from headrace_broker.model.reply_code import AmqpError
 
@@ -200,3 +201,27 @@ def test_client_that_leaves_while_its_password_is_checked_gets_its_answer(kit, b
     [(_, answer)] = peer.turn()
     assert isinstance(answer, commands.Connection.CloseOk)
     assert peer.shell.closed == "closed"
+
+
+def test_configured_limits_are_offered_and_hold(kit, broker, new_peer):
+    broker.limits = ClientLimits(frame_bytes_max=8192, channels_max=10, message_bytes_max=100)
+    broker.add_queue("q")
+    peer = new_peer()
+    peer.feed(kit.HEADER)
+    peer.turn()
+    [(_, tune)] = peer.call(0, peer.start_ok())
+    assert (tune.channel_max, tune.frame_max) == (10, 8192)
+    peer.call(0, TuneOk(10, 8192, 60), commands.Connection.Open("/"))
+    peer.call(1, commands.Channel.Open())
+    peer.feed(kit.publish(1, "", "q", b"x" * 101))
+    [(_, close)] = peer.turn()
+    assert close.reply_code == 311
+
+
+def test_tune_beyond_the_configured_limits_is_refused(kit, broker, new_peer):
+    broker.limits = ClientLimits(channels_max=10)
+    peer = new_peer()
+    peer.feed(kit.HEADER)
+    peer.turn()
+    peer.call(0, peer.start_ok())
+    assert "channel_max = 11 is higher" in peer.ask(0, TuneOk(11, 131072, 60)).reply_text

@@ -1,0 +1,99 @@
+"""How much processor time and memory a node takes for idle replicated queues.
+
+python bench/idle.py [--queues 1000] [--seconds 20] [--write]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Final
+
+import pika
+from peers import Headrace, PeerError
+
+from headrace_broker.cli.local_cluster import LocalCluster
+
+SETTLE_SECONDS: Final = 10  # until the groups have fallen silent
+RESULTS: Final = Path(__file__).parent / "RESULTS.md"
+BEGIN: Final = "<!-- idle: begin -->"
+END: Final = "<!-- idle: end -->"
+
+
+def processor_seconds(pid: int) -> float:
+    """Return user and system time of a process."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def resident_bytes(pid: int) -> int:
+    """Return the memory a process has in use."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def declare(port: int, count: int) -> float:
+    """Declare `count` durable queues over one channel; return the seconds it took."""
+    started = time.monotonic()
+    connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port))
+    channel = connection.channel()
+    for number in range(count):
+        channel.queue_declare(f"idle-{number}", durable=True)
+    connection.close()
+    return time.monotonic() - started
+
+
+def measure(cluster: Headrace, count: int, seconds: int) -> list[str]:
+    """Return lines for the report."""
+    local = LocalCluster.existing(cluster.directory)
+    records = [node.process() for node in local.nodes]
+    pids = [record.pid for record in records if record is not None]
+    empty = [resident_bytes(pid) for pid in pids]
+    took = declare(cluster.ports[0], count)
+    time.sleep(SETTLE_SECONDS)
+    before = [processor_seconds(pid) for pid in pids]
+    time.sleep(seconds)
+    used = [processor_seconds(pid) - start for pid, start in zip(pids, before, strict=True)]
+    grown = [resident_bytes(pid) - size for pid, size in zip(pids, empty, strict=True)]
+    share = ", ".join(f"{100 * spent / seconds:.1f} %" for spent in used)
+    memory = ", ".join(f"{size / count / 1024:.1f} KiB" for size in grown)
+    return [
+        f"{count} idle replicated queues on three nodes, measured over {seconds} s:",
+        "",
+        f"- processor time of each node: {share} of a core;",
+        f"- memory of each node for each queue: {memory};",
+        f"- declaring them one after the other took {1000 * took / count:.1f} ms each.",
+    ]
+
+
+def main() -> int:
+    """Run the measurement; exit code 1 when the cluster could not be driven."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--queues", type=int, default=1000)
+    parser.add_argument("--seconds", type=int, default=20)
+    parser.add_argument("--write", action="store_true", help="write bench/RESULTS.md")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="headrace-idle-") as work:
+        cluster = Headrace(Path(work) / "data")
+        try:
+            cluster.start()
+            try:
+                text = "\n".join(measure(cluster, options.queues, options.seconds))
+            finally:
+                cluster.stop()
+        except PeerError as error:
+            print(f"bench: {error}", file=sys.stderr)
+            return 1
+    print(text)
+    if options.write:
+        before, rest = RESULTS.read_text().split(BEGIN)
+        RESULTS.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
