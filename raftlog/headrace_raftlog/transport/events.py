@@ -11,7 +11,7 @@ class TransportEvents(Protocol):
     """Called on the event loop; the calls must not block and may call the transport."""
 
     def on_messages(self, messages: list[Message]) -> None:
-        """Take the Raft messages of one frame, in order."""
+        """Take the Raft messages of one frame, in order; only between up and down reports."""
 
     def on_payload(self, peer: int, payload: bytes) -> None:
         """Take a payload; only ever between the peer's up and down reports."""

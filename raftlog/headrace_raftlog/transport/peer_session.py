@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from headrace_raftlog.model.limits import INBOX_HELD_BYTES_MAX, MESSAGE_OVERHEAD_BYTES
+from headrace_raftlog.model.message import Message
 from headrace_raftlog.transport.codec import read_messages
 from headrace_raftlog.transport.events import TransportEvents
 from headrace_raftlog.transport.identity import StreamIdentity
@@ -61,7 +62,7 @@ class PeerSession:
         self._clock = clock
         self._incoming: IncomingStream | None = None
         self._heard_at = 0.0
-        self._held: deque[bytes] = deque()
+        self._held: deque[tuple[list[Message], list[bytes]]] = deque()  # one item per frame
         self._held_bytes = 0
 
     def accept(self, boot: int) -> IncomingStream:
@@ -83,15 +84,12 @@ class PeerSession:
             return
         self._heard_at = self._clock()
         self.frames_received += 1
-        if frame.messages:
-            messages = read_messages(frame, self.peer, self._node)
-            self.messages_received += len(messages)
-            self._events.on_messages(messages)
-        for payload in frame.application:
-            if self.up:
-                self._events.on_payload(self.peer, payload)
-            else:
-                self._hold(payload)
+        messages = read_messages(frame, self.peer, self._node)
+        self.messages_received += len(messages)
+        if self.up:
+            self._deliver(messages, list(frame.application))
+        elif frame.messages or frame.application:
+            self._hold(messages, frame)
 
     def ended(self, stream: IncomingStream) -> None:
         """Note that an incoming stream is over."""
@@ -106,6 +104,10 @@ class PeerSession:
         """Note that our stream broke."""
         if self.up:
             self._give_up()
+
+    def post(self, message: Message) -> bool:
+        """Queue a Raft message; False when it is dropped (peer down, or its lane full)."""
+        return self.up and self.link.post(message)
 
     def send(self, payload: bytes) -> bool:
         """Queue a payload; False when the peer is down or its lane full."""
@@ -142,18 +144,29 @@ class PeerSession:
         LOG.info("node %d (boot %d) is up", self.peer, self.boot)
         self._events.on_peer(self.peer, True, self.boot)
         while self.up and self._held:
-            payload = self._held.popleft()
-            self._held_bytes -= len(payload) + MESSAGE_OVERHEAD_BYTES
+            self._deliver(*self._held.popleft())
+        self._held_bytes = 0
+
+    def _deliver(self, messages: list[Message], payloads: list[bytes]) -> None:
+        if messages:
+            self._events.on_messages(messages)
+        for payload in payloads:
+            if not self.up:
+                return  # who took the one before gave the session up
             self._events.on_payload(self.peer, payload)
 
-    def _hold(self, payload: bytes) -> None:
-        """Keep what a peer sent that sees the session earlier than we do."""
-        size = len(payload) + MESSAGE_OVERHEAD_BYTES
+    def _hold(self, messages: list[Message], frame: Frame) -> None:
+        """Keep a frame of a peer that sees the session earlier than we do.
+
+        Raft messages wait too: whoever was heard must be reported down when it is lost, or a
+        group that it told to be silent would stay so.
+        """
+        size = frame.ByteSize() + MESSAGE_OVERHEAD_BYTES
         if self._held_bytes + size > INBOX_HELD_BYTES_MAX:
             LOG.warning("node %d sends too much before it is up", self.peer)
             self._give_up()
             return
-        self._held.append(payload)
+        self._held.append((messages, list(frame.application)))
         self._held_bytes += size
 
     def _give_up(self) -> None:

@@ -95,7 +95,7 @@ class Transport:
     def post(self, message: Message) -> bool:
         """Queue a Raft message to `message.target`; False when it is dropped."""
         session = self.sessions.get(message.target)
-        return session is not None and session.link.post(message)
+        return session is not None and session.post(message)
 
     def send(self, peer: int, payload: bytes) -> bool:
         """Send a payload; False when it is not sent (peer down or unknown, or its lane full)."""
