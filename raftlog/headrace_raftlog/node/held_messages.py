@@ -46,6 +46,18 @@ class HeldMessages:
         while self.count > HELD_MESSAGES_MAX or self.size > HELD_BYTES_MAX:
             self.take(next(iter(self._groups)))
 
+    def drop_from(self, source: i64) -> None:
+        """Drop what a node sent that is down now.
+
+        Its call for silence, taken after the report that it is down, would silence a group whose
+        leader is gone.
+        """
+        for group in list(self._groups):
+            waiting = self.take(group)
+            for message in waiting:
+                if message.source != source:
+                    self.hold(message)
+
     def take(self, group: i64) -> list[Message]:
         """Return the messages held for a group, oldest first, and hold them no longer."""
         waiting = self._groups.pop(group, None)

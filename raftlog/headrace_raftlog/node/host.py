@@ -139,13 +139,21 @@ class Host:
         return index
 
     def receive(self, messages: list[Message]) -> None:
-        """Step the messages of one frame."""
+        """Step the messages of one frame.
+
+        While the disk is far behind, messages with entries are dropped, as a network might: what
+        waits for the disk stays bounded however many groups there are. Their leaders find out by
+        their heartbeats, and send them again.
+        """
         if self.stopped:
             return
         try:
+            backlogged = self._log.backlogged
             for message in messages:
                 hosted = self._groups.get(message.group)
                 if hosted is not None:
+                    if backlogged and message.entries:
+                        continue
                     hosted.core.step(message)
                     self._mark(hosted)
                 elif message.group not in self._removed:
@@ -200,6 +208,8 @@ class Host:
         if self.stopped:
             return
         try:
+            if not up:
+                self._held.drop_from(peer)
             for hosted in self._groups.values():
                 core = hosted.core
                 if core.role == LEADER:

@@ -26,6 +26,21 @@ def test_messages_come_back_by_group_in_order() -> None:
     assert held.count == held.size == 0
 
 
+def test_what_a_lost_node_sent_is_dropped() -> None:
+    held = HeldMessages()
+    for group in (1, 2):
+        held.hold(Message(HEARTBEAT, group, 3, 2, 7))
+        held.hold(heartbeat(group))
+        held.hold(Message(HEARTBEAT, group, 3, 2, 8))
+    held.hold(heartbeat(3))
+    held.drop_from(1)
+    assert held.count == 4
+    assert held.take(3) == []
+    assert [m.term for m in held.take(1)] == [7, 8]
+    assert [m.term for m in held.take(2)] == [7, 8]
+    assert held.count == held.size == 0
+
+
 def test_one_group_cannot_push_the_others_out() -> None:
     held = HeldMessages()
     held.hold(heartbeat(1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,9 +11,11 @@ import pytest
 
 from headrace_raftlog.model.entry import Entry
 from headrace_raftlog.model.group import BUSY, LEADER, NOT_LEADER, CoreOptions
+from headrace_raftlog.model.limits import WRITE_BACKLOG_BYTES_MAX
 from headrace_raftlog.model.message import (
     APPEND,
     APPEND_REPLY,
+    HEARTBEAT,
     PRE_VOTE,
     PRE_VOTE_REPLY,
     VOTE,
@@ -20,6 +23,8 @@ from headrace_raftlog.model.message import (
     Message,
 )
 from headrace_raftlog.node.host import Host, HostPort
+from headrace_raftlog.storage.files import Files
+from headrace_raftlog.storage.memory_files import MemoryFiles
 from headrace_raftlog.storage.options import LogOptions
 from headrace_raftlog.storage.shared_log import SharedLog
 
@@ -29,14 +34,14 @@ DEADLINE_S = 30.0
 class World:
     """Stands for loop and network; `settle` runs turns until nothing is left to do."""
 
-    def __init__(self, directory: Path, options: CoreOptions) -> None:
+    def __init__(self, directory: Path, options: CoreOptions, files: Files | None = None) -> None:
         self.turns: list[Callable[[], None]] = []
         self.posted: list[Message] = []
         self.events: list[str] = []
         self.failures: list[BaseException] = []
         self.accepts = True
         self.writes = 0
-        self.log = SharedLog.open(str(directory), LogOptions(segment_bytes=1 << 20))
+        self.log = SharedLog.open(str(directory), LogOptions(segment_bytes=1 << 20), files=files)
         self._durable: list[object] = []
         self._arrived = threading.Condition()
         self.log.on_durable = self._from_writer
@@ -193,6 +198,44 @@ def test_messages_of_unknown_groups_wait_and_those_of_removed_ones_do_not(world:
     world.host.remove_group(7)
     world.host.receive([append])
     assert world.host._held.count == 0
+
+
+def test_call_for_silence_of_a_leader_that_is_down_silences_no_group(world: World) -> None:
+    append = Message(APPEND, 7, 2, 1, 3, entries=[Entry(1, 3, 0, b"x")], commit=1)
+    silence = Message(HEARTBEAT, 7, 2, 1, 3, index=1, log_term=3, commit=1, quiesce=True)
+    for lost, quiesced in ((3, True), (2, False)):
+        append.group = silence.group = group = 10 + lost
+        world.host.receive([append, silence])
+        world.host.peer_changed(lost, False)
+        world.host.create_group(group, (1, 2, 3), (), Machine(world.events, "g"), False)
+        hosted = world.host.find(group)
+        assert hosted is not None
+        assert hosted.core.quiesced == quiesced
+
+
+def test_entries_are_dropped_while_the_disk_is_far_behind(tmp_path: Path) -> None:
+    files = MemoryFiles()
+    world = World(tmp_path, CoreOptions(), files)
+    files.fault = full_on_write
+    data = bytes(1 << 19)
+    taken = 0
+    for group in range(WRITE_BACKLOG_BYTES_MAX // len(data) + 10):
+        world.host.create_group(group, (1, 2), (), Machine(world.events, "g"), False)
+        world.host.receive([Message(APPEND, group, 2, 1, 1, entries=[Entry(1, 1, 0, data)])])
+        world.run_turns()
+        hosted = world.host.find(group)
+        assert hosted is not None
+        taken += hosted.core.last_index
+    assert taken == WRITE_BACKLOG_BYTES_MAX // len(data)
+    world.host.receive([Message(HEARTBEAT, group, 2, 1, 1)])
+    assert hosted.core.leader == 2
+    assert world.failures == []
+    world.log.close()
+
+
+def full_on_write(call: str, path: str) -> None:
+    if call == "write":
+        raise OSError(errno.ENOSPC, "no space left on device", path)
 
 
 def test_full_disk_makes_the_leader_busy(world: World) -> None:
