@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections import deque
 from typing import final
 
-from mypy_extensions import i64, trait
+from mypy_extensions import i64
 
 from headrace_broker.codecs.batch import body_bytes
 from headrace_broker.core.command import ENQUEUE_BATCH_OFFSET
@@ -14,15 +13,7 @@ from headrace_broker.core.delivery import EntryGroup, group_by_entry
 from headrace_broker.core.effect import Acquired
 from headrace_broker.model.message import DeliveryRun
 from headrace_broker.runtime.lane_port import SessionEnd
-
-
-@trait
-class EntrySource:
-    """Gives the data of a queue's committed entries."""
-
-    @abstractmethod
-    def entry_data(self, index: i64) -> bytes:
-        """Return the entry's blob, from memory or from the log."""
+from headrace_broker.runtime.queue_log import QueueLog
 
 
 @final
@@ -36,10 +27,10 @@ class Feed:
         window: octets of bodies that the gateway still has room for; negative when overdrawn.
     """
 
-    def __init__(self, consumer: i64, window: i64, source: EntrySource) -> None:
+    def __init__(self, consumer: i64, window: i64, log: QueueLog) -> None:
         self.consumer = consumer
         self.window = window
-        self._source = source
+        self._log = log
         self._waiting: deque[EntryGroup] = deque()
 
     @property
@@ -61,7 +52,7 @@ class Feed:
     def _drain(self, to: SessionEnd) -> None:
         while self._waiting and self.window > 0:
             group = self._waiting.popleft()
-            blob = self._source.entry_data(group.entry_index)
+            blob = self._log.entry_data(group.entry_index)
             run = DeliveryRun(
                 self.consumer,
                 group.first,

@@ -40,7 +40,7 @@ from headrace_broker.core.queue_machine import QueueMachine
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.message import DeliveryRun
 from headrace_broker.model.session import session_boot, session_node
-from headrace_broker.runtime.feed import EntrySource, Feed
+from headrace_broker.runtime.feed import Feed
 from headrace_broker.runtime.lane_port import HostEnd, Reach
 from headrace_broker.runtime.queue_log import BUSY, TAKEN, QueueLog
 from headrace_raftlog.model.entry import Entry
@@ -66,7 +66,7 @@ class HostWatcher:
 
 
 @final
-class QueueHost(HostEnd, EntrySource):
+class QueueHost(HostEnd):
     """A replica of one queue on this node.
 
     Attributes:
@@ -120,7 +120,7 @@ class QueueHost(HostEnd, EntrySource):
         if attached and not self.machine.is_attached(session, consumer):
             end.detached(consumer)
             return True
-        feed = Feed(consumer, window, self)
+        feed = Feed(consumer, window, self._log)
         self._feeds.setdefault(session, {})[int(consumer)] = feed
         held = self.machine.unsettled_from(session, consumer, number)
         start = 0
@@ -173,11 +173,6 @@ class QueueHost(HostEnd, EntrySource):
         self._watcher.queue_leader_changed(
             self.queue, leader if serving or leader != self._node else 0
         )
-
-    @override
-    def entry_data(self, index: i64) -> bytes:
-        """Return a committed command of this queue."""
-        return self._log.entry_data(index)
 
     def node_down(self, node: int, boot_kept: int) -> bool:
         """Replicate that a gateway node is gone (0) or back with boot count `boot_kept`.
@@ -258,7 +253,7 @@ class QueueHost(HostEnd, EntrySource):
             run = DeliveryRun(
                 0,
                 group.first,
-                self.entry_data(group.entry_index),
+                self._log.entry_data(group.entry_index),
                 ENQUEUE_BATCH_OFFSET,
                 group.positions,
                 group.redelivered,

@@ -6,7 +6,6 @@ import asyncio
 
 import pytest
 
-from headrace_broker.runtime import authenticator as module
 from headrace_broker.runtime import password as passwords
 from headrace_broker.runtime.authenticator import Authenticator
 from headrace_broker.runtime.password import new_user
@@ -37,7 +36,7 @@ def threads(monkeypatch):
         calls.append(work)
         return await in_thread(work, *arguments)
 
-    monkeypatch.setattr(module.asyncio, "to_thread", counted)
+    monkeypatch.setattr("headrace_broker.runtime.authenticator.asyncio.to_thread", counted)
     return calls
 
 

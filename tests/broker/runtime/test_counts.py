@@ -85,7 +85,7 @@ def test_election_is_waited_for_with_pauses(pair, monkeypatch):
             pair.world.hosts[1].leadership(1, 2, True)
         await sleep(0)
 
-    monkeypatch.setattr(module.asyncio, "sleep", pause)
+    monkeypatch.setattr("headrace_broker.runtime.counts.asyncio.sleep", pause)
     pair.world.hosts[1].leadership(0, 1, False)
     assert asyncio.run(pair.clients[2].ask(QUEUE)) == QueueCounts(2, 0, 0)
     assert pauses == [module.PAUSE_SECONDS] * 20

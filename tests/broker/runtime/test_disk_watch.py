@@ -20,7 +20,7 @@ class Disk:
         self.free = LIMIT * 2
         self.full = False
         self.error = None
-        self.said = []
+        self.said: list[str] = []
         self.watch = DiskWatch("/data", LIMIT, lambda: self.full, self.said.append)
 
     def usage(self, directory):
@@ -44,7 +44,7 @@ class Disk:
 def disk(monkeypatch):
     """A disk with plenty of room."""
     found = Disk()
-    monkeypatch.setattr(module.shutil, "disk_usage", found.usage)
+    monkeypatch.setattr("headrace_broker.runtime.disk_watch.shutil.disk_usage", found.usage)
     return found
 
 

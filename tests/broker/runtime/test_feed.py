@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,10 +11,12 @@ from hypothesis import strategies as st
 from headrace_broker.codecs.batch import encode_batch, message_body
 from headrace_broker.core.command import encode_enqueue, stamp_command
 from headrace_broker.core.effect import Acquired
-from headrace_broker.runtime.feed import EntrySource, Feed
+from headrace_broker.runtime.feed import Feed
+from headrace_broker.runtime.lane_port import SessionEnd
+from headrace_broker.runtime.queue_log import TAKEN, QueueLog
 
 
-class Entries(EntrySource):
+class Entries(QueueLog):
     """Entries by index, and how often each was read."""
 
     def __init__(self):
@@ -22,6 +26,16 @@ class Entries(EntrySource):
     def entry_data(self, index):
         self.reads.append(index)
         return self.entries[index]
+
+    def propose(self, data):
+        self.entries[len(self.entries) + 1] = data
+        return TAKEN
+
+    def forget(self, index):
+        del self.entries[index]
+
+    def leader(self):
+        return 1
 
 
 class Sink:
@@ -58,7 +72,7 @@ class Line:
         ]
 
     def deliver(self, acquired):
-        self.feed.deliver(self.next, acquired, self.sink)
+        self.feed.deliver(self.next, acquired, cast(SessionEnd, self.sink))
         self.next += len(acquired)
 
 

@@ -88,7 +88,7 @@ def test_fresh_window_leaves_out_what_is_held_here(subscription):
 @given(cuts=st.lists(st.tuples(st.integers(1, 20), st.integers(1, 10)), max_size=30))
 def test_repeated_and_overlapping_runs_give_each_delivery_once(make_run, cuts):
     subscription = Subscription(5, "c", 10, False)
-    seen = []
+    seen: list[int] = []
     for first, count in cuts:
         run = make_run(first, count)
         if subscription.misses(run):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -47,7 +48,8 @@ class Parts:
         self.submitted = []
         self.leads = True
         self.counts = QueueCounts(3, 2, 1)
-        self.topology = Topology(1, self, self, self)
+        parts: Any = self
+        self.topology = Topology(1, parts, parts, parts)
 
     async def submit(self, command):
         self.submitted.append(command)
@@ -80,7 +82,7 @@ def parts():
     return Parts()
 
 
-DECLARE = ("declare_queue", "/", "work", True, False, False, {}, "me")
+DECLARE: tuple[Any, ...] = ("declare_queue", "/", "work", True, False, False, {}, "me")
 
 
 @pytest.mark.parametrize(
