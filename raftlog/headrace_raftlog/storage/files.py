@@ -27,8 +27,17 @@ class Files:
         return sorted(path.name for path in Path(directory).iterdir())
 
     def make_directory(self, directory: str) -> None:
-        """Create a directory with its parents unless it exists."""
-        Path(directory).mkdir(parents=True, exist_ok=True)
+        """Create a directory with its parents, durably, unless it exists."""
+        missing: list[Path] = []
+        path = Path(directory).absolute()
+        while not path.exists():
+            missing.append(path)
+            path = path.parent
+        for each in reversed(missing):
+            each.mkdir(exist_ok=True)
+            self.sync_directory(str(each.parent))
+        if not path.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), directory)
 
     def create(self, path: str) -> int:
         """Create a file that must not exist; return a descriptor to read and write."""
