@@ -10,7 +10,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from headrace_raftlog.model.entry import ENTRY_CONFIG, Entry
-from headrace_raftlog.model.limits import MESSAGE_OVERHEAD_BYTES
+from headrace_raftlog.model.limits import ENTRY_BYTES_MAX, MESSAGE_OVERHEAD_BYTES
 from headrace_raftlog.model.message import APPEND, PRE_VOTE, TIMEOUT_NOW, Message
 from headrace_raftlog.transport.pb.transport_pb2 import Frame, MessageKind, RaftMessage
 
@@ -63,7 +63,8 @@ def read_message(raw: RaftMessage, source: i64, target: i64) -> Message:
         target: this node's id.
 
     Raises:
-        FrameError: kind or entry kind unknown, or source or target are not those of the stream.
+        FrameError: kind or entry kind unknown, source or target not those of the stream, terms
+            of entries that no log has, or an entry that is too long.
     """
     kind: i64 = raw.kind
     if kind < KIND_FIRST or kind > KIND_LAST:
@@ -76,11 +77,19 @@ def read_message(raw: RaftMessage, source: i64, target: i64) -> Message:
     entries: list[Entry] = []
     if kind == APPEND:
         at: i64 = index
+        term: i64 = raw.log_term
+        last_term: i64 = raw.term
         for item in raw.entries:
             at += 1
+            entry = Entry(at, item.term, item.kind, item.data)
             if item.kind > ENTRY_CONFIG:
                 raise FrameError(f"entry kind {item.kind} is unknown")
-            entries.append(Entry(at, item.term, item.kind, item.data))
+            if entry.term < term or entry.term > last_term:  # what would be stored reads as damage
+                raise FrameError(f"entry of term {entry.term} after {term}, sent in {last_term}")
+            if len(entry.data) > ENTRY_BYTES_MAX:
+                raise FrameError(f"entry of {len(entry.data)} bytes")
+            term = entry.term
+            entries.append(entry)
     return Message(
         kind,
         raw.group,

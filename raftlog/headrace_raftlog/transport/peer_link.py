@@ -152,15 +152,18 @@ class PeerLink:
             self._owner.link_lost()
 
     def _complain(self, error: BaseException | None) -> None:
-        """Log why a stream ended, once per reason; raise what is no reason but a bug."""
+        """Log why a stream ended, once per reason; raise what is no reason but a bug.
+
+        What the other end said is quoted: it must not write lines of this log.
+        """
         if isinstance(error, StreamRefusedError):
-            text = f"node {self.peer} at {self._address}: stream refused: {error}"
+            text = f"node {self.peer} at {self._address}: stream refused: {str(error)!r}"
             level = logging.WARNING
         elif isinstance(error, TimeoutError):
             text = f"node {self.peer} at {self._address} does not answer"
             level = logging.INFO
         elif isinstance(error, (grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError)):
-            text = f"node {self.peer} at {self._address}: {error}"
+            text = f"node {self.peer} at {self._address}: {str(error)!r}"
             level = logging.INFO
         elif error is not None:
             raise error

@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace_raftlog.model.entry import Entry
+from headrace_raftlog.model.limits import ENTRY_BYTES_MAX
 from headrace_raftlog.model.message import APPEND, HEARTBEAT, Message
 from headrace_raftlog.transport.codec import FrameError, add_message, read_messages
 from headrace_raftlog.transport.pb.transport_pb2 import Frame
@@ -36,18 +37,21 @@ def messages(draw: st.DrawFn) -> Message:
     kind = draw(st.integers(1, 9))
     index = draw(INDEX)
     reject = draw(st.booleans())
+    log_term, term = sorted((draw(INDEX), draw(INDEX)))
     entries = []
     if kind == APPEND:
-        raw = draw(st.lists(st.tuples(INDEX, st.integers(0, 2), st.binary(max_size=20))))
+        terms = st.integers(log_term, term)
+        raw = draw(st.lists(st.tuples(terms, st.integers(0, 2), st.binary(max_size=20))))
+        raw.sort(key=lambda item: item[0])
         entries = [Entry(index + 1 + i, *item) for i, item in enumerate(raw)]
     return Message(
         kind,
         draw(INDEX),
         1,
         2,
-        draw(INDEX),
+        term,
         index=index,
-        log_term=draw(INDEX),
+        log_term=log_term,
         commit=draw(INDEX),
         entries=entries,
         reject=reject,
@@ -81,6 +85,23 @@ def test_unknown_entry_kind_is_refused() -> None:
     frame = Frame()
     add_message(frame, Message(APPEND, 1, 1, 2, 1, entries=[Entry(1, 1, 3, b"")]))
     with pytest.raises(FrameError, match="entry kind 3"):
+        read_messages(frame, 1, 2)
+
+
+@pytest.mark.parametrize("terms", [(1, 3), (3, 2), (5,)])
+def test_entries_whose_terms_no_log_has_are_refused(terms: tuple[int, ...]) -> None:
+    entries = [Entry(8 + at, term, 0, b"") for at, term in enumerate(terms)]
+    frame = Frame()
+    add_message(frame, Message(APPEND, 1, 1, 2, 4, index=7, log_term=2, entries=entries))
+    with pytest.raises(FrameError, match="entry of term"):
+        read_messages(frame, 1, 2)
+
+
+def test_entry_that_is_too_long_is_refused() -> None:
+    entries = [Entry(1, 1, 0, bytes(ENTRY_BYTES_MAX + 1))]
+    frame = Frame()
+    add_message(frame, Message(APPEND, 1, 1, 2, 1, entries=entries))
+    with pytest.raises(FrameError, match="bytes"):
         read_messages(frame, 1, 2)
 
 

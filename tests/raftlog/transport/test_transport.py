@@ -12,9 +12,11 @@ import pytest
 import uvloop
 
 from headrace_raftlog.model.message import APPEND, HEARTBEAT, Message
-from headrace_raftlog.transport.identity import StreamIdentity
+from headrace_raftlog.transport.identity import StreamIdentity, StreamRefusedError
+from headrace_raftlog.transport.outbox import Outbox
 from headrace_raftlog.transport.pb.transport_pb2 import Frame, MessageKind, RaftMessage
 from headrace_raftlog.transport.pb.transport_pb2_grpc import RaftTransportStub
+from headrace_raftlog.transport.peer_link import PeerLink
 
 Addresses = dict[int, str]
 
@@ -198,6 +200,46 @@ def test_node_that_reaches_the_wrong_address_logs_the_refusal_once(
     refusals = [r.message for r in caplog.records if "node 2 at" in r.message]
     assert len(refusals) == 1
     assert "of cluster 'another'" in refusals[0]
+
+
+def test_other_end_cannot_write_lines_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async def refuse(request_iterator: Any, context: Any) -> None:
+        await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "no\nCRITICAL forged")
+
+    async def body() -> None:
+        handler = grpc.stream_unary_rpc_method_handler(refuse)
+        server = grpc.aio.server()
+        server.add_generic_rpc_handlers(
+            [
+                grpc.method_handlers_generic_handler(
+                    "headrace.raftlog.v1.RaftTransport", {"Stream": handler}
+                )
+            ]
+        )
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        identity = StreamIdentity("test", 1, 1)
+        link = PeerLink(2, f"127.0.0.1:{port}", identity, Owner(), Outbox())
+        with pytest.raises(StreamRefusedError) as refused:
+            await link._stream()
+        link._complain(refused.value)
+        await server.stop(None)
+
+    with caplog.at_level(logging.INFO):
+        run(body)
+    [message] = [r.message for r in caplog.records if "node 2 at" in r.message]
+    assert "forged" in message
+    assert "\n" not in message
+
+
+class Owner:
+    """Takes no notice of its link."""
+
+    def link_connected(self) -> None:
+        """See `LinkOwner`."""
+
+    def link_lost(self) -> None:
+        """See `LinkOwner`."""
 
 
 def test_newer_stream_of_a_peer_replaces_the_older(node_type: Any, addresses: Addresses) -> None:
