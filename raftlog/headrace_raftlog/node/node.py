@@ -318,14 +318,22 @@ class _Events:
 
     def on_payload(self, peer: int, payload: bytes) -> None:
         """Pass it on."""
-        if not self.host.stopped:
+        if self.host.stopped:
+            return
+        try:
             self._node.on_payload(peer, payload)
+        except Exception as error:  # noqa: BLE001  (outermost: reports it and stops)
+            self.host.fail(error)
 
     def on_peer(self, peer: int, up: bool, boot: int) -> None:
         """Wake groups, then pass it on."""
-        if not self.host.stopped:
+        if self.host.stopped:
+            return
+        try:
             self.host.peer_changed(peer, up)
             self._node.on_peer(peer, up, boot)
+        except Exception as error:  # noqa: BLE001  (outermost: reports it and stops)
+            self.host.fail(error)
 
     def on_failure(self, error: BaseException) -> None:
         """Stop the node."""

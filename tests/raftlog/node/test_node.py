@@ -303,6 +303,28 @@ def test_full_disk_refuses_proposals_and_the_group_goes_on_following(
     run(body())
 
 
+@pytest.mark.parametrize("report", ["on_peer", "on_payload"])
+def test_application_that_raises_on_a_report_stops_the_node(
+    cluster: MakeCluster, report: str
+) -> None:
+    def fail(*args: object) -> None:
+        raise ZeroDivisionError
+
+    async def body() -> None:
+        c = cluster()
+        await c.start(1)
+        setattr(c.nodes[1], report, fail)
+        events = c.nodes[1]._transport._events
+        if report == "on_peer":
+            events.on_peer(2, True, 1)
+        else:
+            events.on_payload(2, b"x")
+        assert isinstance(c.fatal[1], ZeroDivisionError)
+        await c.stop()
+
+    run(body())
+
+
 def test_directory_of_another_cluster_is_refused(cluster: MakeCluster) -> None:
     async def body() -> None:
         first = cluster()
