@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,7 +36,7 @@ class Entries(QueueLog):
         return 1
 
 
-class Sink:
+class Sink(SessionEnd):
     """Takes runs; `bodies` by delivery number."""
 
     def __init__(self):
@@ -50,6 +48,24 @@ class Sink:
         for offset, position in enumerate(run.positions):
             assert run.first + offset not in self.bodies
             self.bodies[run.first + offset] = message_body(run.blob, run.base, position)
+
+    def enqueued(self, number):
+        raise AssertionError("a feed only delivers")
+
+    def controlled(self, number, status, count):
+        raise AssertionError("a feed only delivers")
+
+    def got(self, number, run, ready_left):
+        raise AssertionError("a feed only delivers")
+
+    def gap(self, lane, expected):
+        raise AssertionError("a feed only delivers")
+
+    def refused(self, leader, busy, unknown):
+        raise AssertionError("a feed only delivers")
+
+    def detached(self, consumer):
+        raise AssertionError("a feed only delivers")
 
 
 class Line:
@@ -72,7 +88,7 @@ class Line:
         ]
 
     def deliver(self, acquired):
-        self.feed.deliver(self.next, acquired, cast(SessionEnd, self.sink))
+        self.feed.deliver(self.next, acquired, self.sink)
         self.next += len(acquired)
 
 
