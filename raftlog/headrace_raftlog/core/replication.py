@@ -62,7 +62,7 @@ def take_heartbeat_reply(state: RaftState, reply: Message) -> None:
     """Note that a follower is alive; one that lags is owed an APPEND that finds what got lost.
 
     It lags when it does not hold what the log had when the heartbeat left (the reply's index):
-    what was appended since is on its way.
+    what was appended since is on its way, unless it waited for just this sign of life.
     """
     progress = state.peer_of.get(reply.source)
     if progress is None:
@@ -71,6 +71,8 @@ def take_heartbeat_reply(state: RaftState, reply: Message) -> None:
     progress.probe_sent = False
     if progress.match < reply.index:
         progress.flush = True
+        state.send_dirty = True
+    elif progress.state == PROBE and progress.match < state.log.last_index:
         state.send_dirty = True
 
 

@@ -99,6 +99,16 @@ def test_unreachable_peer_that_is_no_member_is_ignored(host):
     assert member.core.progress(9) is None
 
 
+def test_probe_goes_on_with_what_came_after_the_heartbeat(leader):
+    leader.core.report_unreachable(2)
+    leader.core.tick()
+    [beat] = [m for m in leader.drain() if m.kind == HEARTBEAT and m.target == 2]
+    leader.core.propose([b"a"])
+    assert [m.target for m in leader.drain() if m.kind == APPEND] == [3]
+    answer = leader.step(HEARTBEAT_REPLY, 2, 1, index=beat.index)
+    assert [(m.target, len(m.entries)) for m in answer] == [(2, 1)]
+
+
 def test_proposals_are_refused_while_too_much_is_uncommitted(host):
     member = leading(host, uncommitted_bytes_max=2 * (100 + ENTRY_COST_BYTES))
     blob = bytes(100)
