@@ -131,9 +131,15 @@ def _broadcast(state: RaftState, quiesce: bool) -> None:
 
 
 def _may_quiesce(state: RaftState) -> bool:
-    """Return whether all has been quiet long enough and every member holds everything."""
+    """Return whether all has been quiet long enough and every member holds everything.
+
+    A leader cut off from its majority must not: silent, it would never find out, and lead for
+    ever on its side of the cut.
+    """
     after: i64 = state.options.quiesce_ticks
     last_index: i64 = state.log.last_index
     if after <= 0 or state.idle_elapsed < after or state.applied_index < last_index:
+        return False
+    if not state.electorate.is_in_touch(state.peer_of):
         return False
     return all(progress.match >= last_index for progress in state.peers)

@@ -79,6 +79,10 @@ class Progress:
             or self.inflight_bytes >= self.inflight_bytes_max
         )
 
+    def is_out_of_reach(self) -> bool:
+        """Return whether nothing was heard since a message to it got lost, or since a probe."""
+        return self.state == PROBE and self.probe_sent
+
     def sent(self, last_index: i64, size: i64) -> None:
         """Account an APPEND whose last entry is `last_index` and holds `size` bytes."""
         if self.state == PROBE:

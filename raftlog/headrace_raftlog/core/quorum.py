@@ -77,3 +77,12 @@ class Electorate:
             if progress is None or progress.recent_active:
                 active += 1
         return active >= self.majority
+
+    def is_in_touch(self, peers: dict[int, Progress]) -> bool:
+        """Return whether a majority, this member included, is not known to be out of reach."""
+        reached: i64 = 0
+        for voter in self.voters:
+            progress = peers.get(voter)
+            if progress is None or not progress.is_out_of_reach():
+                reached += 1
+        return reached >= self.majority

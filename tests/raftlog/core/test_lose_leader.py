@@ -73,3 +73,50 @@ def test_leader_that_is_heard_after_all_is_followed_again(host):
 def test_leader_itself_is_not_concerned(leader):
     leader.core.lose_leader()
     assert leader.core.role == LEADER
+
+
+def idle_leader(host, ticks):
+    member = host(election_ticks=10, quiesce_ticks=20)
+    member.elect()
+    member.acknowledge(2, 1)
+    member.acknowledge(3, 1)
+    for _ in range(ticks):
+        member.core.tick()
+        member.drain()
+        member.hear(2)
+        member.hear(3)
+    assert (member.core.role, member.core.quiesced) == (LEADER, False)
+    return member
+
+
+def lose(member, *peers):
+    for peer in peers:
+        member.core.report_unreachable(peer)
+        member.core.wake()
+
+
+@pytest.mark.parametrize("ticks", range(10, 20))
+def test_leader_that_lost_its_majority_steps_down_instead_of_falling_silent(host, ticks):
+    member = idle_leader(host, ticks)
+    lose(member, 2, 3)
+    for _ in range(20):
+        member.core.tick()
+        member.drain()
+    assert member.core.role == FOLLOWER
+
+
+def test_leader_falls_silent_without_a_minority(host):
+    member = idle_leader(host, 19)
+    lose(member, 3)
+    member.core.tick()
+    assert (member.core.role, member.core.quiesced) == (LEADER, True)
+
+
+def test_member_that_is_heard_again_counts_for_silence(host):
+    member = idle_leader(host, 19)
+    lose(member, 2, 3)
+    member.core.tick()
+    assert not member.core.quiesced
+    member.hear(2)
+    member.core.tick()
+    assert member.core.quiesced
