@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 import aio_pika
 from aio_pika.abc import AbstractIncomingMessage
 from aiormq.exceptions import AMQPError
+from e2e.harness.worker import Worker
 
 PREFETCH: Final = 300
-STOP_SECONDS: Final = 30.0  # a connection attempt may have to time out
 
 
-class Consumer(threading.Thread):
+class Consumer(Worker):
     """Consumes one queue until told to stop; reconnects by itself.
 
     Attributes:
@@ -24,31 +22,11 @@ class Consumer(threading.Thread):
     """
 
     def __init__(self, ports: list[int], queue: str) -> None:
-        super().__init__(name="consumer", daemon=True)
+        super().__init__("consumer")
         self.seen: list[tuple[int, bool]] = []
         self.numbers: set[int] = set()
-        self.failure: BaseException | None = None
-        self.progress = threading.Condition()
         self._ports = ports
         self._queue = queue
-        self._halt = threading.Event()
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.halt()
-        self.join(STOP_SECONDS)
-
-    def halt(self) -> None:
-        """Stop after the current message."""
-        self._halt.set()
 
     def wait_all(self, wanted: set[int], seconds: float) -> set[int]:
         """Wait until every number in `wanted` was seen; return those still missing."""
@@ -58,14 +36,9 @@ class Consumer(threading.Thread):
             )
         return wanted - self.numbers
 
-    def run(self) -> None:
+    def work(self) -> None:
         """Consume over as many connections as it takes."""
-        try:
-            asyncio.run(self._consume())
-        except BaseException as failure:  # noqa: BLE001 - handed to the test, which raises it
-            self.failure = failure
-            with self.progress:
-                self.progress.notify_all()
+        asyncio.run(self._consume())
 
     async def _consume(self) -> None:
         attempt = 0

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import pika
+from e2e.harness.worker import Worker
 from pika.adapters.select_connection import SelectConnection
 
 WINDOW: Final = 500  # unconfirmed publishes allowed
-STOP_SECONDS: Final = 30.0  # a connection attempt may have to time out
 
 
-class Publisher(threading.Thread):
+class Publisher(Worker):
     """Publishes messages 1, 2, 3 ... to one queue and notes which were confirmed.
 
     A connection that breaks leaves its unconfirmed messages unknown: they are never published
@@ -28,39 +26,19 @@ class Publisher(threading.Thread):
     """
 
     def __init__(self, ports: list[int], queue: str, count: int, size: int) -> None:
-        super().__init__(name="publisher", daemon=True)
+        super().__init__("publisher")
         self.confirmed: set[int] = set()
         self.rejected: set[int] = set()
         self.unknown: set[int] = set()
         self.reconnects = 0
-        self.failure: BaseException | None = None
-        self.progress = threading.Condition()
         self._ports = ports
         self._queue = queue
         self._count = count
         self._size = size
         self._next = 1
-        self._halt = threading.Event()
         self._outstanding: OrderedDict[int, int] = OrderedDict()
         self._tag = 0
         self._channel: Any = None
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.halt()
-        self.join(STOP_SECONDS)
-
-    def halt(self) -> None:
-        """Stop publishing as soon as the current connection notices."""
-        self._halt.set()
 
     def wait_confirmed(self, count: int, seconds: float) -> bool:
         """Wait until `count` messages are confirmed."""
@@ -69,20 +47,15 @@ class Publisher(threading.Thread):
                 lambda: len(self.confirmed) >= count or self.failure is not None, seconds
             ) and (self.failure is None)
 
-    def run(self) -> None:
+    def work(self) -> None:
         """Publish until enough is confirmed, over as many connections as it takes."""
-        try:
-            attempt = 0
-            while not self._done():
-                self._one_connection(self._ports[attempt % len(self._ports)])
-                attempt += 1
-                if not self._done():
-                    self._halt.wait(0.2)
-                    self.reconnects += 1
-        except BaseException as failure:  # noqa: BLE001 - handed to the test, which raises it
-            self.failure = failure
-            with self.progress:
-                self.progress.notify_all()
+        attempt = 0
+        while not self._done():
+            self._one_connection(self._ports[attempt % len(self._ports)])
+            attempt += 1
+            if not self._done():
+                self._halt.wait(0.2)
+                self.reconnects += 1
 
     def _done(self) -> bool:
         return len(self.confirmed) >= self._count or self._halt.is_set()

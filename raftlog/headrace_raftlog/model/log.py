@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+
 from mypy_extensions import i64, mypyc_attr
 
 from headrace_raftlog.model.entry import Entry
@@ -14,18 +16,19 @@ class GroupLog:
     Implementations: the shared log of a node, and a list in the simulator.
     """
 
+    @abstractmethod
     def first_index(self) -> i64:
         """Return the lowest index that `entries` can give (1 while nothing was compacted)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def last_index(self) -> i64:
         """Return the highest appended index, 0 for an empty log."""
-        raise NotImplementedError
 
+    @abstractmethod
     def term_at(self, index: i64) -> i64:
         """Return the term of `index`; 0 for index 0; -1 where it is compacted or beyond the end."""
-        raise NotImplementedError
 
+    @abstractmethod
     def entries(self, low: i64, high: i64, bytes_max: i64) -> list[Entry]:
         """Return entries from `low` up to and without `high`, cut by bytes but never empty.
 
@@ -33,4 +36,3 @@ class GroupLog:
             KeyError: `low` is below `first_index()` or beyond `last_index()`.
             CorruptLogError: a stored record fails its checksum.
         """
-        raise NotImplementedError
