@@ -228,6 +228,7 @@ def test_entries_are_dropped_while_the_disk_is_far_behind(tmp_path: Path) -> Non
         taken += hosted.core.last_index
     assert taken == WRITE_BACKLOG_BYTES_MAX // len(data)
     world.host.receive([Message(HEARTBEAT, group, 2, 1, 1)])
+    assert hosted is not None
     assert hosted.core.leader == 2
     assert world.failures == []
     world.log.close()
