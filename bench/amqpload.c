@@ -1,6 +1,6 @@
 /* A neutral AMQP 0-9-1 load generator on rabbitmq-c: P publishers (confirm window W), C consumers
  * (prefetch, multiple acks), Q queues declared with x-queue-type. Prints one JSON line.
- * cc -O2 -o amqpload amqpload.c -lrabbitmq -lpthread */
+ * cc -O2 -o amqpload amqpload.c -lrabbitmq -lpthread -lm */
 #include <amqp.h>
 #include <amqp_tcp_socket.h>
 #include <pthread.h>
