@@ -84,6 +84,7 @@ class QueueHost(HostEnd):
         self._reach = reach
         self._watcher = watcher
         self._feeds: dict[int, dict[int, Feed]] = {}  # by session and consumer
+        self._early: dict[int, None] = {}  # sessions that asked before this replica served
 
     @property
     def feed_count(self) -> int:
@@ -98,10 +99,18 @@ class QueueHost(HostEnd):
         outcome = self.propose(data) if self.serving else 0
         if outcome == TAKEN:
             return
+        self._refuse(session, outcome == BUSY)
+
+    def _refuse(self, session: int, busy: bool) -> None:
+        """Name the leader; one that does not serve yet calls back as soon as it does."""
+        leader = self._log.leader()
+        if leader == self._node:
+            leader = 0
+            if not self.serving and session_node(session) != self._node:
+                self._early[session] = None
         end = self._reach.session(session)
         if end is not None:
-            leader = self._log.leader()
-            end.refused(0 if leader == self._node else leader, outcome == BUSY, False)
+            end.refused(leader, busy, False)
 
     def propose(self, data: bytes) -> i64:
         """Append a command with this moment's time stamp."""
@@ -114,8 +123,7 @@ class QueueHost(HostEnd):
         if end is None:
             return True
         if not self.serving:
-            leader = self._log.leader()
-            end.refused(0 if leader == self._node else leader, False, False)
+            self._refuse(session, False)
             return True
         if attached and not self.machine.is_attached(session, consumer):
             end.detached(consumer)
@@ -170,6 +178,8 @@ class QueueHost(HostEnd):
         self.serving = serving
         if not serving:
             self._dismiss(0 if leader == self._node else leader)
+        if serving or leader != self._node:
+            self._call_early(leader)
         self._watcher.queue_leader_changed(
             self.queue, leader if serving or leader != self._node else 0
         )
@@ -183,6 +193,17 @@ class QueueHost(HostEnd):
         if not self.serving or not self.machine.has_sessions_of(node, boot_kept):
             return True
         return self.propose(encode_node_down(node, boot_kept)) != BUSY
+
+    def _call_early(self, leader: int) -> None:
+        """Answer the other nodes' sessions that asked before this replica could serve.
+
+        Sessions of this node hear of their queue's leader from `HostWatcher`.
+        """
+        early, self._early = self._early, {}
+        for session in early:
+            end = self._reach.session(session)
+            if end is not None:
+                end.refused(leader, False, False)
 
     def _dismiss(self, leader: int) -> None:
         """Send those served from here to the next leader: their nodes need not know of it."""
