@@ -11,10 +11,11 @@ from typing import Any, Final
 import msgspec
 from aiohttp import web
 
-from headrace_broker.management.authentication import Authenticator
+from headrace_broker.management.authentication import parse_basic
 from headrace_broker.management.rate import SAMPLE_INTERVAL_S, RateMeter
 from headrace_broker.management.rendering import render_nodes, render_overview, render_queues
 from headrace_broker.management.status_source import StatusSource
+from headrace_broker.runtime.authenticator import is_loopback
 
 OPEN_PATHS: Final = frozenset({"/api/health/live", "/api/health/ready"})
 REQUEST_BYTES_MAX: Final = 64 << 10  # octets of a request's body; nothing here takes a large one
@@ -34,7 +35,6 @@ class ManagementServer:
     def __init__(self, source: StatusSource, clock: Callable[[], float] = time.monotonic) -> None:
         self._source = source
         self._clock = clock
-        self._authenticator = Authenticator(source, clock)
         self._meter = RateMeter()
         self._runner: web.AppRunner | None = None
         self._sampler: asyncio.Task[None] | None = None
@@ -84,11 +84,9 @@ class ManagementServer:
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Ask for a log-in, and answer in JSON whatever goes wrong."""
-        if request.path not in OPEN_PATHS:
-            header = request.headers.get("Authorization", "")
-            if not await self._authenticator.check(header, request.remote):
-                headers = {"WWW-Authenticate": 'Basic realm="Headrace"'}
-                return _error(401, "not_authorized", "log in with a user of the broker", headers)
+        if request.path not in OPEN_PATHS and not await self._knows(request):
+            headers = {"WWW-Authenticate": 'Basic realm="Headrace"'}
+            return _error(401, "not_authorized", "log in with a user of the broker", headers)
         try:
             return await handler(request)
         except web.HTTPMethodNotAllowed as error:
@@ -96,6 +94,12 @@ class ManagementServer:
             return _error(405, "method_not_allowed", f"allowed: {allowed['Allow']}", allowed)
         except web.HTTPNotFound:
             return _error(404, "not_found", f"there is no {request.path}")
+
+    async def _knows(self, request: web.Request) -> bool:
+        login = parse_basic(request.headers.get("Authorization", ""))
+        if login is None:
+            return False
+        return await self._source.authenticate(*login, is_loopback(request.remote))
 
     async def _live(self, request: web.Request) -> web.Response:
         return _json({"status": "ok"})

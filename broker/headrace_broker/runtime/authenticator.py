@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 from collections.abc import Callable
 
 from headrace_broker.model.definition import User
 from headrace_broker.runtime.password import PasswordChecker
+
+
+def is_loopback(host: str | None) -> bool:
+    """Return whether an address, as in a socket's peer name, is this machine's loopback."""
+    try:
+        address = ipaddress.ip_address((host or "").partition("%")[0])
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return bool((mapped or address).is_loopback)
 
 
 class Authenticator:

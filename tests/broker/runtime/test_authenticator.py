@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from headrace_broker.runtime import password as passwords
-from headrace_broker.runtime.authenticator import Authenticator
+from headrace_broker.runtime.authenticator import Authenticator, is_loopback
 from headrace_broker.runtime.password import new_user
 
 
@@ -101,3 +101,23 @@ def test_changed_password_is_asked_for_at_once(users):
         assert not await authenticator.check("ann", "other", False)
 
     asyncio.run(work())
+
+
+@pytest.mark.parametrize(
+    ("remote", "expected"),
+    [
+        ("127.0.0.1", True),
+        ("127.8.0.9", True),
+        ("10.0.0.1", False),
+        ("::1", True),
+        ("::ffff:127.0.0.1", True),
+        ("::ffff:192.0.2.1", False),
+        ("192.0.2.1", False),
+        ("fe80::1%eth0", False),
+        ("somewhere", False),
+        ("", False),
+        (None, False),
+    ],
+)
+def test_loopback_addresses(remote, expected):
+    assert is_loopback(remote) is expected

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any, cast
@@ -11,17 +10,8 @@ from typing import Any, cast
 from headrace_broker.gateways.amqp.connection import Connection
 from headrace_broker.gateways.amqp.shell import Shell
 from headrace_broker.model.limits import OUTPUT_DELIVERY_BYTES_MAX, OUTPUT_RESUME_BYTES
+from headrace_broker.runtime.authenticator import is_loopback
 from headrace_broker.runtime.port import Broker, ConnectionInfo
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether an address (as in a socket's peer name) is this machine's loopback."""
-    try:
-        address = ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        return False
-    mapped = getattr(address, "ipv4_mapped", None)
-    return bool((mapped or address).is_loopback)
 
 
 def _endpoint(address: Any) -> str:

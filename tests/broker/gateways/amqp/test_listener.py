@@ -19,7 +19,6 @@ from pamqp import commands, frame
 
 from headrace_broker.codecs.method import encode_method
 from headrace_broker.gateways.amqp.listener import AmqpListener
-from headrace_broker.gateways.amqp.protocol import is_loopback
 from headrace_broker.model.limits import OUTPUT_DELIVERY_BYTES_MAX
 
 Body = Callable[[AmqpListener], Awaitable[None]]
@@ -442,19 +441,3 @@ def test_connection_above_the_limit_is_closed(serve):
             read_until(first, commands.Connection.CloseOk)
 
     serve(in_thread(client), connections_max=1)
-
-
-@pytest.mark.parametrize(
-    ("host", "expected"),
-    [
-        ("127.0.0.1", True),
-        ("127.9.9.9", True),
-        ("::1", True),
-        ("::ffff:127.0.0.1", True),
-        ("10.0.0.1", False),
-        ("fe80::1%eth0", False),
-        ("", False),
-    ],
-)
-def test_loopback_addresses(host, expected):
-    assert is_loopback(host) is expected
