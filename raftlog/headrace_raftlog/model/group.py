@@ -13,8 +13,10 @@ LEADER: Final = 3
 
 ROLE_NAMES: Final = ("follower", "pre_candidate", "candidate", "leader")
 
-NOT_LEADER: Final = -1  # propose: this member is not the leader (or is handing over)
-BUSY: Final = -2  # propose: the bound on uncommitted bytes is reached; try again later
+QUEUED: Final = 0  # propose: taken, and appended as soon as the window of uncommitted bytes opens
+NOT_LEADER: Final = -1  # propose: this member is not the leader
+BUSY: Final = -2  # propose: a bound is reached, or the leadership is being handed over; try later
+NOT_CAUGHT_UP: Final = -3  # propose_membership: a new voter is no learner that has the log
 
 
 @final

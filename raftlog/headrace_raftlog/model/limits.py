@@ -31,6 +31,8 @@ HELD_BYTES_MAX: Final = 16 << 20  # bytes, likewise
 HELD_GROUP_MESSAGES_MAX: Final = 256  # messages of one group; the newest beyond it are dropped
 
 # Core.
+GROUP_MEMBERS_MAX: Final = 16  # member ids in each part of a membership; voters are 1 to 7
+VOTERS_MAX: Final = 7  # of a group; more cost latency and add nothing
 ENTRY_COST_BYTES: Final = 128  # bytes charged per uncommitted entry besides its data: objects cost
 
 # The shared log (storage/).

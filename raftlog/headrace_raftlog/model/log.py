@@ -18,11 +18,14 @@ class GroupLog:
 
     @abstractmethod
     def first_index(self) -> i64:
-        """Return the lowest index that `entries` can give (1 while nothing was compacted)."""
+        """Return the index behind the snapshot: the lowest that `entries` can give.
+
+        1 while there is no snapshot. `term_at` knows the term of the index before it.
+        """
 
     @abstractmethod
     def last_index(self) -> i64:
-        """Return the highest appended index, 0 for an empty log."""
+        """Return the highest appended index; that of the snapshot when nothing follows it."""
 
     @abstractmethod
     def term_at(self, index: i64) -> i64:
@@ -36,3 +39,7 @@ class GroupLog:
             KeyError: `low` is below `first_index()` or beyond `last_index()`.
             CorruptLogError: a stored record fails its checksum.
         """
+
+    @abstractmethod
+    def config_entries(self) -> list[Entry]:
+        """Return the entries of kind ENTRY_CONFIG from `first_index()` on, in order."""

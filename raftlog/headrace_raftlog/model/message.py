@@ -17,6 +17,10 @@ APPEND_REPLY: Final = 6
 HEARTBEAT: Final = 7
 HEARTBEAT_REPLY: Final = 8
 TIMEOUT_NOW: Final = 9  # leadership transfer: campaign at once
+SNAPSHOT: Final = 10  # the leader has no longer what the receiver lacks: fetch its snapshot
+READ_INDEX: Final = 11  # a follower asks its leader how far it must have applied to read
+READ_INDEX_REPLY: Final = 12
+JOIN: Final = 13  # for the host of the leader: admit the sender in place of its node's old member
 
 MESSAGE_NAMES: Final = {
     PRE_VOTE: "pre_vote",
@@ -28,6 +32,10 @@ MESSAGE_NAMES: Final = {
     HEARTBEAT: "heartbeat",
     HEARTBEAT_REPLY: "heartbeat_reply",
     TIMEOUT_NOW: "timeout_now",
+    SNAPSHOT: "snapshot",
+    READ_INDEX: "read_index",
+    READ_INDEX_REPLY: "read_index_reply",
+    JOIN: "join",
 }
 
 
@@ -39,11 +47,12 @@ class Message:
         kind: one of the constants of this module.
         group: incarnation id of the group, never used again after the group is removed.
         source: member id of the sender.
-        target: member id of the receiver.
+        target: member id of the receiver; JOIN: its node id.
         term: the sender's term; for PRE_VOTE the term it would campaign in.
         index: APPEND: index before the first entry; APPEND_REPLY: last matching index, or when
-            rejected the index that did not match; votes: the candidate's last index.
-        log_term: APPEND: term at `index`; votes: the candidate's last term.
+            rejected the index that did not match; votes: the candidate's last index; SNAPSHOT:
+            the snapshot's index; READ_INDEX_REPLY: what must be applied before the read.
+        log_term: APPEND and SNAPSHOT: term at `index`; votes: the candidate's last term.
         commit: APPEND and HEARTBEAT: the leader's commit index (for HEARTBEAT never beyond what
             the receiver is known to hold).
         entries: APPEND only.
@@ -51,7 +60,8 @@ class Message:
         hint_index: rejected APPEND_REPLY: highest index at which the logs may agree.
         hint_term: rejected APPEND_REPLY: the receiver's term at `hint_index`.
         quiesce: HEARTBEAT: the leader is about to fall silent; the receiver may stop its timer.
-        context: request id echoed by the reply; 0 for none (reads, forced votes by transfer).
+        context: request id echoed by the reply; 0 for none (rounds of heartbeats that confirm
+            reads, reads of followers, forced votes by transfer).
     """
 
     def __init__(

@@ -7,7 +7,9 @@ from typing import final
 from mypy_extensions import i64
 
 from headrace_raftlog.model.entry import Entry, HardState
+from headrace_raftlog.model.membership import Membership
 from headrace_raftlog.model.message import Message
+from headrace_raftlog.model.snapshot import SnapshotOffer
 
 
 @final
@@ -31,6 +33,10 @@ class Ready:
         role: role after this Ready.
         term: term after this Ready.
         must_sync: whether the write needs a sync (term, vote or entries changed).
+        offer: a snapshot to fetch from the leader, then to be given to `restore`, or None.
+        membership: who belongs to the group from now on, or None while that did not change.
+        read_states: (context, index) of reads that may be answered once `index` is applied.
+        reads_lost: contexts of reads that will not be answered; ask again with new ones.
     """
 
     def __init__(self, number: i64) -> None:
@@ -44,3 +50,7 @@ class Ready:
         self.role: i64 = 0
         self.term: i64 = 0
         self.must_sync = False
+        self.offer: SnapshotOffer | None = None
+        self.membership: Membership | None = None
+        self.read_states: list[tuple[int, int]] = []
+        self.reads_lost: list[int] = []

@@ -1,0 +1,55 @@
+"""The state of a group at one position of its log, without the bodies of what still matters."""
+
+from __future__ import annotations
+
+from array import array
+from typing import final
+
+from mypy_extensions import i64
+
+from headrace_raftlog.model.membership import Membership
+
+
+@final
+class Snapshot:
+    """What replaces the beginning of a log.
+
+    Attributes:
+        index: everything up to here is contained; those entries are committed.
+        term: term of the entry at `index`, 0 for index 0.
+        membership: who belonged to the group at `index`.
+        state: the application's state, opaque.
+        live: indexes up to `index` whose entries the application still reads, ascending; every
+            other entry up to `index` is dead.
+    """
+
+    def __init__(
+        self, index: i64, term: i64, membership: Membership, state: bytes, live: array[int]
+    ) -> None:
+        self.index = index
+        self.term = term
+        self.membership = membership
+        self.state = state
+        self.live = live
+
+    def __repr__(self) -> str:
+        return f"Snapshot({self.index}/t{self.term}, {len(self.state)}B, {len(self.live)} live)"
+
+
+@final
+class SnapshotOffer:
+    """A leader's word that a member lacks entries which only a snapshot has.
+
+    Attributes:
+        leader: member id of the leader.
+        index: position of the snapshot that it has; it may have a newer one when asked.
+        term: term of the entry at `index`.
+    """
+
+    def __init__(self, leader: i64, index: i64, term: i64) -> None:
+        self.leader = leader
+        self.index = index
+        self.term = term
+
+    def __repr__(self) -> str:
+        return f"SnapshotOffer({self.leader} has {self.index}/t{self.term})"
