@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import final
 
 from mypy_extensions import i64
@@ -45,7 +44,7 @@ class Durability:
         self.last_index = last_index
         self.term = term
         self.vote = vote
-        self.writing: deque[Writing] = deque()
+        self.writing: list[Writing] = []
 
     def began(self, number: i64, last_index: i64, term: i64, vote: i64) -> None:
         """Note that Ready `number` is being written: the whole log and hard state then."""
@@ -53,17 +52,31 @@ class Durability:
 
     def finished(self, number: i64) -> bool:
         """Note that everything up to Ready `number` is durable; return whether that is news."""
-        news = False
-        while self.writing and self.writing[0].number <= number:
-            done = self.writing.popleft()
-            self.last_index = done.last_index
-            self.term = done.term
-            self.vote = done.vote
-            news = True
-        return news
+        writing = self.writing
+        count: i64 = 0
+        while count < len(writing) and writing[count].number <= number:
+            count += 1
+        if count == 0:
+            return False
+        done = writing[count - 1]
+        del writing[:count]
+        self.last_index = done.last_index
+        self.term = done.term
+        self.vote = done.vote
+        return True
 
     def truncated(self, first: i64) -> None:
         """Note that entries from index `first` on were replaced."""
         self.last_index = min(self.last_index, first - 1)
         for writing in self.writing:
             writing.last_index = min(writing.last_index, first - 1)
+
+    def restored(self, index: i64) -> None:
+        """Note that a snapshot took the place of everything up to `index`.
+
+        It is not on disk yet, but it is written before anything that follows, and the
+        acknowledgement waits for it. So nothing needs to tell it from what is durable.
+        """
+        self.last_index = max(self.last_index, index)
+        for writing in self.writing:
+            writing.last_index = max(writing.last_index, index)

@@ -33,11 +33,11 @@ def leader_missing(state: RaftState) -> None:
     """Act on an election timeout.
 
     A learner asks too, though it could not use the answers: the question wakes a silent group
-    whose last words this member missed.
+    whose last words this member missed. One that left the group, or was not admitted yet, waits.
     """
     if state.promotable:
         campaign(state)
-    else:
+    elif state.membership.contains(state.member):
         state.election_elapsed = 0
         state.draw_election_timeout()
         _ask(state, PRE_VOTE, state.term + 1, 0)

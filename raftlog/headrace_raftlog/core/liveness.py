@@ -9,6 +9,10 @@ from __future__ import annotations
 
 from mypy_extensions import i64
 
+from headrace_raftlog.core import transfer
+from headrace_raftlog.core.proposals import release
+from headrace_raftlog.core.reads import are_waiting, lose_all
+from headrace_raftlog.core.reconfiguration import is_changing
 from headrace_raftlog.core.replication import send_heartbeat
 from headrace_raftlog.core.roles import become_follower
 from headrace_raftlog.core.state import RaftState
@@ -38,13 +42,16 @@ def tick_leader(state: RaftState) -> None:
             return
         for progress in state.peers:
             progress.recent_active = False
+    if state.transferee != 0:
+        transfer.tick(state)
+        release(state)
     state.heartbeat_elapsed += 1
     state.idle_elapsed += 1
     if _may_quiesce(state):
-        _broadcast(state, True)
+        broadcast(state, True)
         state.quiesced = True
     elif state.heartbeat_elapsed >= state.options.heartbeat_ticks:
-        _broadcast(state, False)
+        broadcast(state, False)
 
 
 def follow_heartbeat(state: RaftState, message: Message) -> None:
@@ -78,7 +85,7 @@ def wake(state: RaftState) -> None:
         return
     wake_silently(state)
     if state.role == LEADER:
-        _broadcast(state, False)
+        broadcast(state, False)
 
 
 def lose_leader(state: RaftState) -> None:
@@ -89,6 +96,7 @@ def lose_leader(state: RaftState) -> None:
     """
     wake_silently(state)
     state.leader = 0
+    lose_all(state)
     half: i64 = state.options.election_ticks // 2
     state.election_timeout = 1 + state.prng.below(half if half > 0 else 1)
 
@@ -124,7 +132,8 @@ def is_repeated_quiesce(state: RaftState, message: Message) -> bool:
     )
 
 
-def _broadcast(state: RaftState, quiesce: bool) -> None:
+def broadcast(state: RaftState, quiesce: bool) -> None:
+    """Send every member a heartbeat."""
     state.heartbeat_elapsed = 0
     for progress in state.peers:
         send_heartbeat(state, progress, quiesce)
@@ -141,5 +150,7 @@ def _may_quiesce(state: RaftState) -> bool:
     if after <= 0 or state.idle_elapsed < after or state.applied_index < last_index:
         return False
     if not state.electorate.is_in_touch(state.peer_of):
+        return False
+    if state.transferee != 0 or are_waiting(state) or is_changing(state):
         return False
     return all(progress.match >= last_index for progress in state.peers)

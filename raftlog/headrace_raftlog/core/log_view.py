@@ -27,6 +27,10 @@ class LogView:
         self.pending: list[Entry] = []
         self.pending_first: i64 = self.last_index + 1
 
+    def first_index(self) -> i64:
+        """Return the index behind the snapshot."""
+        return self.log.first_index()
+
     def last_term(self) -> i64:
         """Return the term of the last entry, 0 for an empty log."""
         return self.term_at(self.last_index)
@@ -85,6 +89,21 @@ class LogView:
         self.pending = []
         self.pending_first = self.last_index + 1
         return out
+
+    def restored(self, index: i64, keep: bool) -> None:
+        """Note that the host's log is about to begin behind a snapshot that ends at `index`.
+
+        Args:
+            index: position of the snapshot.
+            keep: whether what follows it stays; otherwise nothing does.
+        """
+        if not keep:
+            self.pending = []
+            self.last_index = index
+            self.pending_first = index + 1
+        elif self.pending_first <= index:
+            del self.pending[: index + 1 - self.pending_first]
+            self.pending_first = index + 1
 
     def first_fresh(self, entries: list[Entry]) -> i64:
         """Return the position of the first entry that this log lacks or contradicts.

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Final, final
 
 from mypy_extensions import i64
 
 PROBE: Final = 0  # the matching index is not known: one APPEND at a time
 REPLICATE: Final = 1  # it is: APPENDs are pipelined within the in-flight bounds
+SNAPSHOT_OFFERED: Final = 2  # it lacks what only the snapshot has: offered, nothing else is sent
 
-STATE_NAMES: Final = ("probe", "replicate")
+STATE_NAMES: Final = ("probe", "replicate", "snapshot")
 
 
 @final
@@ -19,16 +19,19 @@ class Progress:
 
     Attributes:
         member: its id.
-        state: PROBE or REPLICATE.
+        state: PROBE, REPLICATE or SNAPSHOT_OFFERED.
         match: highest index known to be durable there and equal to the leader's.
-        next_index: first index of the next APPEND, always above `match`.
-        probe_sent: PROBE only: an APPEND is out and nothing was heard since.
+        next_index: first index of the next APPEND, always above `match`; while a snapshot is
+            offered, the first one behind it.
+        probe_sent: PROBE, SNAPSHOT_OFFERED: something is out and nothing was heard since.
         recent_active: something was heard since the last check of the quorum.
         commit_sent: highest commit index that a message sent to it can teach it.
         flush: an APPEND is owed even if it is empty, to find out whether some got lost.
-        inflight_bytes: entry data in APPENDs that are not acknowledged.
+        inflight: (last index, bytes) of APPENDs that are not acknowledged, oldest first.
+        inflight_bytes: entry data in them.
+        read_round: newest round of heartbeats that it has answered.
 
-    Source: thesis section 10.2.1 (pipelining); the two states are those of etcd's raft.
+    Source: thesis section 10.2.1 (pipelining); the states are those of etcd's raft.
     """
 
     def __init__(
@@ -37,7 +40,7 @@ class Progress:
         self.member = member
         self.inflight_max = inflight_max
         self.inflight_bytes_max = inflight_bytes_max
-        self.inflight: deque[tuple[int, int]] = deque()  # last index, bytes; oldest first
+        self.inflight: list[tuple[int, int]] = []
         self.inflight_bytes: i64 = 0
         self.state: i64 = PROBE
         self.match: i64 = 0
@@ -46,31 +49,21 @@ class Progress:
         self.recent_active = False
         self.commit_sent: i64 = 0
         self.flush = False
-
-    def reset(self, next_index: i64) -> None:
-        """Forget everything: a new term begins."""
-        self.match = 0
-        self.recent_active = False
-        self.commit_sent = 0
-        self.become_probe()
-        self.next_index = next_index
+        self.read_round: i64 = 0
 
     def become_probe(self) -> None:
         """Stop pipelining; the next APPEND starts after what is known to match."""
-        self._clear_inflight()
-        self.state = PROBE
-        self.probe_sent = False
-        self.flush = False
-        self.next_index = self.match + 1
+        self._become(PROBE, self.match + 1)
         self.commit_sent = min(self.commit_sent, self.match)
 
     def become_replicate(self) -> None:
         """Start pipelining after what is known to match."""
-        self._clear_inflight()
-        self.state = REPLICATE
-        self.probe_sent = False
-        self.flush = False
-        self.next_index = self.match + 1
+        self._become(REPLICATE, self.match + 1)
+
+    def become_offered(self, index: i64) -> None:
+        """Send nothing more: the follower is to fetch the snapshot that ends at `index`."""
+        self._become(SNAPSHOT_OFFERED, index + 1)
+        self.probe_sent = True
 
     def is_full(self) -> bool:
         """Return whether the in-flight bounds forbid another APPEND with entries."""
@@ -81,7 +74,7 @@ class Progress:
 
     def is_out_of_reach(self) -> bool:
         """Return whether nothing was heard since a message to it got lost, or since a probe."""
-        return self.state == PROBE and self.probe_sent
+        return self.state != REPLICATE and self.probe_sent
 
     def sent(self, last_index: i64, size: i64) -> None:
         """Account an APPEND whose last entry is `last_index` and holds `size` bytes."""
@@ -101,7 +94,7 @@ class Progress:
         if grew:
             self.match = index
             self.next_index = max(self.next_index, index + 1)
-        if self.state == PROBE:
+        if self.state != REPLICATE:
             if index >= self.match:
                 self.become_replicate()
         else:
@@ -120,17 +113,25 @@ class Progress:
                 return False
             self.become_probe()
             return True
-        if index != self.next_index - 1:
+        if self.state != PROBE or index != self.next_index - 1:
             return False
         self.next_index = max(min(index, agree_index + 1), self.match + 1)
         self.probe_sent = False
         return True
 
-    def _free_to(self, index: i64) -> None:
-        inflight = self.inflight
-        while inflight and inflight[0][0] <= index:
-            self.inflight_bytes -= inflight.popleft()[1]
-
-    def _clear_inflight(self) -> None:
+    def _become(self, state: i64, next_index: i64) -> None:
         self.inflight.clear()
         self.inflight_bytes = 0
+        self.state = state
+        self.probe_sent = False
+        self.flush = False
+        self.next_index = next_index
+
+    def _free_to(self, index: i64) -> None:
+        inflight = self.inflight
+        count: i64 = 0
+        while count < len(inflight) and inflight[count][0] <= index:
+            self.inflight_bytes -= inflight[count][1]
+            count += 1
+        if count > 0:
+            del inflight[:count]

@@ -10,13 +10,20 @@ from typing import final
 
 from mypy_extensions import i64
 
-from headrace_raftlog.core import election, liveness, replication
-from headrace_raftlog.core.progress import Progress
+from headrace_raftlog.core import (
+    election,
+    liveness,
+    proposals,
+    reads,
+    reconfiguration,
+    replication,
+    transfer,
+)
+from headrace_raftlog.core.progress import SNAPSHOT_OFFERED, Progress
 from headrace_raftlog.core.roles import become_follower
-from headrace_raftlog.core.state import RaftState, entry_cost
-from headrace_raftlog.model.entry import ENTRY_NORMAL, HardState
+from headrace_raftlog.core.state import RaftState
+from headrace_raftlog.model.entry import HardState
 from headrace_raftlog.model.group import (
-    BUSY,
     FOLLOWER,
     LEADER,
     NOT_LEADER,
@@ -24,6 +31,7 @@ from headrace_raftlog.model.group import (
     GroupConfig,
 )
 from headrace_raftlog.model.log import GroupLog
+from headrace_raftlog.model.membership import Membership
 from headrace_raftlog.model.message import (
     APPEND,
     APPEND_REPLY,
@@ -31,6 +39,9 @@ from headrace_raftlog.model.message import (
     HEARTBEAT_REPLY,
     PRE_VOTE,
     PRE_VOTE_REPLY,
+    READ_INDEX,
+    READ_INDEX_REPLY,
+    SNAPSHOT,
     TIMEOUT_NOW,
     VOTE,
     VOTE_REPLY,
@@ -44,14 +55,16 @@ class RaftCore(RaftState):
     """One member of one group.
 
     Readable attributes: `role`, `leader`, `term`, `vote`, `commit_index`, `applied_index`,
-    `last_index`, `quiesced`, `ready_to_serve`, `uncommitted_bytes`.
+    `last_index`, `quiesced`, `ready_to_serve`, `uncommitted_bytes`, `membership`, `transferee`,
+    `is_changing`.
 
     Args:
-        config: membership.
+        config: who this member is, and who belonged to the group when its log began.
         options: tunables.
         log: the group's log; whatever it holds now is taken to be durable.
         hard_state: as recovered; all zero for a new group.
-        applied_index: what the state machine already contains, 0 if it starts empty.
+        applied_index: what the state machine already contains: the index of the snapshot that it
+            was restored from, 0 if it starts empty.
         seed: spreads the election timeouts; should differ between members.
 
     Raises:
@@ -76,6 +89,7 @@ class RaftCore(RaftState):
         self.written_commit = hard_state.commit
         self.told_role: i64 = FOLLOWER
         self.told_leader: i64 = 0
+        self.told_membership = config.membership
 
     @property
     def last_index(self) -> i64:
@@ -91,7 +105,10 @@ class RaftCore(RaftState):
         return self.role == LEADER and self.applied_index >= self.noop_index
 
     def progress(self, peer: i64) -> Progress | None:
-        """Return what this leader knows of another member, None if it is not one. Read only."""
+        """Return what this leader knows of another member. Read only.
+
+        None if it is no member, or if this one does not lead.
+        """
         return self.peer_of.get(peer)
 
     def tick(self) -> None:
@@ -118,15 +135,18 @@ class RaftCore(RaftState):
         elif message.term == self.term or self._enter_newer_term(message):
             self._dispatch(message)
 
-    def propose(self, blobs: list[bytes]) -> int:
+    def propose(self, blobs: list[bytes], urgent: bool = False) -> int:
         """Append one entry per blob, all or none.
 
         Args:
             blobs: at least one.
+            urgent: whether it passes proposals that are not, when it has to wait.
 
         Returns:
-            Index of the first entry, NOT_LEADER, or BUSY while more than
-            `uncommitted_bytes_max` would be uncommitted (a proposal always fits alone).
+            Index of the first entry; QUEUED when it waits until less than
+            `uncommitted_bytes_max` is uncommitted (one proposal always fits alone), to be lost
+            with the leadership; NOT_LEADER; or BUSY when too much waits already, or the
+            leadership is being handed over.
 
         Raises:
             ValueError: `blobs` is empty.
@@ -136,15 +156,54 @@ class RaftCore(RaftState):
         if self.role != LEADER:
             liveness.wake(self)
             return NOT_LEADER
-        size: i64 = 0
-        for blob in blobs:
-            size += entry_cost(blob)
-        bound: i64 = self.options.uncommitted_bytes_max
-        if self.uncommitted_bytes > 0 and self.uncommitted_bytes + size > bound:
-            return BUSY
         if self.quiesced:
             liveness.wake_silently(self)
-        return self.append_own(ENTRY_NORMAL, blobs)
+        return proposals.propose(self, blobs, urgent)
+
+    def propose_membership(self, voters: tuple[int, ...], learners: tuple[int, ...] = ()) -> int:
+        """Begin to change who belongs to the group.
+
+        It is in force at once, and final when `is_changing` is False again; a leader that leaves
+        hands over then. It is rolled back if another leader replaces its entry.
+
+        Args:
+            voters: member ids, 1 to VOTERS_MAX; new ones must be learners that have the log.
+            learners: member ids that receive entries and never count.
+
+        Returns:
+            Index of the entry (that of the present membership if nothing changes); NOT_LEADER;
+            NOT_CAUGHT_UP; or BUSY while another change is under way, nothing of this term is
+            committed yet, or the leadership is being handed over.
+
+        Raises:
+            ValueError: no group can have these members.
+        """
+        wanted = Membership(voters, learners)
+        index: int = reconfiguration.propose_membership(self, wanted)
+        if index > 0 and self.quiesced:
+            liveness.wake_silently(self)
+        return index
+
+    @property
+    def is_changing(self) -> bool:
+        """Whether a change of membership is under way."""
+        return reconfiguration.is_changing(self)
+
+    def read_index(self, context: i64) -> bool:
+        """Ask how far the state machine must be applied to answer a read that begins now.
+
+        The answer comes with a later Ready: in `read_states` under `context`, or in `reads_lost`
+        when the leader changed. None comes when a follower's question or its answer got lost.
+
+        Args:
+            context: a number, positive, that this member never used before, in an earlier life
+                neither.
+
+        Returns:
+            False when no leader is known or too many reads wait.
+        """
+        liveness.wake(self)
+        return reads.ask(self, context)
 
     def campaign(self) -> None:
         """Start an election now, unless this member leads or may not lead."""
@@ -152,11 +211,13 @@ class RaftCore(RaftState):
         election.campaign(self)
 
     def transfer(self, target: i64) -> bool:
-        """Ask `target` to take over at once.
+        """Hand the leadership over to `target`.
+
+        Until it leads, or an election timeout has passed, proposals are BUSY.
 
         Returns:
-            False, and nothing happens, unless this member leads and `target` is another voter
-            that holds the whole log.
+            False, and nothing happens, unless this member leads, `target` is another voter, and
+            neither a change of membership nor another transfer is under way.
 
         Source: thesis section 3.10.
         """
@@ -164,13 +225,44 @@ class RaftCore(RaftState):
         if (
             self.role != LEADER
             or progress is None
-            or not self.electorate.contains(target)
-            or progress.match < self.last_index
+            or target not in self.membership.voters
+            or self.is_changing
+            or self.transferee != 0
         ):
             return False
         liveness.wake(self)
-        self.send(Message(TIMEOUT_NOW, self.group, self.member, target, self.term))
+        transfer.begin(self, progress)
         return True
+
+    def restore(self, index: i64, term: i64, membership: Membership) -> bool:
+        """Let a fetched snapshot take the place of everything up to `index`.
+
+        The host puts it into the log and the state machine before it calls the core again.
+
+        Args:
+            index: position of the snapshot.
+            term: term of the entry at `index`.
+            membership: who belonged to the group there.
+
+        Returns:
+            False, and nothing happens, when this member has as much already, or leads.
+        """
+        if index <= self.commit_index or self.role == LEADER:
+            return False
+        replication.restore(self, index, term, membership)
+        return True
+
+    def retain_index(self) -> int:
+        """Return the index from which on members in reach still need entries of the log."""
+        index: i64 = self.last_index
+        for progress in self.peers:
+            if progress.is_out_of_reach():
+                continue
+            if progress.state == SNAPSHOT_OFFERED:
+                index = min(index, progress.next_index - 1)
+            else:
+                index = min(index, progress.match)
+        return index
 
     def has_ready(self) -> bool:
         """Return whether `ready` would have anything in it."""
@@ -184,10 +276,16 @@ class RaftCore(RaftState):
             or self._applicable_index() > self.handed_index
             or self.role != self.told_role
             or self.leader != self.told_leader
+            or self.membership is not self.told_membership
+            or self.offer is not None
+            or self.restored
+            or reads.has_news(self)
         )
 
     def ready(self) -> Ready:
         """Hand out everything there is to write, send and apply; see `Ready`."""
+        if reads.begin_round(self):
+            liveness.broadcast(self, False)
         if self.send_dirty:
             replication.send_appends(self)
         self.ready_number += 1
@@ -206,6 +304,7 @@ class RaftCore(RaftState):
         ready.role = self.told_role = self.role
         ready.leader = self.told_leader = self.leader
         ready.term = self.term
+        self._hand_news(ready)
         return ready
 
     def persisted(self, number: i64) -> None:
@@ -215,11 +314,13 @@ class RaftCore(RaftState):
         election.count_own_vote(self)
         if self.role == LEADER:
             replication.advance_commit(self)
+            reconfiguration.committed(self)
 
     def applied(self, index: i64) -> None:
         """Note that the state machine contains everything up to `index`."""
         assert self.applied_index <= index <= self.handed_index, "applied what was not handed out"
         self.applied_index = index
+        self.forget_memberships()
 
     def report_unreachable(self, peer: i64) -> None:
         """Note that messages to `peer` may be lost: pipelining to it stops until it answers."""
@@ -251,7 +352,7 @@ class RaftCore(RaftState):
                 return True
         elif kind == PRE_VOTE_REPLY and not message.reject:
             return True
-        follows = kind in (APPEND, HEARTBEAT)
+        follows = kind in (APPEND, HEARTBEAT, SNAPSHOT)
         become_follower(self, message.term, message.source if follows else 0)
         return True
 
@@ -260,12 +361,12 @@ class RaftCore(RaftState):
         kind = message.kind
         if kind in (PRE_VOTE, VOTE):
             election.refuse(self, message)
-        elif kind in (APPEND, HEARTBEAT):
+        elif kind in (APPEND, HEARTBEAT, SNAPSHOT):
             self.send(Message(HEARTBEAT_REPLY, self.group, self.member, message.source, self.term))
 
     def _dispatch(self, message: Message) -> None:
         kind = message.kind
-        if kind in (APPEND, HEARTBEAT):
+        if kind in (APPEND, HEARTBEAT, SNAPSHOT):
             self._follow(message)
         elif kind in (VOTE, PRE_VOTE):
             election.answer_request(self, message)
@@ -274,11 +375,22 @@ class RaftCore(RaftState):
         elif kind == TIMEOUT_NOW:
             if message.source == self.leader:
                 election.campaign_forced(self)
+        elif kind == READ_INDEX_REPLY:
+            if message.source == self.leader:
+                reads.take_answer(self, message)
         elif self.role == LEADER:
-            if kind == APPEND_REPLY:
-                replication.take_append_reply(self, message)
-            elif kind == HEARTBEAT_REPLY:
-                replication.take_heartbeat_reply(self, message)
+            self._lead(message)
+
+    def _lead(self, message: Message) -> None:
+        kind = message.kind
+        if kind == APPEND_REPLY:
+            replication.take_append_reply(self, message)
+            reconfiguration.committed(self)
+        elif kind == HEARTBEAT_REPLY:
+            replication.take_heartbeat_reply(self, message)
+            reads.note_round(self, message)
+        elif kind == READ_INDEX:
+            reads.take_question(self, message)
 
     def _follow(self, message: Message) -> None:
         assert self.role != LEADER, "two leaders in one term"
@@ -288,6 +400,8 @@ class RaftCore(RaftState):
         self.election_elapsed = 0
         if message.kind == APPEND:
             replication.follow_append(self, message)
+        elif message.kind == SNAPSHOT:
+            replication.follow_snapshot(self, message)
         else:
             liveness.follow_heartbeat(self, message)
 
@@ -302,6 +416,8 @@ class RaftCore(RaftState):
         """
         ready.entries = self.log.take_pending()
         changed = self.term != self.written_term or self.vote != self.written_vote
+        changed = changed or self.restored
+        self.restored = False
         commit: i64 = self._applicable_index()
         if changed or (ready.entries and commit > self.written_commit):
             ready.hard_state = HardState(self.term, self.vote, commit)
@@ -316,3 +432,15 @@ class RaftCore(RaftState):
             bound: i64 = self.options.committed_bytes_max
             ready.committed = self.log.entries(self.handed_index + 1, high + 1, bound)
             self.handed_index = ready.committed[-1].index
+
+    def _hand_news(self, ready: Ready) -> None:
+        if self.membership is not self.told_membership:
+            ready.membership = self.told_membership = self.membership
+        ready.offer = self.offer
+        self.offer = None
+        waiting = self.reads
+        if waiting is not None:
+            ready.read_states = waiting.states
+            ready.reads_lost = waiting.lost
+            waiting.states = []
+            waiting.lost = []

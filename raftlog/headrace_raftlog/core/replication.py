@@ -8,10 +8,21 @@ from __future__ import annotations
 
 from mypy_extensions import i64
 
-from headrace_raftlog.core.progress import PROBE, Progress
+from headrace_raftlog.core.progress import PROBE, SNAPSHOT_OFFERED, Progress
+from headrace_raftlog.core.proposals import release
+from headrace_raftlog.core.reads import waiting_round
 from headrace_raftlog.core.state import RaftState
+from headrace_raftlog.core.transfer import hand_over
 from headrace_raftlog.model.entry import Entry
-from headrace_raftlog.model.message import APPEND, APPEND_REPLY, HEARTBEAT, Message
+from headrace_raftlog.model.membership import Membership
+from headrace_raftlog.model.message import (
+    APPEND,
+    APPEND_REPLY,
+    HEARTBEAT,
+    SNAPSHOT,
+    Message,
+)
+from headrace_raftlog.model.snapshot import SnapshotOffer
 
 
 def follow_append(state: RaftState, message: Message) -> None:
@@ -33,11 +44,42 @@ def follow_append(state: RaftState, message: Message) -> None:
     if fresh < len(entries):
         first: i64 = entries[fresh].index
         assert first > state.commit_index, "a leader contradicts a committed entry"
-        if first <= log.last_index:
-            state.durability.truncated(first)
-        log.append(entries[fresh:] if fresh > 0 else entries)
+        state.append(entries[fresh:] if fresh > 0 else entries)
     state.commit_to(min(message.commit, last_new))
     _acknowledge(state, message.source, last_new)
+
+
+def follow_snapshot(state: RaftState, message: Message) -> None:
+    """Take a leader's word that this member lacks what only the leader's snapshot has."""
+    index: i64 = message.index
+    if index > state.commit_index and state.log.term_at(index) == message.log_term:
+        state.commit_to(index)  # the log has it all, and what a snapshot holds is committed
+    if index <= state.commit_index:
+        _acknowledge(state, message.source, state.commit_index)
+        return
+    state.offer = SnapshotOffer(message.source, index, message.log_term)
+
+
+def restore(state: RaftState, index: i64, term: i64, membership: Membership) -> None:
+    """Let a snapshot take the place of everything up to `index`; acknowledge it.
+
+    Entries behind it stay only if the log agrees with the snapshot at `index`.
+
+    Source: thesis section 5.1.
+    """
+    keep = state.log.term_at(index) == term
+    if not keep:
+        state.durability.truncated(index + 1)
+    state.durability.restored(index)
+    state.log.restored(index, keep)
+    state.commit_index = index
+    state.handed_index = index
+    state.applied_index = index
+    state.restore_memberships(index, membership, keep)
+    state.offer = None
+    state.restored = True
+    if state.leader != 0:
+        _acknowledge(state, state.leader, index)
 
 
 def take_append_reply(state: RaftState, reply: Message) -> None:
@@ -56,6 +98,8 @@ def take_append_reply(state: RaftState, reply: Message) -> None:
     if grew:
         state.idle_elapsed = 0
         advance_commit(state)
+        if state.transferee == reply.source:
+            hand_over(state, progress)
 
 
 def take_heartbeat_reply(state: RaftState, reply: Message) -> None:
@@ -85,6 +129,7 @@ def advance_commit(state: RaftState) -> None:
     if index > state.commit_index and state.log.term_at(index) == state.term:
         state.commit_to(index)
         state.send_dirty = True
+        release(state)
 
 
 def send_appends(state: RaftState) -> None:
@@ -95,6 +140,13 @@ def send_appends(state: RaftState) -> None:
 
 
 def _replicate(state: RaftState, progress: Progress) -> None:
+    if progress.state == SNAPSHOT_OFFERED:
+        if not progress.probe_sent:
+            _offer_snapshot(state, progress)
+        return
+    if progress.next_index < state.log.first_index():
+        _offer_snapshot(state, progress)
+        return
     if progress.state == PROBE:
         if not progress.probe_sent:
             _send_append(state, progress, state.log.last_index)
@@ -140,6 +192,27 @@ def _send_append(state: RaftState, progress: Progress, last_index: i64) -> None:
         progress.sent(last_sent, size)
 
 
+def _offer_snapshot(state: RaftState, progress: Progress) -> None:
+    """Tell a follower to fetch the snapshot: the log no longer has what it lacks.
+
+    It is said again at every sign of life until the follower acknowledges something.
+    """
+    index: i64 = state.log.first_index() - 1
+    progress.become_offered(index)
+    state.send(
+        Message(
+            SNAPSHOT,
+            state.group,
+            state.member,
+            progress.member,
+            state.term,
+            index=index,
+            log_term=state.log.term_at(index),
+            commit=min(state.commit_index, progress.match),
+        )
+    )
+
+
 def send_heartbeat(state: RaftState, progress: Progress, quiesce: bool) -> None:
     """Send one HEARTBEAT with the commit index, as far as the follower surely holds the log."""
     commit: i64 = min(state.commit_index, progress.match)
@@ -155,6 +228,7 @@ def send_heartbeat(state: RaftState, progress: Progress, quiesce: bool) -> None:
             log_term=state.log.last_term(),
             commit=commit,
             quiesce=quiesce,
+            context=waiting_round(state),
         )
     )
 

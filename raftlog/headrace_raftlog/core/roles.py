@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mypy_extensions import i64
 
+from headrace_raftlog.core.reads import lose_all
 from headrace_raftlog.core.state import RaftState
 from headrace_raftlog.model.entry import ENTRY_NOOP
 from headrace_raftlog.model.group import CANDIDATE, FOLLOWER, LEADER, PRE_CANDIDATE
@@ -24,6 +25,7 @@ def become_pre_candidate(state: RaftState) -> None:
     assert state.role != LEADER
     state.role = PRE_CANDIDATE
     state.leader = 0
+    lose_all(state)
     state.votes.clear()
     state.election_elapsed = 0
     state.draw_election_timeout()
@@ -50,6 +52,7 @@ def become_leader(state: RaftState) -> None:
     _reset(state, state.term)
     state.role = LEADER
     state.leader = state.member
+    state.create_peers()
     state.noop_index = state.append_own(ENTRY_NOOP, [b""])
 
 
@@ -69,5 +72,8 @@ def _reset(state: RaftState, term: i64) -> None:
     state.noop_index = 0
     state.uncommitted.clear()
     state.uncommitted_bytes = 0
-    for progress in state.peers:
-        progress.reset(state.log.last_index + 1)
+    state.queue = None
+    state.transferee = 0
+    state.offer = None
+    state.drop_peers()
+    lose_all(state)

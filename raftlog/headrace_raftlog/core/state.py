@@ -2,31 +2,47 @@
 
 from __future__ import annotations
 
-from collections import deque
-
 from mypy_extensions import i64
 
 from headrace_raftlog.core.durability import Durability
 from headrace_raftlog.core.log_view import LogView
 from headrace_raftlog.core.prng import Prng
 from headrace_raftlog.core.progress import Progress
+from headrace_raftlog.core.proposal_queue import ProposalQueue
 from headrace_raftlog.core.quorum import Electorate
-from headrace_raftlog.model.entry import Entry, HardState
+from headrace_raftlog.core.read_rounds import Reads
+from headrace_raftlog.model.entry import ENTRY_CONFIG, Entry, HardState
 from headrace_raftlog.model.group import FOLLOWER, LEADER, CoreOptions, GroupConfig
 from headrace_raftlog.model.limits import ENTRY_COST_BYTES
 from headrace_raftlog.model.log import GroupLog
+from headrace_raftlog.model.membership import Membership, decode_membership
 from headrace_raftlog.model.message import APPEND_REPLY, VOTE_REPLY, Message
+from headrace_raftlog.model.snapshot import SnapshotOffer
 
 
 class RaftState:
     """State of one member of one group.
+
+    What only leaders need is created when it is needed: of the thousands of groups on a node most
+    are idle, and most are led elsewhere.
 
     Attributes:
         role, leader, term, vote: as in the thesis; `leader` is 0 while unknown.
         commit_index: highest index known to be committed.
         applied_index: highest index that the host reported as applied.
         handed_index: highest index handed out for application.
+        membership: who belongs to the group: the newest membership in the log, committed or not.
+        electorate: who counts in it.
+        promotable: whether this member counts, and so may lead.
         votes: answers to the election under way, member id -> granted.
+        peers, peer_of: a leader's progress of the other members, ascending, and by member id.
+        queue: a leader's proposals that wait for the window, None while there are none.
+        reconfiguring: this leader has not seen the membership in force committed yet.
+        transferee: member id of whoever is to take the leadership over, 0 for none.
+        reads: what waits to be read, None until something does.
+        read_round: number of the newest round of heartbeats that confirms reads.
+        offer: a snapshot to fetch, not handed out yet.
+        restored: a snapshot took the log's place, and the next Ready has to be written.
         outbox: messages that claim nothing which is not durable.
         outbox_durable: messages that must wait until this Ready is durable.
         send_dirty: a leader has something for its followers that the next Ready will carry.
@@ -34,8 +50,7 @@ class RaftState:
         quiesced: the group is silent and its timers stand still.
 
     Raises:
-        ValueError: the recovered hard state and log contradict each other, or this member
-            belongs to the group neither as voter nor as learner.
+        ValueError: the recovered hard state and log contradict each other.
     """
 
     def __init__(
@@ -47,14 +62,17 @@ class RaftState:
         applied_index: i64,
         seed: i64,
     ) -> None:
-        self.config = config
         self.options = options
         self.group = config.group
         self.member = config.member
         self.log = LogView(log)
-        self.electorate = Electorate(config.voters)
-        self.promotable = self.electorate.contains(config.member)
         _check_recovered(config, self.log, hard_state, applied_index)
+        self._memberships: list[tuple[int, Membership]] = [
+            (log.first_index() - 1, config.membership)
+        ]
+        self.membership = config.membership
+        self.electorate = Electorate(config.membership)
+        self.promotable = self.electorate.contains(config.member)
 
         self.role: i64 = FOLLOWER
         self.leader: i64 = 0
@@ -68,11 +86,18 @@ class RaftState:
 
         self.peers: list[Progress] = []
         self.peer_of: dict[int, Progress] = {}
-        self._create_peers()
         self.send_dirty = False
         self.noop_index: i64 = 0
-        self.uncommitted: deque[tuple[int, int]] = deque()  # last index, bytes; oldest first
+        self.uncommitted: list[tuple[int, int]] = []  # last index, bytes; oldest first
         self.uncommitted_bytes: i64 = 0
+        self.queue: ProposalQueue | None = None
+        self.reconfiguring = False
+        self.transferee: i64 = 0
+        self.transfer_elapsed: i64 = 0
+        self.reads: Reads | None = None
+        self.read_round: i64 = 0
+        self.offer: SnapshotOffer | None = None
+        self.restored = False
 
         self.prng = Prng(seed)
         self.election_elapsed: i64 = 0
@@ -84,6 +109,8 @@ class RaftState:
 
         self.outbox: list[Message] = []
         self.outbox_durable: list[Message] = []
+        for entry in log.config_entries():
+            self._adopt(entry)
 
     def draw_election_timeout(self) -> None:
         """Draw a timeout in [election_ticks, 2 * election_ticks). Source: thesis section 3.4."""
@@ -117,12 +144,28 @@ class RaftState:
             entries.append(Entry(index, self.term, kind, blob))
             size += entry_cost(blob)
             index += 1
-        self.log.append(entries)
+        self.append(entries)
         self.uncommitted.append((index - 1, size))
         self.uncommitted_bytes += size
         self.send_dirty = True
         self.idle_elapsed = 0
         return first
+
+    def append(self, entries: list[Entry]) -> None:
+        """Put entries at their indexes; what was there and beyond is replaced.
+
+        A membership among them is in force at once; one that is replaced no longer is.
+
+        Source: thesis section 4.1.
+        """
+        first: i64 = entries[0].index
+        if first <= self.log.last_index:
+            self.durability.truncated(first)
+            self._roll_back(first)
+        self.log.append(entries)
+        for entry in entries:
+            if entry.kind == ENTRY_CONFIG:
+                self._adopt(entry)
 
     def commit_to(self, index: i64) -> None:
         """Raise the commit index; a lower one than known is ignored."""
@@ -131,20 +174,98 @@ class RaftState:
         assert index <= self.log.last_index, "entries known to be committed are missing"
         self.commit_index = index
         uncommitted = self.uncommitted
-        while uncommitted and uncommitted[0][0] <= index:
-            self.uncommitted_bytes -= uncommitted.popleft()[1]
+        count: i64 = 0
+        while count < len(uncommitted) and uncommitted[count][0] <= index:
+            self.uncommitted_bytes -= uncommitted[count][1]
+            count += 1
+        if count > 0:
+            del uncommitted[:count]
 
-    def _create_peers(self) -> None:
+    def membership_index(self) -> i64:
+        """Return the index of the membership in force; that of the snapshot if none is newer."""
+        return self._memberships[-1][0]
+
+    def membership_at(self, index: i64) -> Membership:
+        """Return the membership in force at an index from `applied_index` on."""
+        at: i64 = len(self._memberships) - 1
+        while at > 0 and self._memberships[at][0] > index:
+            at -= 1
+        return self._memberships[at][1]
+
+    def restore_memberships(self, index: i64, membership: Membership, keep: bool) -> None:
+        """Begin anew with the membership of a snapshot that ends at `index`.
+
+        Args:
+            index: position of the snapshot.
+            membership: who belonged to the group there.
+            keep: whether the log goes on behind it, with its memberships.
+        """
+        newer = [pair for pair in self._memberships if keep and pair[0] > index]
+        self._memberships = [(int(index), membership), *newer]
+        self._take_membership()
+
+    def forget_memberships(self) -> None:
+        """Drop memberships that were replaced before everything applied."""
+        memberships = self._memberships
+        while len(memberships) > 1 and memberships[1][0] <= self.applied_index:
+            del memberships[0]
+
+    def create_peers(self) -> None:
+        """Begin to follow the progress of every other member, as a new leader does."""
+        self.reconfiguring = True
+        for member in self.membership.everyone():
+            self._add_peer(member)
+
+    def drop_peers(self) -> None:
+        """Forget the progress of all members."""
+        self.reconfiguring = False
+        self.peers.clear()
+        self.peer_of.clear()
+
+    def drop_peer(self, progress: Progress) -> None:
+        """Forget the progress of one member that does not belong to the group any more."""
+        self.peers.remove(progress)
+        del self.peer_of[progress.member]
+
+    def _adopt(self, entry: Entry) -> None:
+        self._memberships.append((int(entry.index), decode_membership(entry.data)))
+        self._take_membership()
+
+    def _roll_back(self, first: i64) -> None:
+        """Drop memberships whose entries, from index `first` on, are replaced."""
+        memberships = self._memberships
+        if memberships[-1][0] < first:
+            return
+        while memberships[-1][0] >= first:
+            memberships.pop()
+        self._take_membership()
+
+    def _take_membership(self) -> None:
+        """Let the newest membership decide from now on.
+
+        A leader goes on sending to those who leave until their leaving is committed.
+        """
+        self.membership = self._memberships[-1][1]
+        self.electorate = Electorate(self.membership)
+        self.promotable = self.electorate.contains(self.member)
+        if self.role == LEADER:
+            self.reconfiguring = True
+            for member in self.membership.everyone():
+                if member not in self.peer_of:
+                    self._add_peer(member)
+
+    def _add_peer(self, member: i64) -> None:
+        if member == self.member:
+            return
         options = self.options
-        next_index: i64 = self.log.last_index + 1
-        for member in sorted(self.config.voters + self.config.learners):
-            if member == self.member:
-                continue
-            progress = Progress(
-                member, next_index, options.inflight_max, options.inflight_bytes_max
-            )
-            self.peers.append(progress)
-            self.peer_of[member] = progress
+        progress = Progress(
+            member, self.log.last_index + 1, options.inflight_max, options.inflight_bytes_max
+        )
+        at: i64 = 0
+        while at < len(self.peers) and self.peers[at].member < member:
+            at += 1
+        self.peers.insert(at, progress)
+        self.peer_of[member] = progress
 
 
 def entry_cost(blob: bytes) -> i64:
@@ -156,8 +277,10 @@ def _check_recovered(
     config: GroupConfig, log: LogView, hard_state: HardState, applied_index: i64
 ) -> None:
     where = f"group {config.group}, member {config.member}"
-    if config.member not in config.voters and config.member not in config.learners:
-        raise ValueError(f"{where}: not a member of the group")
+    if applied_index < log.first_index() - 1:
+        raise ValueError(
+            f"{where}: applied {applied_index} lies before the snapshot at {log.first_index() - 1}"
+        )
     if hard_state.commit > log.last_index or applied_index > log.last_index:
         raise ValueError(
             f"{where}: commit {hard_state.commit} or applied {applied_index} lies beyond the "

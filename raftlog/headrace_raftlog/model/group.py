@@ -6,6 +6,8 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from headrace_raftlog.model.membership import Membership
+
 FOLLOWER: Final = 0
 PRE_CANDIDATE: Final = 1
 CANDIDATE: Final = 2
@@ -21,22 +23,26 @@ NOT_CAUGHT_UP: Final = -3  # propose_membership: a new voter is no learner that 
 
 @final
 class GroupConfig:
-    """Membership of one group incarnation as seen by one member.
+    """One group incarnation as one member finds it when it starts.
 
     Attributes:
         group: incarnation id, from 0 (0 is the catalog), unique for ever.
-        member: this member's id; equal to the node id in this version.
-        voters: member ids that count for quorums, ascending, 1 to 7 of them.
-        learners: member ids that receive entries but never count, ascending.
+        member: this member's id.
+        membership: who belonged to the group at the snapshot, or when it was founded; nobody for
+            a member that waits to be admitted.
     """
 
     def __init__(
-        self, group: i64, member: i64, voters: tuple[int, ...], learners: tuple[int, ...] = ()
+        self,
+        group: i64,
+        member: i64,
+        voters: tuple[int, ...],
+        learners: tuple[int, ...] = (),
+        outgoing: tuple[int, ...] = (),
     ) -> None:
         self.group = group
         self.member = member
-        self.voters = voters
-        self.learners = learners
+        self.membership = Membership(voters, learners, outgoing)
 
 
 @final
@@ -50,7 +56,10 @@ class CoreOptions:
         append_bytes_max: bytes of entry data in one APPEND (one entry always fits).
         inflight_max: APPENDs sent and not answered, per follower.
         inflight_bytes_max: their bytes, per follower.
-        uncommitted_bytes_max: bytes appended and not committed, beyond which propose is BUSY.
+        uncommitted_bytes_max: bytes appended and not committed, beyond which proposals wait.
+        queued_bytes_max: bytes of proposals that wait, beyond which propose is BUSY.
+        urgent_bytes_max: bytes that urgent proposals may add to those.
+        promote_lag_max: entries that a learner may lack of the committed ones to become a voter.
         committed_bytes_max: bytes handed out for application in one Ready (one entry always fits).
         quiesce_ticks: idle ticks after which a leader lets its group fall silent; 0 never.
     """
@@ -63,7 +72,10 @@ class CoreOptions:
         append_bytes_max: i64 = 1 << 20,
         inflight_max: i64 = 64,
         inflight_bytes_max: i64 = 16 << 20,
-        uncommitted_bytes_max: i64 = 64 << 20,
+        uncommitted_bytes_max: i64 = 16 << 20,
+        queued_bytes_max: i64 = 48 << 20,
+        urgent_bytes_max: i64 = 16 << 20,
+        promote_lag_max: i64 = 256,
         committed_bytes_max: i64 = 4 << 20,
         quiesce_ticks: i64 = 20,
     ) -> None:
@@ -74,5 +86,8 @@ class CoreOptions:
         self.inflight_max = inflight_max
         self.inflight_bytes_max = inflight_bytes_max
         self.uncommitted_bytes_max = uncommitted_bytes_max
+        self.queued_bytes_max = queued_bytes_max
+        self.urgent_bytes_max = urgent_bytes_max
+        self.promote_lag_max = promote_lag_max
         self.committed_bytes_max = committed_bytes_max
         self.quiesce_ticks = quiesce_ticks

@@ -33,6 +33,7 @@ HELD_GROUP_MESSAGES_MAX: Final = 256  # messages of one group; the newest beyond
 # Core.
 GROUP_MEMBERS_MAX: Final = 16  # member ids in each part of a membership; voters are 1 to 7
 VOTERS_MAX: Final = 7  # of a group; more cost latency and add nothing
+READS_WAITING_MAX: Final = 4096  # reads of one group under way at one member; more are refused
 ENTRY_COST_BYTES: Final = 128  # bytes charged per uncommitted entry besides its data: objects cost
 
 # The shared log (storage/).

@@ -7,7 +7,7 @@ from typing import Final
 from zlib import crc32
 
 from headrace_raftlog.core.raft import RaftCore
-from headrace_raftlog.model.entry import ENTRY_NORMAL, Entry, HardState
+from headrace_raftlog.model.entry import ENTRY_CONFIG, ENTRY_NORMAL, Entry, HardState
 from headrace_raftlog.model.group import LEADER, CoreOptions, GroupConfig
 from headrace_raftlog.model.log import GroupLog
 from headrace_raftlog.model.message import APPEND_REPLY, Message
@@ -70,6 +70,10 @@ class MemoryLog(GroupLog):
             if size > bytes_max and position >= low:
                 return self.items[low - 1 : position]
         return self.items[low - 1 : high - 1]
+
+    def config_entries(self) -> list[Entry]:
+        """Return the entries of kind ENTRY_CONFIG."""
+        return [entry for entry in self.items if entry.kind == ENTRY_CONFIG]
 
     def append(self, entries: list[Entry]) -> None:
         """Put `entries` at their indexes; what was there and beyond is replaced."""

