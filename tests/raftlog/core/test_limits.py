@@ -128,7 +128,7 @@ def test_proposals_wait_while_too_much_is_uncommitted(host):
 
 def test_nothing_passes_a_proposal_that_waits(host):
     """A small one that would fit the window goes behind a large one that does not."""
-    member = leading(host, uncommitted_bytes_max=2 * (100 + ENTRY_COST_BYTES))
+    member = leading(host, uncommitted_bytes_max=500)
     assert member.core.propose([b"a" * 100]) == 2
     assert member.core.propose([b"b" * 200]) == QUEUED
     assert member.core.propose([b"c"]) == QUEUED
