@@ -33,7 +33,6 @@ class RaftState:
         handed_index: highest index handed out for application.
         membership: who belongs to the group: the newest membership in the log, committed or not.
         electorate: who counts in it.
-        promotable: whether this member counts, and so may lead.
         votes: answers to the election under way, member id -> granted.
         peers, peer_of: a leader's progress of the other members, ascending, and by member id.
         queue: a leader's proposals that wait for the window, None while there are none.
@@ -72,7 +71,6 @@ class RaftState:
         ]
         self.membership = config.membership
         self.electorate = Electorate(config.membership)
-        self.promotable = self.electorate.contains(config.member)
 
         self.role: i64 = FOLLOWER
         self.leader: i64 = 0
@@ -111,6 +109,24 @@ class RaftState:
         self.outbox_durable: list[Message] = []
         for entry in log.config_entries():
             self._adopt(entry)
+
+    @property
+    def promotable(self) -> bool:
+        """Whether this member may lead: it counts, or its leaving is not known to be committed.
+
+        In its own absence a majority of the others may still need it, for it may be the only one
+        with the newest entries.
+
+        Source: thesis section 4.2.2.
+        """
+        if self.electorate.contains(self.member):
+            return True
+        memberships = self._memberships
+        return (
+            len(memberships) > 1
+            and memberships[-1][0] > self.commit_index
+            and memberships[-2][1].is_voter(self.member)
+        )
 
     def draw_election_timeout(self) -> None:
         """Draw a timeout in [election_ticks, 2 * election_ticks). Source: thesis section 3.4."""
@@ -247,7 +263,6 @@ class RaftState:
         """
         self.membership = self._memberships[-1][1]
         self.electorate = Electorate(self.membership)
-        self.promotable = self.electorate.contains(self.member)
         if self.role == LEADER:
             self.reconfiguring = True
             for member in self.membership.everyone():
