@@ -5,16 +5,22 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 from headrace_raftlog.simulator import script
-from headrace_raftlog.simulator.cluster import Outcome, Plan, simulate
-from headrace_raftlog.simulator.parameters import PROFILES
+from headrace_raftlog.simulator.batch import run_seeds
+from headrace_raftlog.simulator.cluster import simulate
+from headrace_raftlog.simulator.plan import Plan
+from headrace_raftlog.simulator.profiles import PROFILES
+
+JOBS: Final = 2  # processes; a machine for development has at least as many cores
 
 
-def replay_command(outcome: Outcome, plan: Plan) -> str:
+def replay_command(plan: Plan) -> str:
     """Return the command that repeats a run with its trace."""
-    words = ["python -m headrace_raftlog.simulator", f"--seed {outcome.seed} --trace"]
+    words = ["python -m headrace_raftlog.simulator", f"--seed {plan.seed} --trace"]
     if plan.profile is not None:
         words.append(f"--profile {plan.profile}")
     words.append(f"--events {plan.events}")
@@ -34,22 +40,19 @@ def main(arguments: list[str]) -> int:
             Plan(options.seed, options.profile, events=options.events, tracing=options.trace)
         )
     first, last = _range(options.seeds)
+    plan = Plan(first, options.profile, events=options.events)
     started = time.monotonic()
-    failures = committed = events = 0
-    for seed in range(first, last):
-        plan = Plan(seed, options.profile, events=options.events)
-        outcome = simulate(plan)
-        committed += outcome.committed
-        events += outcome.events
-        if outcome.violation is not None:
-            failures += 1
-            _say(f"seed {seed}: {outcome.violation}\n  {replay_command(outcome, plan)}")
+    tally = run_seeds(plan, first, last, options.jobs)
     elapsed = time.monotonic() - started
+    for seed, violation in tally.told:
+        _say(f"seed {seed}: {violation}\n  {replay_command(replace(plan, seed=seed))}")
+    for name in sorted(tally.coverage):
+        _say(f"{tally.coverage[name]:>9} {name}")
     _say(
-        f"{last - first} seeds, {failures} violations, {events} events, {committed} entries "
-        f"committed, {(last - first) / elapsed:.0f} seeds/s"
+        f"{tally.seeds} seeds, {tally.violations} violations, {tally.events} events, "
+        f"{tally.seeds / elapsed:.0f} seeds/s in {options.jobs} processes"
     )
-    return 1 if failures else 0
+    return 1 if tally.violations else 0
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
@@ -62,6 +65,9 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--profile", choices=sorted(PROFILES), help="default: the seed chooses")
     parser.add_argument(
         "--events", type=int, default=Plan(0).events, help="events under faults (%(default)s)"
+    )
+    parser.add_argument(
+        "--jobs", type=int, default=JOBS, help="processes for --seeds (%(default)s)"
     )
     return parser.parse_args(arguments)
 
@@ -81,6 +87,8 @@ def _replay(plan: Plan) -> int:
     outcome = simulate(plan)
     for line in outcome.trace:
         _say(line)
+    for name in sorted(outcome.coverage):
+        _say(f"{outcome.coverage[name]:>9} {name}")
     _say(f"seed {outcome.seed}: {outcome.violation or 'all invariants held'}")
     return 1 if outcome.violation is not None else 0
 

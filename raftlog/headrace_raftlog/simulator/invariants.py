@@ -1,4 +1,4 @@
-"""What must hold after every event of a simulated run, whatever happens.
+"""What must hold after every event of a simulated run, whatever happens: one group's history.
 
 The numbers in the messages are those of the list in this component's `INTERNALS.md`.
 """
@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from headrace_raftlog.model.entry import ENTRY_NORMAL, Entry
+from headrace_raftlog.model.entry import ENTRY_CONFIG, ENTRY_NORMAL, Entry
 from headrace_raftlog.model.group import LEADER
 from headrace_raftlog.model.limits import ENTRY_COST_BYTES
+from headrace_raftlog.model.membership import Membership, decode_membership
 from headrace_raftlog.model.message import (
     APPEND_REPLY,
     PRE_VOTE,
@@ -19,12 +20,19 @@ from headrace_raftlog.model.message import (
     VOTE_REPLY,
     Message,
 )
+from headrace_raftlog.model.snapshot import Snapshot
+from headrace_raftlog.simulator.coverage import Coverage
+from headrace_raftlog.simulator.linearizability import Operation, first_anomaly
+from headrace_raftlog.simulator.machine import KEYS
+from headrace_raftlog.simulator.memory_log import MemoryLog
 
 if TYPE_CHECKING:
     from headrace_raftlog.core.raft import RaftCore
-    from headrace_raftlog.simulator.process import Process
+    from headrace_raftlog.simulator.replica import Replica
+    from headrace_raftlog.simulator.store import Store
 
 PAYLOAD_BYTES_MAX: Final = 64  # the client's largest command, for the bounds
+PROPOSAL_BLOBS_MAX: Final = 3  # commands in one proposal, likewise
 
 
 class InvariantError(Exception):
@@ -41,66 +49,100 @@ class InvariantError(Exception):
 
 
 class Checker:
-    """Knows the whole history of a run and compares every member with it.
+    """Knows the whole history of a group and compares every member with it.
 
     Args:
-        majority: voters that make a quorum.
-        voters: ids of the voters.
-        contract: whether to check what messages promise about the disk (2, 12, 15); without
+        group: incarnation id.
+        founding: the first membership.
+        stores: every node's disk.
+        contract: whether to check what messages promise about the disk (2, 6, 12, 15); without
             it a bug of that kind must show by its consequences.
+
+    Attributes:
+        lost_logs: what members had on their disks when it was destroyed, by member; they never
+            come back, but what they had acknowledged counted.
+        deleted: the group is gone, and its members forget it one after the other.
     """
 
-    def __init__(self, voters: tuple[int, ...], contract: bool) -> None:
-        self.voters = voters
-        self.majority = len(voters) // 2 + 1
+    def __init__(
+        self,
+        group: int,
+        founding: Membership,
+        stores: list[Store],
+        contract: bool,
+        coverage: Coverage,
+    ) -> None:
+        self.group = group
+        self.stores = stores
         self.contract = contract
-        self.processes: list[Process] = []
-        self.new_leader: Callable[[Process, int], None] | None = None
+        self.coverage = coverage
+        self.new_leader: Callable[[Replica, int], None] | None = None
         self.leaders: dict[int, int] = {}
-        self.committed: list[tuple[int, bytes]] = []  # term and data, index 1 first
+        self.committed: list[Entry] = []  # index 1 first
         self.committed_in: list[int] = []  # term of the leader that committed it
-        self.state_hash: list[int] = []  # of the state machine after each index
+        self.memberships: list[tuple[int, Membership]] = [(0, founding)]  # committed, by index
+        self.appended: dict[tuple[int, int], Membership] = {}  # by (index, term), not committed
+        self.digests: list[int] = []  # of the state machine after each index
         self.proposed: dict[bytes, bool] = {}
         self.seen: dict[bytes, int] = {}
         self.acked: dict[bytes, int] = {}
+        self.operations: list[Operation] = []
         self.durable_term: dict[int, int] = {}
         self.durable_vote: dict[tuple[int, int], int] = {}
         self.commit_seen: dict[int, int] = {}
         self.applied_seen: dict[int, int] = {}
-        self.quiesced = 0
+        self.lost_logs: dict[int, MemoryLog] = {}
+        self.deleted = False
+        self.moment = 0
         self._was_quiesced: dict[int, bool] = {}
+        self._deciding: dict[int, Membership] = {}  # by member, in force before the last event
 
-    def started(self, process: Process) -> None:
+    def now(self) -> int:
+        """Return a moment later than any before."""
+        self.moment += 1
+        return self.moment
+
+    def started(self, replica: Replica) -> None:
         """Forget what a member may forget when it restarts."""
-        self.commit_seen[process.member] = 0
-        self.applied_seen[process.member] = 0
-        self.synced(process)
+        self.commit_seen[replica.member] = 0
+        self._deciding[replica.member] = replica.core.membership
+        self.applied_seen[replica.member] = replica.machine.applied
+        self.synced(replica)
+        self._check_state(replica)
+        self.check_bodies(replica)
 
-    def observe(self, process: Process) -> None:
+    def observe(self, replica: Replica) -> None:
         """Check one member after it handled an event."""
-        core = process.core
-        if core is None:
-            return
-        member = process.member
+        core = replica.core
+        member = replica.member
         if core.quiesced != self._was_quiesced.get(member, False):
             self._was_quiesced[member] = core.quiesced
-            self.quiesced += core.quiesced
+            if core.quiesced:
+                self.coverage.note("quiesced")
         if core.role == LEADER:
-            self._check_leader(process, core)
+            self._check_leader(replica, core)
         commit = core.commit_index
         if commit != self.commit_seen[member]:
-            self._check_commit(process, core, commit)
-        if not core.applied_index <= commit <= core.last_index:
+            self._check_commit(replica, core, commit)
+        self._deciding[member] = core.membership
+        if replica.config_appended:
+            replica.config_appended = False
+            self._check_configs(replica)
+        first = replica.log.first_index()
+        if not first - 1 <= core.applied_index <= commit <= core.last_index:
             raise InvariantError(
                 9,
-                f"member {member}: applied {core.applied_index}, commit {commit}, "
+                f"member {member}: first {first}, applied {core.applied_index}, commit {commit}, "
                 f"last {core.last_index}",
             )
 
-    def synced(self, process: Process) -> None:
+    def synced(self, replica: Replica) -> None:
         """Check a member's durable hard state."""
-        hard_state = process.disk.hard_state
-        member = process.member
+        durable = replica.store.durable.get(self.group)
+        member = replica.member
+        if durable is None or durable.member != member:
+            return
+        hard_state = durable.hard_state
         if hard_state.term < self.durable_term.get(member, 0):
             raise InvariantError(2, f"member {member}: durable term fell to {hard_state.term}")
         self.durable_term[member] = hard_state.term
@@ -114,11 +156,11 @@ class Checker:
             )
         self.durable_vote[key] = hard_state.vote
 
-    def sent(self, process: Process, message: Message, claim: int) -> None:
+    def sent(self, replica: Replica, message: Message, claim: int) -> None:
         """Check that what a message promises is on its sender's disk.
 
         Args:
-            process: the sender.
+            replica: the sender.
             message: the message.
             claim: term of the entry that an APPEND_REPLY acknowledges, 0 for none.
         """
@@ -127,118 +169,233 @@ class Checker:
         kind = message.kind
         if kind == PRE_VOTE or (kind == PRE_VOTE_REPLY and not message.reject):
             return
-        disk = process.disk
-        durable = disk.hard_state
-        if durable.term < message.term:
-            raise InvariantError(15, f"{message!r} left before its term was durable")
-        if durable.term > message.term:
+        durable = replica.store.durable.get(self.group)
+        if durable is None or durable.member != replica.member:
+            if message.term > 0:
+                raise InvariantError(15, f"{message!r} left before its sender was on disk")
             return
-        if kind == VOTE and durable.vote != process.member:
-            raise InvariantError(15, f"{message!r} left before the own vote was durable")
-        if kind == VOTE_REPLY and not message.reject and durable.vote != message.target:
-            raise InvariantError(12, f"{message!r} left, durable vote is {durable.vote}")
-        if kind == APPEND_REPLY and claim and disk.term_at(message.index) != claim:
+        hard_state = durable.hard_state
+        if hard_state.term < message.term:
+            raise InvariantError(15, f"{message!r} left before its term was durable")
+        if kind == APPEND_REPLY and claim and not durable.holds(message.index, claim):
             raise InvariantError(
-                12, f"{message!r} left, durable log ends at {len(disk.entries)}, claim t{claim}"
+                12, f"{message!r} left, durable log ends at {durable.last_index()}, claim t{claim}"
             )
+        if hard_state.term > message.term:
+            return
+        if kind == VOTE and hard_state.vote != replica.member:
+            raise InvariantError(15, f"{message!r} left before the own vote was durable")
+        if kind == VOTE_REPLY and not message.reject and hard_state.vote != message.target:
+            raise InvariantError(12, f"{message!r} left, durable vote is {hard_state.vote}")
 
-    def applied(self, process: Process, entry: Entry) -> None:
+    def applied(self, replica: Replica, entry: Entry) -> None:
         """Check one application to a member's state machine."""
-        member = process.member
+        member = replica.member
         if entry.index != self.applied_seen[member] + 1:
             raise InvariantError(
                 3, f"member {member} applied {entry.index} after {self.applied_seen[member]}"
             )
         self.applied_seen[member] = entry.index
-        if process.disk.term_at(entry.index) != entry.term and self.contract:
+        if self.contract:
+            durable = replica.store.durable.get(self.group)
+            if durable is None or not durable.holds(entry.index, entry.term):
+                raise InvariantError(
+                    15, f"member {member} applied {entry!r}, which is not durable there"
+                )
+        self._check_state(replica)
+
+    def installed(self, replica: Replica, snapshot: Snapshot) -> None:
+        """Check a member that took a snapshot over."""
+        if snapshot.index <= self.applied_seen[replica.member]:
             raise InvariantError(
-                15, f"member {member} applied {entry!r}, which is not durable there"
+                3,
+                f"member {replica.member} went back from {self.applied_seen[replica.member]} "
+                f"to {snapshot!r}",
             )
-        if entry.index > len(self.state_hash):
-            self.state_hash.append(process.applied_hash)
-        elif self.state_hash[entry.index - 1] != process.applied_hash:
-            raise InvariantError(8, f"member {member} has another state after {entry!r}")
+        self.applied_seen[replica.member] = snapshot.index
+        self._check_state(replica)
+        if snapshot.membership != self.membership_at(snapshot.index):
+            raise InvariantError(
+                18, f"{snapshot!r} says {snapshot.membership!r}, which was not committed by then"
+            )
+        self.check_bodies(replica)
+
+    def check_bodies(self, replica: Replica) -> None:
+        """Check that every live entry of a member can be read there."""
+        for index in replica.machine.live:
+            try:
+                entry = replica.store.entry(self.group, index)
+            except KeyError:
+                raise InvariantError(
+                    10, f"member {replica.member} cannot read live entry {index}"
+                ) from None
+            if entry != self.committed[index - 1]:
+                raise InvariantError(10, f"member {replica.member} has another body at {index}")
+
+    def membership_at(self, index: int) -> Membership:
+        """Return the membership that was committed up to `index`."""
+        return next(item[1] for item in reversed(self.memberships) if item[0] <= index)
 
     def acknowledged(self, entry: Entry) -> None:
         """Note that a client was told that its command is done."""
         self.acked[entry.data] = entry.index
 
     def finish(self) -> None:
-        """Check at the end that nothing acknowledged is missing."""
+        """Check at the end that nothing acknowledged is missing and that reads were right."""
         for payload, index in self.acked.items():
-            if index > len(self.committed) or self.committed[index - 1][1] != payload:
+            if index > len(self.committed) or self.committed[index - 1].data != payload:
                 raise InvariantError(10, f"acknowledged command {payload!r} at {index} is lost")
+        for key in range(KEYS):
+            anomaly = first_anomaly([one for one in self.operations if one.key == key])
+            if anomaly:
+                raise InvariantError(11, f"group {self.group}, register {key}: {anomaly}")
 
-    def _check_leader(self, process: Process, core: RaftCore) -> None:
+    def note_proposed(self, index: int, core: RaftCore) -> None:
+        """Note a membership that a leader has just put into its log at `index`."""
+        if index > len(self.committed):
+            self.appended[index, core.term] = core.membership
+
+    def in_use(self) -> list[Membership]:
+        """Return every membership that may decide something now or later."""
+        return [self.memberships[-1][1], *self.appended.values()]
+
+    def _check_leader(self, replica: Replica, core: RaftCore) -> None:
         term = core.term
         known = self.leaders.get(term)
         if known is None:
-            self.leaders[term] = process.member
-            self._check_completeness(process, term)
+            self.leaders[term] = replica.member
+            self.coverage.note("leaders")
+            self._check_completeness(replica, term)
             if self.new_leader is not None:
-                self.new_leader(process, term)
-        elif known != process.member:
-            raise InvariantError(1, f"members {known} and {process.member} both lead term {term}")
-        bytes_max = process.parameters.uncommitted_bytes_max
-        entry_max = PAYLOAD_BYTES_MAX + ENTRY_COST_BYTES
-        if core.uncommitted_bytes > bytes_max + entry_max:
+                self.new_leader(replica, term)
+        elif known != replica.member:
+            raise InvariantError(1, f"members {known} and {replica.member} both lead term {term}")
+        parameters = replica.node.parameters
+        entry_max = PROPOSAL_BLOBS_MAX * (PAYLOAD_BYTES_MAX + ENTRY_COST_BYTES)
+        if core.uncommitted_bytes > parameters.uncommitted_bytes_max + entry_max:
             raise InvariantError(16, f"{core.uncommitted_bytes} bytes are uncommitted")
-        for peer in process.peers:
-            progress = core.progress(peer.member)
-            assert progress is not None
-            if len(progress.inflight) > process.parameters.inflight_max:
-                raise InvariantError(
-                    16, f"{len(progress.inflight)} APPENDs to {peer.member} in flight"
-                )
+        for peer in core.membership.everyone():
+            progress = core.progress(peer)
+            if progress is None:
+                continue
+            if len(progress.inflight) > parameters.inflight_max:
+                raise InvariantError(16, f"{len(progress.inflight)} APPENDs to {peer} in flight")
             if progress.next_index <= progress.match:
-                raise InvariantError(16, f"next index of {peer.member} is not above its match")
+                raise InvariantError(16, f"next index of {peer} is not above its match")
 
-    def _check_completeness(self, process: Process, term: int) -> None:
-        items = process.log.items
-        for position, (entry_term, data) in enumerate(self.committed):
-            if self.committed_in[position] >= term:
+    def _check_completeness(self, replica: Replica, term: int) -> None:
+        log = replica.log
+        first = log.first_index()
+        if first - 1 > len(self.committed):
+            raise InvariantError(7, f"leader {replica.member} has a snapshot of what is not")
+        for index in range(first, len(self.committed) + 1):
+            if self.committed_in[index - 1] >= term:
                 break
-            if (
-                position >= len(items)
-                or items[position].term != entry_term
-                or items[position].data != data
-            ):
+            if log.term_at(index) != self.committed[index - 1].term:
                 raise InvariantError(
-                    7, f"leader {process.member} of term {term} lacks index {position + 1}"
+                    7, f"leader {replica.member} of term {term} lacks index {index}"
                 )
 
-    def _check_commit(self, process: Process, core: RaftCore, commit: int) -> None:
-        member = process.member
+    def _check_commit(self, replica: Replica, core: RaftCore, commit: int) -> None:
+        member = replica.member
         seen = self.commit_seen[member]
         if commit < seen:
             raise InvariantError(3, f"member {member}: commit index fell from {seen} to {commit}")
-        items = process.log.items
-        if commit > len(items):
+        log = replica.log
+        if commit > log.last_index():
             raise InvariantError(
-                9, f"member {member}: commit {commit} beyond its log's {len(items)}"
+                9, f"member {member}: commit {commit} beyond its log's {log.last_index()}"
             )
-        for position in range(seen, commit):
-            entry = items[position]
-            if position >= len(self.committed):
-                self._commit(core, entry)
-            elif self.committed[position] != (entry.term, entry.data):
+        first = max(seen + 1, log.first_index())
+        if first - 1 > len(self.committed):
+            raise InvariantError(5, f"member {member} has a snapshot of what was not committed")
+        entries = log.entries(first, commit + 1, 1 << 60) if first <= commit else []
+        for entry in entries:
+            if entry.index > len(self.committed):
+                self._commit(replica, core, entry)
+            elif self.committed[entry.index - 1] != entry:
                 raise InvariantError(
                     5, f"member {member} commits {entry!r} where another was committed before"
                 )
         self.commit_seen[member] = commit
 
-    def _commit(self, core: RaftCore, entry: Entry) -> None:
-        holders = 0
-        for process in self.processes:
-            if process.member in self.voters and process.disk.term_at(entry.index) == entry.term:
-                holders += 1
-        if holders < self.majority:
-            raise InvariantError(6, f"{entry!r} is committed, but durable on {holders} voters only")
+    def _commit(self, replica: Replica, core: RaftCore, entry: Entry) -> None:
+        if self.contract and not self.deleted:
+            self._check_quorum(self._deciding[replica.member], entry)
         if entry.kind == ENTRY_NORMAL:
             if entry.data not in self.proposed:
                 raise InvariantError(10, f"{entry!r} was never proposed")
             if entry.data in self.seen:
                 raise InvariantError(10, f"{entry!r} is at index {self.seen[entry.data]} too")
             self.seen[entry.data] = entry.index
-        self.committed.append((entry.term, entry.data))
+        elif entry.kind == ENTRY_CONFIG:
+            membership = decode_membership(entry.data)
+            self._check_step(self.memberships[-1][1], membership)
+            self.memberships.append((entry.index, membership))
+            self.coverage.note("joint commits" if membership.is_joint else "config commits")
+            self.appended = {key: one for key, one in self.appended.items() if key[0] > entry.index}
+        self.committed.append(entry)
         self.committed_in.append(core.term)
+        self.coverage.note("committed")
+
+    def _check_quorum(self, membership: Membership, entry: Entry) -> None:
+        for half in (membership.voters, membership.outgoing):
+            holders = 0
+            for store in self.stores:
+                durable = store.durable.get(self.group)
+                if durable is not None and durable.member in half:
+                    holders += durable.holds(entry.index, entry.term)
+            for member, log in self.lost_logs.items():
+                if member in half:
+                    holders += log.holds(entry.index, entry.term)
+            if half and holders < len(half) // 2 + 1:
+                raise InvariantError(
+                    6, f"{entry!r} is committed, but durable on {holders} of {half} only"
+                )
+
+    def _check_configs(self, replica: Replica) -> None:
+        """Check the memberships in a member's log that are not known to be committed."""
+        before = self.memberships[0][1]
+        waiting = 0
+        for entry in replica.log.config_entries():
+            membership = decode_membership(entry.data)
+            index = entry.index
+            if index <= len(self.committed) and self.committed[index - 1].term == entry.term:
+                continue
+            before = self.membership_at(index - 1) if waiting == 0 else before
+            self._check_step(before, membership)
+            self.appended[index, entry.term] = membership
+            before = membership
+            waiting += 1
+        if waiting > 1:
+            raise InvariantError(
+                13, f"member {replica.member} has {waiting} config entries that are not committed"
+            )
+
+    def _check_step(self, before: Membership, after: Membership) -> None:
+        halves = [half for half in (before.voters, before.outgoing) if half]
+        for half in halves:
+            if intersects(half, after.voters) or intersects(half, after.outgoing):
+                return
+        if halves:
+            raise InvariantError(13, f"quorums of {before!r} and {after!r} may be disjoint")
+
+    def _check_state(self, replica: Replica) -> None:
+        machine = replica.machine
+        index = machine.applied
+        if index == 0:
+            return
+        if index == len(self.digests) + 1:
+            self.digests.append(machine.digest)
+        elif index > len(self.digests) or self.digests[index - 1] != machine.digest:
+            raise InvariantError(8, f"member {replica.member} has another state after {index}")
+
+
+def intersects(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    """Return whether every majority of `one` has a member in common with every one of `other`."""
+    if not one or not other:
+        return False
+    common = len(set(one) & set(other))
+    of_one = max(0, len(one) // 2 + 1 - (len(one) - common))
+    of_other = max(0, len(other) // 2 + 1 - (len(other) - common))
+    return of_one + of_other > common

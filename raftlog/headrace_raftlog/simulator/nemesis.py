@@ -2,26 +2,47 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, final
 
+from headrace_raftlog.model.membership import member_node
+from headrace_raftlog.simulator.catalog import Catalog, GroupRecord
+from headrace_raftlog.simulator.coverage import Coverage
 from headrace_raftlog.simulator.loop import Loop
 from headrace_raftlog.simulator.network import Network
+from headrace_raftlog.simulator.node import Node
 from headrace_raftlog.simulator.parameters import TICK, Parameters
-from headrace_raftlog.simulator.process import Process
+from headrace_raftlog.simulator.replica import Replica
 
 HUNT_DELAYS: Final = (1, 3, 8)  # a new leader is struck within so many usual delays
+FLAPS_MAX: Final = 6  # cuts and heals of a flapping link
 
 
+@final
 class Nemesis:
-    """Crashes, pauses and cuts off members until it is stopped."""
+    """Crashes, pauses and cuts off nodes, and worse, until it is stopped.
+
+    Args:
+        regroup: deletes a group and creates another in its place.
+    """
 
     def __init__(
-        self, loop: Loop, parameters: Parameters, network: Network, processes: list[Process]
+        self,
+        loop: Loop,
+        parameters: Parameters,
+        coverage: Coverage,
+        network: Network,
+        nodes: list[Node],
+        catalog: Catalog,
+        regroup: Callable[[], None],
     ) -> None:
         self.loop = loop
         self.parameters = parameters
+        self.coverage = coverage
         self.network = network
-        self.processes = processes
+        self.nodes = nodes
+        self.catalog = catalog
+        self.regroup = regroup
         self.stopped = False
 
     def start(self) -> None:
@@ -29,128 +50,248 @@ class Nemesis:
         self.loop.after(self._gap(), self._act, None)
 
     def revive(self) -> None:
-        """Stop all faults and undo them: every member runs and reaches every other."""
+        """Stop all faults and undo them: every node runs and reaches every other."""
         self.stopped = True
         self.network.heal()
-        for process in self.processes:
-            process.resume()
-        for process in self.processes:
-            if process.core is None:
-                process.start()
+        for node in self.nodes:
+            node.clock_stands_until = 0
+            node.store.full = False
+            node.resume()
+        for node in self.nodes:
+            if not node.up:
+                node.start()
 
-    def _gap(self) -> int:
-        return 1 + int(self.loop.rng.expovariate(1.0 / self.parameters.fault_gap))
-
-    def _victim(self) -> Process:
-        rng = self.loop.rng
-        if rng.random() < self.parameters.leader_bias:
-            leaders = [process for process in self.processes if process.is_leader()]
-            if leaders:
-                return rng.choice(leaders)
-        return rng.choice(self.processes)
-
-    def _act(self, _: None) -> None:
-        if self.stopped:
-            return
-        rng = self.loop.rng
-        draw = rng.random()
-        victim = self._victim()
-        self._trace(victim, draw)
-        if draw < 0.35:
-            self._crash(victim)
-        elif draw < 0.40:
-            for process in self.processes:
-                self._crash(process)
-        elif draw < 0.55:
-            victim.pause()
-            self.loop.after(rng.randint(1, 30) * TICK, self._resume, victim)
-        elif draw < 0.65:
-            self._isolate(victim)
-        elif draw < 0.72:
-            other = rng.choice(self.processes)
-            self.network.cut(victim.member, other.member)
-        elif draw < 0.78:
-            self._partition()
-        elif draw < 0.90:
-            self.network.heal()
-        elif draw < 0.95:
-            victim.transfer(rng.choice(self.processes).member)
-        else:
-            for process in self.processes:
-                process.campaign()
-        self.loop.after(self._gap(), self._act, None)
-
-    def new_leader(self, process: Process, term: int) -> None:
+    def new_leader(self, replica: Replica, term: int) -> None:
         """Strike a new leader before it has replicated much, which random faults rarely do."""
         rng = self.loop.rng
         if self.stopped or rng.random() >= self.parameters.hunt:
             return
         delays = rng.choice(HUNT_DELAYS)
         delay = rng.randint(0, delays * self.parameters.delay_max)
-        self.loop.after(delay, self._strike, (process, term))
+        self.loop.after(delay, self._strike, (replica, term))
 
-    def _strike(self, target: tuple[Process, int]) -> None:
-        process, term = target
-        core = process.core
-        if self.stopped or core is None or core.term != term:
+    def _gap(self) -> int:
+        return 1 + int(self.loop.rng.expovariate(1.0 / self.parameters.fault_gap))
+
+    def _leaders(self) -> list[Node]:
+        return [
+            node
+            for node in self.nodes
+            if any(replica.is_leader for replica in node.replicas.values())
+        ]
+
+    def _victim(self) -> Node:
+        rng = self.loop.rng
+        if rng.random() < self.parameters.leader_bias:
+            leaders = self._leaders()
+            if leaders:
+                return rng.choice(leaders)
+        return rng.choice(self.nodes)
+
+    def _act(self, _: None) -> None:
+        if self.stopped:
             return
         rng = self.loop.rng
+        profile = self.parameters.profile
+        kind = rng.random()
+        victim = self._victim()
+        self._trace(victim, kind)
+        bound = profile.data_loss
+        if kind < bound:
+            self._lose_data(victim)
+        elif kind < (bound := bound + profile.disk_fault):
+            self._fill_disk(victim)
+        elif kind < (bound := bound + profile.clock_jump):
+            self._jump_clock(victim)
+        elif kind < (bound := bound + profile.link_fault):
+            self._disturb_link(victim)
+        elif kind < bound + profile.regroup:
+            self.regroup()
+        else:
+            self._act_plainly(victim)
+        self.loop.after(self._gap(), self._act, None)
+
+    def _act_plainly(self, victim: Node) -> None:
+        rng = self.loop.rng
+        draw = rng.random()
+        if draw < 0.35:
+            self._crash(victim)
+        elif draw < 0.40:
+            self.coverage.note("power failures")
+            for node in self.nodes:
+                self._crash(node)
+        elif draw < 0.55:
+            victim.pause()
+            self.loop.after(rng.randint(1, 30) * TICK, self._resume, victim)
+        elif draw < 0.65:
+            self._isolate(victim)
+        elif draw < 0.72:
+            other = rng.choice(self.nodes)
+            self.network.cut(victim.number, other.number)
+        elif draw < 0.78:
+            self._partition()
+        elif draw < 0.90:
+            self.network.heal()
+        elif draw < 0.95:
+            self._transfer(victim)
+        else:
+            for node in self.nodes:
+                if node.up and not node.paused:
+                    for replica in list(node.replicas.values()):
+                        if not replica.stopped:
+                            replica.campaign()
+
+    def _transfer(self, victim: Node) -> None:
+        rng = self.loop.rng
+        for replica in list(victim.replicas.values()):
+            voters = replica.core.membership.voters
+            if voters and not victim.paused and not replica.stopped:
+                replica.transfer(rng.choice(voters))
+
+    def _lose_data(self, victim: Node) -> None:
+        """Destroy what a node holds, or what it holds of one group, where the rest can go on."""
+        rng = self.loop.rng
+        records = self.catalog.alive()
+        wipes = rng.random() < 0.4
+        if not wipes:
+            records = [rng.choice(records)]
+        losses = [(record, members_of(record, victim)) for record in records]
+        if not all(record.may_lose(members) for record, members in losses):
+            return
+        victim.crash()
+        for record, _ in losses:
+            had = victim.store.durable.get(record.group)
+            if had is not None:
+                record.checker.lost_logs[had.member] = had.copy()
+        if wipes:
+            self.coverage.note("wiped nodes")
+            victim.store.wipe()
+            if not victim.faults.wiped_keeps_id:
+                victim.generation = 1 + rng.getrandbits(31)
+        elif victim.store.damage(records[0].group):
+            self.coverage.note("damaged groups")
+        else:
+            losses = []
+        for record, members in losses:
+            for member in members:
+                record.lost[member] = True
+        self.loop.after(rng.randint(0, 10) * TICK, self._restart, victim)
+
+    def _fill_disk(self, victim: Node) -> None:
+        if victim.up:
+            self.coverage.note("full disks")
+            victim.store.full = True
+            self.loop.after(self.loop.rng.randint(1, 40) * TICK, self._make_space, victim)
+
+    def _make_space(self, node: Node) -> None:
+        node.store.full = False
+
+    def _jump_clock(self, victim: Node) -> None:
+        rng = self.loop.rng
+        if not victim.up or victim.paused:
+            return
+        self.coverage.note("clock jumps")
+        ticks = rng.randint(1, 4 * self.parameters.election_ticks)
+        if rng.random() < 0.6:
+            victim.burst(ticks)
+        else:
+            victim.clock_stands_until = self.loop.now + ticks * TICK
+
+    def _disturb_link(self, victim: Node) -> None:
+        rng = self.loop.rng
+        other = rng.choice(self.nodes)
+        if other is victim:
+            return
+        if rng.random() < 0.6:
+            self.coverage.note("broken sessions")
+            self.network.break_session(victim.number, other.number)
+            return
+        self.coverage.note("flapping links")
+        self._flap((victim, other, rng.randint(2, FLAPS_MAX)))
+
+    def _flap(self, link: tuple[Node, Node, int]) -> None:
+        one, other, left = link
+        if self.stopped:
+            return
+        for pair in ((one.number, other.number), (other.number, one.number)):
+            if left % 2:
+                self.network.cut(*pair)
+            else:
+                self.network.cuts.pop(pair, None)
+        if left > 0:
+            delay = self.loop.rng.randint(1, 8) * TICK
+            self.loop.after(delay, self._flap, (one, other, left - 1))
+
+    def _strike(self, target: tuple[Replica, int]) -> None:
+        replica, term = target
+        if self.stopped or replica.stopped or replica.core.term != term:
+            return
+        node = replica.node
+        rng = self.loop.rng
         way = rng.random()
-        self._trace(process, way)
+        self._trace(node, way)
         if way < 0.5:
-            process.crash()
-            self.loop.after(rng.randint(0, 5) * TICK, self._restart, process)
+            node.crash()
+            self.loop.after(rng.randint(0, 5) * TICK, self._restart, node)
         elif way < 0.65:
-            self._forget(process)
+            self._forget(node)
         elif way < 0.8:
-            self._isolate(process)
+            self._isolate(node)
             self.loop.after(rng.randint(1, 20) * TICK, self._heal, None)
         else:
-            process.pause()
-            self.loop.after(rng.randint(1, 20) * TICK, self._resume, process)
+            node.pause()
+            self.loop.after(rng.randint(1, 20) * TICK, self._resume, node)
 
-    def _forget(self, leader: Process) -> None:
+    def _forget(self, leader: Node) -> None:
         """Restart some of those who elected `leader`: what they voted must be on their disks."""
-        for process in self.processes:
-            if process is not leader and self.loop.rng.random() < 0.5:
-                process.crash()
-                self.loop.after(0, self._restart, process)
+        for node in self.nodes:
+            if node is not leader and self.loop.rng.random() < 0.5:
+                node.crash()
+                self.loop.after(0, self._restart, node)
 
     def _heal(self, _: None) -> None:
         if not self.stopped:
             self.network.heal()
 
-    def _trace(self, victim: Process, draw: float) -> None:
+    def _trace(self, victim: Node, draw: float) -> None:
         if self.loop.tracing:
-            self.loop.trace(f"fault    {draw:.2f} on {victim.member}")
+            self.loop.trace(f"fault    {draw:.2f} on {victim.number}")
 
-    def _crash(self, process: Process) -> None:
-        process.crash()
+    def _crash(self, node: Node) -> None:
+        node.crash()
         delay = self.loop.rng.randint(0, 40) * TICK
-        self.loop.after(delay, self._restart, process)
+        self.loop.after(delay, self._restart, node)
 
-    def _restart(self, process: Process) -> None:
-        if process.core is None and not self.stopped:
-            process.start()
+    def _restart(self, node: Node) -> None:
+        if not node.up and not self.stopped:
+            node.start()
 
-    def _resume(self, process: Process) -> None:
+    def _resume(self, node: Node) -> None:
         if not self.stopped:
-            process.resume()
+            node.resume()
 
-    def _isolate(self, victim: Process) -> None:
-        for process in self.processes:
-            self.network.cut(victim.member, process.member)
-            self.network.cut(process.member, victim.member)
+    def _isolate(self, victim: Node) -> None:
+        for node in self.nodes:
+            self.network.cut(victim.number, node.number)
+            self.network.cut(node.number, victim.number)
 
     def _partition(self) -> None:
-        """Split the members in two; sometimes one of them stays in touch with both sides."""
+        """Split the nodes in two; sometimes one of them stays in touch with both sides."""
         rng = self.loop.rng
-        members = list(self.processes)
-        rng.shuffle(members)
-        split = rng.randint(1, len(members))
-        bridge = members[0] if rng.random() < 0.4 else None
-        for left in members[:split]:
-            for right in members[split:]:
+        nodes = list(self.nodes)
+        rng.shuffle(nodes)
+        split = rng.randint(1, len(nodes))
+        bridge = nodes[0] if rng.random() < 0.4 else None
+        for left in nodes[:split]:
+            for right in nodes[split:]:
                 if left is not bridge and right is not bridge:
-                    self.network.cut(left.member, right.member)
-                    self.network.cut(right.member, left.member)
+                    self.network.cut(left.number, right.number)
+                    self.network.cut(right.number, left.number)
+
+
+def members_of(record: GroupRecord, node: Node) -> tuple[int, ...]:
+    """Return every member id of a group that may live on a node."""
+    ids = {node.store.member(record.group), *record.founding.everyone()}
+    for membership in record.checker.in_use():
+        ids.update(membership.everyone())
+    return tuple(sorted(one for one in ids if member_node(one) == node.number))

@@ -3,29 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, final
 
-from headrace_raftlog.model.message import Message
 from headrace_raftlog.simulator.loop import Loop
 from headrace_raftlog.simulator.parameters import Parameters
 
 TAIL_FACTOR: Final = 30  # how much longer than usual a delayed message may take
 
 
+@final
+class Parcel:
+    """Something under way from one node to another, within one session of their link."""
+
+    def __init__(
+        self,
+        source: int,
+        target: int,
+        session: int,
+        source_boot: int,
+        target_boot: int,
+        content: object,
+    ) -> None:
+        self.source = source
+        self.target = target
+        self.session = session
+        self.source_boot = source_boot
+        self.target_boot = target_boot
+        self.content = content
+
+
+@final
 class Network:
-    """Carries messages between processes.
+    """Carries messages between nodes.
+
+    What a node sent before it restarted no longer arrives once it runs again, as a connection of
+    its old process is gone; what others sent to it meanwhile does if the run says so.
 
     Args:
-        deliver: called with each message that arrives.
+        deliver: called with source node, target node and content of what arrives.
+        lost: called with two nodes that notice that their session broke.
     """
 
     def __init__(
-        self, loop: Loop, parameters: Parameters, deliver: Callable[[Message], None]
+        self,
+        loop: Loop,
+        parameters: Parameters,
+        deliver: Callable[[int, int, object], None],
+        lost: Callable[[int, int], None],
     ) -> None:
         self.loop = loop
         self.parameters = parameters
         self.deliver = deliver
+        self.lost = lost
         self.cuts: dict[tuple[int, int], bool] = {}
+        self.sessions: dict[tuple[int, int], int] = {}
+        self.boots: dict[int, int] = {}
 
     def connected(self, source: int, target: int) -> bool:
         """Return whether messages from `source` reach `target` at all."""
@@ -39,17 +71,33 @@ class Network:
         """End all cuts."""
         self.cuts.clear()
 
-    def send(self, message: Message) -> bool:
+    def break_session(self, one: int, other: int) -> None:
+        """Lose all that is under way between two nodes, and tell both, as a broken frame does."""
+        for link in ((one, other), (other, one)):
+            self.sessions[link] = self.sessions.get(link, 0) + 1
+        self.lost(one, other)
+
+    def send(self, source: int, target: int, content: object) -> bool:
         """Take a message; it arrives never (then return False), once or twice, later."""
         rng = self.loop.rng
         parameters = self.parameters
-        if (message.source, message.target) in self.cuts or rng.random() < parameters.drop:
+        link = (source, target)
+        if link in self.cuts or rng.random() < parameters.drop:
             if self.loop.tracing:
-                self.loop.trace(f"lost     {message!r}")
+                self.loop.trace(f"lost     {content!r}")
             return False
-        self.loop.after(self._delay(), self._arrive, message)
+        boots = self.boots
+        parcel = Parcel(
+            source,
+            target,
+            self.sessions.get(link, 0),
+            boots.get(source, 0),
+            boots.get(target, 0),
+            content,
+        )
+        self.loop.after(self._delay(), self._arrive, parcel)
         if rng.random() < parameters.duplicate:
-            self.loop.after(self._delay(), self._arrive, message)
+            self.loop.after(self._delay(), self._arrive, parcel)
         return True
 
     def _delay(self) -> int:
@@ -59,6 +107,13 @@ class Network:
             delay *= 1 + int(rng.random() * TAIL_FACTOR)
         return delay
 
-    def _arrive(self, message: Message) -> None:
-        if (message.source, message.target) not in self.cuts:
-            self.deliver(message)
+    def _arrive(self, parcel: Parcel) -> None:
+        link = (parcel.source, parcel.target)
+        if link in self.cuts or self.sessions.get(link, 0) != parcel.session:
+            return
+        if self.boots.get(parcel.source, 0) != parcel.source_boot:
+            return
+        restarted = self.boots.get(parcel.target, 0) != parcel.target_boot
+        if restarted and not self.parameters.carries_over:
+            return
+        self.deliver(parcel.source, parcel.target, parcel.content)

@@ -35,7 +35,7 @@ from headrace_raftlog.model.entry import ENTRY_NORMAL, Entry, HardState
 from headrace_raftlog.model.group import ROLE_NAMES, CoreOptions, GroupConfig
 from headrace_raftlog.model.message import MESSAGE_NAMES, Message
 from headrace_raftlog.model.ready import Ready
-from headrace_raftlog.simulator.process import MemoryLog
+from headrace_raftlog.simulator.memory_log import MemoryLog
 
 GROUP = 7
 ROUNDS_MAX = 100  # of `stabilize`, beyond which a script is wrong

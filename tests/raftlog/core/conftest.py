@@ -18,7 +18,7 @@ from headrace_raftlog.model.message import (
     Message,
 )
 from headrace_raftlog.model.ready import Ready
-from headrace_raftlog.simulator.process import MemoryLog
+from headrace_raftlog.simulator.memory_log import MemoryLog
 
 GROUP = 7
 
