@@ -177,16 +177,16 @@ class Checker:
         hard_state = durable.hard_state
         if hard_state.term < message.term:
             raise InvariantError(15, f"{message!r} left before its term was durable")
-        if kind == APPEND_REPLY and claim and not durable.holds(message.index, claim):
-            raise InvariantError(
-                12, f"{message!r} left, durable log ends at {durable.last_index()}, claim t{claim}"
-            )
         if hard_state.term > message.term:
             return
         if kind == VOTE and hard_state.vote != replica.member:
             raise InvariantError(15, f"{message!r} left before the own vote was durable")
         if kind == VOTE_REPLY and not message.reject and hard_state.vote != message.target:
             raise InvariantError(12, f"{message!r} left, durable vote is {hard_state.vote}")
+        if kind == APPEND_REPLY and claim and not durable.holds(message.index, claim):
+            raise InvariantError(
+                12, f"{message!r} left, durable log ends at {durable.last_index()}, claim t{claim}"
+            )
 
     def applied(self, replica: Replica, entry: Entry) -> None:
         """Check one application to a member's state machine."""
