@@ -65,6 +65,7 @@ def follow_heartbeat(state: RaftState, message: Message) -> None:
         and state.commit_index == message.index
     ):
         state.quiesced = True
+        lose_all(state)  # a leader that owed an answer would not fall silent
         return
     state.send(
         Message(

@@ -73,8 +73,11 @@ class Progress:
         )
 
     def is_out_of_reach(self) -> bool:
-        """Return whether nothing was heard since a message to it got lost, or since a probe."""
-        return self.state != REPLICATE and self.probe_sent
+        """Return whether nothing was heard since a message to it got lost, or since a probe.
+
+        A member that fetches a snapshot is in reach until it is reported otherwise.
+        """
+        return self.state == PROBE and self.probe_sent
 
     def sent(self, last_index: i64, size: i64) -> None:
         """Account an APPEND whose last entry is `last_index` and holds `size` bytes."""

@@ -118,6 +118,7 @@ class RaftCore(RaftState):
         if self.role == LEADER:
             liveness.tick_leader(self)
             return
+        reads.expire(self)
         self.election_elapsed += 1
         if self.election_elapsed >= self.election_timeout:
             election.leader_missing(self)
@@ -193,7 +194,7 @@ class RaftCore(RaftState):
         """Ask how far the state machine must be applied to answer a read that begins now.
 
         The answer comes with a later Ready: in `read_states` under `context`, or in `reads_lost`
-        when the leader changed. None comes when a follower's question or its answer got lost.
+        when the leader changed, or did not answer a follower within an election timeout.
 
         Args:
             context: a number, positive, that this member never used before, in an earlier life
@@ -245,9 +246,12 @@ class RaftCore(RaftState):
             membership: who belonged to the group there.
 
         Returns:
-            False, and nothing happens, when this member has as much already, or leads.
+            False, and nothing happens, when this member has as much already, or leads; or when
+            `term` is newer than what it was given to write: a snapshot is written before the next
+            hard state, and on disk no entry may be newer than the term. A leader of that term
+            will offer its snapshot again.
         """
-        if index <= self.commit_index or self.role == LEADER:
+        if index <= self.commit_index or self.role == LEADER or term > self.written_term:
             return False
         replication.restore(self, index, term, membership)
         return True

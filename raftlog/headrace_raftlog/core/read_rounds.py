@@ -34,7 +34,9 @@ class Reads:
         count: reads that wait here, bounded by READS_WAITING_MAX.
         gathered: a leader's reads for the next round.
         rounds: rounds not confirmed yet, oldest first.
-        forwarded: contexts of a follower's questions to its leader.
+        forwarded: a follower's questions to its leader, context -> tick of the question, oldest
+            first.
+        ticks: counts while a follower's questions wait.
         states: (context, index) to be handed out.
         lost: contexts to be handed out as lost.
     """
@@ -43,6 +45,7 @@ class Reads:
         self.count: i64 = 0
         self.gathered: list[Read] = []
         self.rounds: list[Round] = []
-        self.forwarded: dict[int, bool] = {}
+        self.forwarded: dict[int, int] = {}
+        self.ticks: i64 = 0
         self.states: list[tuple[int, int]] = []
         self.lost: list[int] = []

@@ -31,7 +31,7 @@ def ask(state: RaftState, context: i64) -> bool:
     if state.role == LEADER:
         reads.gathered.append(Read(state.member, context))
         return True
-    reads.forwarded[context] = True
+    reads.forwarded[context] = reads.ticks
     state.send(
         Message(READ_INDEX, state.group, state.member, state.leader, state.term, context=context)
     )
@@ -106,6 +106,26 @@ def waiting_round(state: RaftState) -> i64:
     if reads is None or not reads.rounds:
         return 0
     return reads.rounds[len(reads.rounds) - 1].number
+
+
+def expire(state: RaftState) -> None:
+    """Let one tick pass for a follower: give up questions that were not answered for too long.
+
+    They, or their answers, got lost.
+    """
+    reads = state.reads
+    if reads is None or not reads.forwarded:
+        return
+    reads.ticks += 1
+    lost = [
+        context
+        for context, asked in reads.forwarded.items()
+        if reads.ticks - asked >= state.options.election_ticks
+    ]
+    for context in lost:
+        del reads.forwarded[context]
+    reads.count -= len(lost)
+    reads.lost.extend(lost)
 
 
 def lose_all(state: RaftState) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from mypy_extensions import i64
 
-from headrace_raftlog.core.progress import Progress
+from headrace_raftlog.core.progress import SNAPSHOT_OFFERED, Progress
 from headrace_raftlog.core.replication import send_heartbeat
 from headrace_raftlog.core.roles import become_follower
 from headrace_raftlog.core.state import RaftState
@@ -87,6 +87,7 @@ def _is_caught_up(state: RaftState, voter: i64) -> bool:
     return (
         progress is not None
         and voter in state.membership.learners
+        and progress.state != SNAPSHOT_OFFERED
         and not progress.is_out_of_reach()
         and progress.match + state.options.promote_lag_max >= state.commit_index
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from mypy_extensions import i64
 
-from headrace_raftlog.core.progress import PROBE, SNAPSHOT_OFFERED, Progress
+from headrace_raftlog.core.progress import PROBE, REPLICATE, SNAPSHOT_OFFERED, Progress
 from headrace_raftlog.core.proposals import release
 from headrace_raftlog.core.reads import waiting_round
 from headrace_raftlog.core.state import RaftState
@@ -140,17 +140,14 @@ def send_appends(state: RaftState) -> None:
 
 
 def _replicate(state: RaftState, progress: Progress) -> None:
-    if progress.state == SNAPSHOT_OFFERED:
-        if not progress.probe_sent:
-            _offer_snapshot(state, progress)
+    if progress.state != REPLICATE and progress.probe_sent:
         return
-    if progress.next_index < state.log.first_index():
+    if progress.state == SNAPSHOT_OFFERED or progress.next_index < state.log.first_index():
         _offer_snapshot(state, progress)
         return
     if progress.state == PROBE:
-        if not progress.probe_sent:
-            _send_append(state, progress, state.log.last_index)
-            progress.flush = False
+        _send_append(state, progress, state.log.last_index)
+        progress.flush = False
         return
     while progress.next_index <= state.log.last_index and not progress.is_full():
         _send_append(state, progress, state.log.last_index)

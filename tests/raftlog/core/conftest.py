@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from headrace_raftlog.core.raft import RaftCore
 from headrace_raftlog.model.entry import ENTRY_NORMAL, Entry, HardState
 from headrace_raftlog.model.group import CoreOptions, GroupConfig
+from headrace_raftlog.model.membership import Membership
 from headrace_raftlog.model.message import (
     APPEND_REPLY,
     HEARTBEAT_REPLY,
@@ -18,6 +20,7 @@ from headrace_raftlog.model.message import (
     Message,
 )
 from headrace_raftlog.model.ready import Ready
+from headrace_raftlog.model.snapshot import Snapshot, SnapshotOffer
 from headrace_raftlog.simulator.memory_log import MemoryLog
 
 GROUP = 7
@@ -30,11 +33,13 @@ class Host:
         self,
         voters: tuple[int, ...] = (1, 2, 3),
         learners: tuple[int, ...] = (),
+        outgoing: tuple[int, ...] = (),
         member: int = 1,
         terms: tuple[int, ...] = (),
         hard_state: HardState | None = None,
         applied: int = 0,
         seed: int = 1,
+        entries: tuple[Entry, ...] = (),
         **options: int,
     ) -> None:
         self.voters = voters
@@ -42,10 +47,12 @@ class Host:
         self.log = MemoryLog(
             [Entry(index, term, ENTRY_NORMAL, b"old") for index, term in enumerate(terms, 1)]
         )
+        if entries:
+            self.log.append(list(entries))
         if hard_state is None:
             hard_state = HardState(terms[-1] if terms else 0, 0, 0)
         self.core = RaftCore(
-            GroupConfig(GROUP, member, voters, learners),
+            GroupConfig(GROUP, member, voters, learners, outgoing),
             CoreOptions(**options),
             self.log,
             hard_state,
@@ -53,6 +60,9 @@ class Host:
             seed,
         )
         self.applied: list[Entry] = []
+        self.offers: list[SnapshotOffer] = []
+        self.read_states: list[tuple[int, int]] = []
+        self.reads_lost: list[int] = []
 
     def ready(self) -> Ready:
         """Take one Ready: entries become visible, committed ones are applied, none is durable."""
@@ -62,6 +72,10 @@ class Host:
         if ready.committed:
             self.applied.extend(ready.committed)
             self.core.applied(ready.committed[-1].index)
+        if ready.offer is not None:
+            self.offers.append(ready.offer)
+        self.read_states += ready.read_states
+        self.reads_lost += ready.reads_lost
         return ready
 
     def drain(self) -> list[Message]:
@@ -79,6 +93,28 @@ class Host:
         """Let a message arrive and return what leaves in answer."""
         self.core.step(Message(kind, GROUP, source, self.member, term, **fields))
         return self.drain()
+
+    def tick(self, count: int = 1) -> list[Message]:
+        """Let time pass and return what leaves."""
+        for _ in range(count):
+            self.core.tick()
+        return self.drain()
+
+    def restore(self, index: int, term: int, membership: Membership | None = None) -> bool:
+        """Restore a snapshot as a host does; the acknowledgement leaves with the next `ready`."""
+        if membership is None:
+            membership = Membership(self.voters)
+        keep = self.log.term_at(index) == term
+        if not self.core.restore(index, term, membership):
+            return False
+        self.log.install(Snapshot(index, term, membership, b"", array("Q")), keep)
+        return True
+
+    def compact(self, index: int) -> None:
+        """Let a snapshot of its own replace the log up to `index`, which is applied."""
+        membership = self.core.membership_at(index)
+        term = self.log.term_at(index)
+        self.log.save(Snapshot(index, term, membership, b"", array("Q")))
 
     def others(self) -> list[int]:
         """Return the other voters."""
