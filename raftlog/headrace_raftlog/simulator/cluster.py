@@ -110,6 +110,7 @@ class Simulation:
         stores = [node.store for node in self.nodes]
         checker = Checker(self.groups, founding, stores, self.plan.contract, self.coverage)
         checker.new_leader = self.nemesis.new_leader
+        checker.new_change = self.nemesis.new_change
         self.groups += 1
         record = GroupRecord(founding, desired, observers, checker)
         for number in desired + observers:

@@ -77,6 +77,7 @@ class Checker:
         self.contract = contract
         self.coverage = coverage
         self.new_leader: Callable[[Replica, int], None] | None = None
+        self.new_change: Callable[[Replica], None] | None = None
         self.leaders: dict[int, int] = {}
         self.committed: list[Entry] = []  # index 1 first
         self.committed_in: list[int] = []  # term of the leader that committed it
@@ -125,8 +126,8 @@ class Checker:
         if commit != self.commit_seen[member]:
             self._check_commit(replica, core, commit)
         self._deciding[member] = core.membership
-        if replica.config_appended:
-            replica.config_appended = False
+        if replica.config_changed and not replica.dirty:
+            replica.config_changed = False
             self._check_configs(replica)
         first = replica.log.first_index()
         if not first - 1 <= core.applied_index <= commit <= core.last_index:
@@ -250,10 +251,12 @@ class Checker:
             if anomaly:
                 raise InvariantError(11, f"group {self.group}, register {key}: {anomaly}")
 
-    def note_proposed(self, index: int, core: RaftCore) -> None:
+    def note_proposed(self, index: int, replica: Replica) -> None:
         """Note a membership that a leader has just put into its log at `index`."""
         if index > len(self.committed):
-            self.appended[index, core.term] = core.membership
+            self.appended[index, replica.core.term] = replica.core.membership
+            if self.new_change is not None:
+                self.new_change(replica)
 
     def in_use(self) -> list[Membership]:
         """Return every membership that may decide something now or later."""
@@ -356,9 +359,10 @@ class Checker:
     def _check_configs(self, replica: Replica) -> None:
         """Check the memberships in a member's log that are not known to be committed."""
         before = self.memberships[0][1]
+        newest = replica.store.membership(self.group)
         waiting = 0
         for entry in replica.log.config_entries():
-            membership = decode_membership(entry.data)
+            newest = membership = decode_membership(entry.data)
             index = entry.index
             if index <= len(self.committed) and self.committed[index - 1].term == entry.term:
                 continue
@@ -367,6 +371,12 @@ class Checker:
             self.appended[index, entry.term] = membership
             before = membership
             waiting += 1
+        if replica.core.membership != newest:
+            raise InvariantError(
+                13,
+                f"member {replica.member} goes by {replica.core.membership!r}, its log ends "
+                f"with {newest!r}",
+            )
         if waiting > 1:
             raise InvariantError(
                 13, f"member {replica.member} has {waiting} config entries that are not committed"

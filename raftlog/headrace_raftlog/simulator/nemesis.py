@@ -15,6 +15,8 @@ from headrace_raftlog.simulator.parameters import TICK, Parameters
 from headrace_raftlog.simulator.replica import Replica
 
 HUNT_DELAYS: Final = (1, 3, 8)  # a new leader is struck within so many usual delays
+FIGURE_8_UNITS: Final = 5  # units until a new leader's first entry is on its own disk
+CLOCK_STANDS: Final = 0.3  # share of isolated nodes whose clock stands still, so that they notice late
 FLAPS_MAX: Final = 6  # cuts and heals of a flapping link
 
 
@@ -66,9 +68,26 @@ class Nemesis:
         rng = self.loop.rng
         if self.stopped or rng.random() >= self.parameters.hunt:
             return
+        if self.parameters.profile.figure_8:
+            delay = rng.randint(FIGURE_8_UNITS, rng.choice((2, 10)) * FIGURE_8_UNITS)
+            self.loop.after(delay, self._cut_down, (replica, term))
+            return
+        if self.parameters.profile.outdate:
+            delay = rng.randint(2, 3 * self.parameters.election_ticks) * TICK
+            self.loop.after(delay, self._outdate, (replica, term))
+            return
         delays = rng.choice(HUNT_DELAYS)
         delay = rng.randint(0, delays * self.parameters.delay_max)
         self.loop.after(delay, self._strike, (replica, term))
+
+    def new_change(self, replica: Replica) -> None:
+        """Strike a leader that has just begun to change the membership."""
+        rng = self.loop.rng
+        if self.stopped or rng.random() >= self.parameters.profile.hunt_changes:
+            return
+        delay = rng.randint(0, 2 * self.parameters.delay_max)
+        strike = self._outdate if rng.random() < 0.4 else self._strike
+        self.loop.after(delay, strike, (replica, replica.core.term))
 
     def _gap(self) -> int:
         return 1 + int(self.loop.rng.expovariate(1.0 / self.parameters.fault_gap))
@@ -242,6 +261,50 @@ class Nemesis:
             node.pause()
             self.loop.after(rng.randint(1, 20) * TICK, self._resume, node)
 
+    def _cut_down(self, target: tuple[Replica, int]) -> None:
+        """Crash a leader with all that it sent still under way, so that few ever get it.
+
+        Source: thesis figure 3.7 (Figure 8 of the Raft paper): leaders that come and go this way
+        leave entries of several terms on minorities.
+        """
+        replica, term = target
+        if self.stopped or replica.stopped or replica.core.term != term:
+            return
+        node = replica.node
+        node.crash()
+        for other in self.nodes:
+            self.network.cut(node.number, other.number)
+        rng = self.loop.rng
+        ticks = rng.randint(1, 4 * self.parameters.election_ticks)
+        self.loop.after(ticks * TICK, self._come_back, node)
+
+    def _outdate(self, target: tuple[Replica, int]) -> None:
+        """Let a leader that serves miss that another one is elected."""
+        replica, term = target
+        if self.stopped or replica.stopped or replica.core.term != term:
+            return
+        node = replica.node
+        rng = self.loop.rng
+        elections = rng.randint(2, 6)
+        if rng.random() < 0.5:
+            node.pause()
+        else:
+            stands = 2 * elections * self.parameters.election_ticks * TICK
+            node.clock_stands_until = self.loop.now + stands
+            both_ways = rng.random() < 0.5
+            for other in self.nodes:
+                self.network.cut(node.number, other.number)
+                if both_ways:
+                    self.network.cut(other.number, node.number)
+            self.loop.after(elections * self.parameters.election_ticks * TICK, self._heal, None)
+        self.loop.after(elections * self.parameters.election_ticks * TICK, self._resume, node)
+
+    def _come_back(self, node: Node) -> None:
+        if not self.stopped:
+            for other in self.nodes:
+                self.network.cuts.pop((node.number, other.number), None)
+            self._restart(node)
+
     def _forget(self, leader: Node) -> None:
         """Restart some of those who elected `leader`: what they voted must be on their disks."""
         for node in self.nodes:
@@ -271,6 +334,10 @@ class Nemesis:
             node.resume()
 
     def _isolate(self, victim: Node) -> None:
+        rng = self.loop.rng
+        if rng.random() < CLOCK_STANDS:
+            ticks = rng.randint(1, 4 * self.parameters.election_ticks)
+            victim.clock_stands_until = self.loop.now + ticks * TICK
         for node in self.nodes:
             self.network.cut(victim.number, node.number)
             self.network.cut(node.number, victim.number)

@@ -76,7 +76,7 @@ class Parameters:
             crash_point=0.0,
             proposal=0.0,
             read=0.0,
-            churn=min(self.churn, 0.0),
+            churn=0.0,
             transfer=0.0,
         )
 

@@ -24,7 +24,9 @@ class Profile:
         read: probability of a read per tick of each node and group.
         small: whether batches and windows are as small as they can be.
         hunt: probability that a new leader is struck within a few message delays.
+        hunt_changes: probability that a leader is struck that just began to change the membership.
         figure_8: whether new leaders are struck so that old entries stay on minorities.
+        outdate: whether leaders are struck so that they do not notice another election.
         election_ticks: base election timeouts in ticks; the seed picks one.
         voters: group sizes; the seed picks one.
         spares: nodes that are in no group at first; the seed picks one.
@@ -55,7 +57,9 @@ class Profile:
     read: float = 0.05
     small: bool = False
     hunt: float = 0.1
+    hunt_changes: float = 0.1
     figure_8: bool = False
+    outdate: bool = False
     election_ticks: tuple[int, ...] = (3, 5, 10)
     voters: tuple[int, ...] = (1, 2, 3, 3, 3, 3, 4, 5, 5, 7)
     spares: tuple[int, ...] = (0, 0, 0, 1)
@@ -100,12 +104,14 @@ PROFILES: Final = {
             disk_latency_max=4,
             fault_gap=100_000,
             crash_point=0.0,
-            hunt=1.0,
+            hunt=0.9,
+            hunt_changes=0.0,
             figure_8=True,
-            proposal=0.1,
+            small=True,
+            proposal=0.0,
             read=0.0,
             election_ticks=(10,),
-            voters=(3, 5),
+            voters=(3,),
             spares=(0,),
             groups=(1,),
             quiesce=(0,),
@@ -132,6 +138,7 @@ PROFILES: Final = {
             churn=0.2,
             transfer=0.02,
             hunt=0.4,
+            hunt_changes=0.4,
             data_loss=0.1,
             snapshot_every=(0, 2, 10),
         ),
@@ -146,6 +153,7 @@ PROFILES: Final = {
             groups=(1,),
             churn=0.6,
             hunt=0.6,
+            hunt_changes=0.7,
             proposal=0.02,
             quiesce=(0,),
             snapshot_every=(0, 10),
@@ -162,6 +170,28 @@ PROFILES: Final = {
             crash_point=0.01,
         ),
         Profile("reads", read=0.5, proposal=0.4, hunt=0.5, leader_bias=0.8, fault_gap=80),
+        Profile(
+            "stale_reads",
+            share=1,
+            drop_max=0.0,
+            tail=0.4,
+            delay_max=(3, 8),
+            disk_latency_max=8,
+            fault_gap=3000,
+            crash_point=0.0,
+            proposal=0.5,
+            read=0.5,
+            hunt=0.9,
+            outdate=True,
+            election_ticks=(3, 5),
+            voters=(3,),
+            spares=(0,),
+            groups=(1,),
+            quiesce=(0,),
+            snapshot_every=(0,),
+            churn=0.0,
+            transfer=0.0,
+        ),
         Profile("groups", groups=(2, 3, 4, 5), regroup=0.15, spares=(0, 1), fault_gap=100),
         Profile(
             "bytes",

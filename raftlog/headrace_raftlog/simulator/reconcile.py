@@ -76,7 +76,8 @@ def _attempt(replica: Replica, record: GroupRecord) -> None:
             record.hosts[node] = True
         return
     if way < 0.55 and len(voters) > 1:
-        voters.remove(rng.choice(voters))
+        for _ in range(rng.choice((1, 1, len(voters) - 1))):
+            voters.remove(rng.choice(voters))
     elif way < 0.7 and learners:
         learners.remove(rng.choice(learners))
     elif learners and len(voters) < VOTERS_MAX:

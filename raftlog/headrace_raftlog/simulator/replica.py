@@ -13,11 +13,11 @@ from headrace_raftlog.model.message import APPEND, APPEND_REPLY, HEARTBEAT, JOIN
 from headrace_raftlog.model.ready import Ready
 from headrace_raftlog.model.snapshot import Snapshot
 from headrace_raftlog.simulator.fetch import Fetch, FetchReply
+from headrace_raftlog.simulator.invariants import Checker, InvariantError
 from headrace_raftlog.simulator.linearizability import READ, Operation
 from headrace_raftlog.simulator.machine import Machine
 
 if TYPE_CHECKING:
-    from headrace_raftlog.simulator.invariants import Checker
     from headrace_raftlog.simulator.node import Node
 
 LOSS_NOTICED: Final = 0.2  # probability that a lost message is reported to the core
@@ -83,7 +83,7 @@ class Replica:
         member: own member id.
         stopped: the node went down, or the group was removed from it.
         dirty: waits for a later turn of the node's loop.
-        config_appended: a membership came into the log since the checker looked.
+        config_changed: a membership came into the log, or left it, since the checker looked.
         heard_at: when a leader was last heard.
         joins: members that asked to be admitted, by node.
         offered: commands taken here and not applied yet.
@@ -107,7 +107,7 @@ class Replica:
         membership = store.membership(group)
         self.stopped = False
         self.dirty = False
-        self.config_appended = True
+        self.config_changed = True
         self.saving = False
         self.joins: dict[int, int] = {}
         self.fetch: Fetch | None = None
@@ -138,10 +138,23 @@ class Replica:
         if message.kind == JOIN:
             self.joins[member_node(message.source)] = message.source
             return
+        if message.target != self.member:
+            self.disregard(message)  # it was meant for the member whose place this one took
+            return
         if message.kind in (APPEND, HEARTBEAT, SNAPSHOT):
             self.heard_at = self.node.loop.now
         self.core.step(message)
         self.turn()
+
+    def disregard(self, message: Message) -> None:
+        """Hand a message for another incarnation to the core, which must not take it."""
+        core = self.core
+        before = (core.term, core.vote, core.role, core.leader, core.last_index)
+        core.step(message)
+        after = (core.term, core.vote, core.role, core.leader, core.last_index)
+        self.coverage.note("messages misrouted")
+        if before != after:
+            raise InvariantError(14, f"{message!r} was taken by {self.member} of {self.group}")
 
     def propose(self, payloads: list[bytes], urgent: bool, writes: list[Operation | None]) -> int:
         """Offer commands to this member; return what the core answers."""
@@ -178,7 +191,7 @@ class Replica:
         """Let this member change who belongs to the group."""
         index: int = self.core.propose_membership(voters, learners)
         if index > 0:
-            self.checker.note_proposed(index, self.core)
+            self.checker.note_proposed(index, self)
         self.turn()
         return index
 
@@ -238,19 +251,19 @@ class Replica:
     def install(self, snapshot: Snapshot) -> None:
         """Put a fetched snapshot into the log and the state machine, in one turn."""
         core = self.core
+        keep = self.log.term_at(snapshot.index) == snapshot.term
         last = self.log.last_index()
         if not core.restore(snapshot.index, snapshot.term, snapshot.membership):
             self.coverage.note("snapshots refused")
             return
         self.coverage.note("snapshots installed")
-        keep = core.last_index > snapshot.index
-        if keep:
+        if keep and last > snapshot.index:
             self.coverage.note("snapshots installed before a suffix")
         elif last >= snapshot.index:
             self.coverage.note("snapshots installed over a suffix")
         self.store.install_snapshot(self.group, snapshot, keep)
         self.machine.restore(snapshot.state, snapshot.live)
-        self.config_appended = True
+        self.config_changed = True
         self.checker.installed(self, snapshot)
         self._answer_reads()
         self.run()
@@ -294,7 +307,7 @@ class Replica:
             hard_state = HardState(hard_state.term, hard_state.vote, commit)
         for entry in ready.entries:
             if entry.kind == ENTRY_CONFIG:
-                self.config_appended = True
+                self.config_changed = True
         if ready.entries and ready.entries[0].index <= self.log.last_index():
             self._note_truncation(ready.entries[0].index)
         token: Written | None = None
@@ -313,6 +326,7 @@ class Replica:
         self.coverage.note("truncations")
         for entry in self.log.config_entries():
             if entry.index >= first:
+                self.config_changed = True
                 self.coverage.note("memberships rolled back")
 
     def _claim(self, message: Message) -> int:

@@ -1,76 +1,94 @@
-"""Thousands of schedules of the correct core, and proof that they reach what they should."""
+"""Schedules of the correct core, and proof that they reach what they should."""
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import subprocess
 import sys
-from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 
 from headrace_raftlog.simulator.__main__ import main, replay_command
-from headrace_raftlog.simulator.cluster import Plan, Simulation, simulate
-from headrace_raftlog.simulator.parameters import PROFILES
+from headrace_raftlog.simulator.batch import run_chunk, run_seeds
+from headrace_raftlog.simulator.cluster import Simulation, simulate
+from headrace_raftlog.simulator.plan import Plan
+from headrace_raftlog.simulator.profiles import PROFILES
 
-SEEDS = 2000
-SEEDS_PER_PROFILE = 60
-CHUNK = 50
-
-
-def run_chunk(first: int, last: int, profile: str | None) -> list[tuple[str, int, int, int, int]]:
-    """Run seeds; return failures as text and what the others reached."""
-    rows = []
-    for seed in range(first, last):
-        plan = Plan(seed, profile)
-        outcome = simulate(plan)
-        failure = f"{outcome.violation}\n{replay_command(outcome, plan)}"
-        rows.append(
-            (
-                "" if outcome.violation is None else failure,
-                outcome.committed,
-                outcome.acknowledged,
-                outcome.leaderships,
-                outcome.quiesced,
-            )
-        )
-    return rows
+SEEDS = 400  # `make sim` runs thousands
+SEEDS_PER_PROFILE = 25
 
 
-def run_seeds(chunks):
-    """Run chunks of seeds in two processes."""
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(2, mp_context=context) as pool:
-        futures = [pool.submit(run_chunk, *chunk) for chunk in chunks]
-        return [row for future in futures for row in future.result()]
+@pytest.fixture(scope="module")
+def tally():
+    return run_seeds(Plan(0), 100_000, 100_000 + SEEDS, 2)
 
 
-def test_no_seed_violates_an_invariant():
-    rows = run_seeds([(first, first + CHUNK, None) for first in range(0, SEEDS, CHUNK)])
-    assert [row[0] for row in rows if row[0]] == []
-    assert len(rows) == SEEDS
-    committed, acknowledged, leaderships, quiesced = (
-        [row[column] for row in rows] for column in range(1, 5)
-    )
-    assert sum(committed) > 8 * SEEDS
-    assert sum(acknowledged) > 4 * SEEDS
-    assert sum(leaderships) > 2 * SEEDS
-    assert sum(quiesced) > SEEDS
+def told(tally):
+    return [f"{violation}\n{replay_command(Plan(seed))}" for seed, violation in tally.told]
 
 
-def test_no_seed_of_any_profile_violates_an_invariant():
-    rows = run_seeds([(10_000, 10_000 + SEEDS_PER_PROFILE, name) for name in sorted(PROFILES)])
-    assert [row[0] for row in rows if row[0]] == []
+def test_no_seed_violates_an_invariant(tally):
+    assert told(tally) == []
+    assert tally.seeds == SEEDS
 
 
-def test_same_seed_gives_the_same_trace_whatever_the_hash_seed():
+@pytest.mark.parametrize(
+    ("name", "per_seed"),
+    [
+        ("committed", 8),
+        ("leaders", 2),
+        ("quiesced", 2),
+        ("leader crashes", 1),
+        ("reads of leaders", 1),
+        ("reads of followers", 2),
+        ("snapshots saved", 2),
+        ("snapshots installed", 0.2),
+        ("bodies fetched", 0.1),
+        ("crashes while fetching", 0.01),
+        ("memberships proposed", 0.4),
+        ("joint commits", 0.2),
+        ("quarantined", 0.05),
+        ("wiped nodes", 0.05),
+        ("groups deleted", 0.1),
+        ("messages misrouted", 0.1),
+        ("full disks", 0.2),
+        ("sync error", 0.01),
+        ("torn write", 0.1),
+        ("clock jumps", 0.2),
+        ("broken sessions", 0.2),
+        ("flapping links", 0.1),
+        ("transfers", 0.02),
+    ],
+)
+def test_seeds_reach_what_they_should(tally, name, per_seed):
+    assert tally.coverage[name] > per_seed * SEEDS
+
+
+@pytest.mark.parametrize("profile", sorted(PROFILES))
+def test_no_seed_of_any_profile_violates_an_invariant(profile):
+    assert told(run_chunk(Plan(0, profile), 10_000, 10_000 + SEEDS_PER_PROFILE)) == []
+
+
+def test_number_of_processes_changes_nothing():
+    one = run_seeds(Plan(0, events=200), 0, 60, 1)
+    two = run_seeds(Plan(0, events=200), 0, 60, 2)
+    assert (one.events, one.coverage) == (two.events, two.coverage)
+
+
+@pytest.mark.parametrize("profile", ["membership", "snapshot", "groups"])
+def test_same_seed_gives_the_same_trace_whatever_the_hash_seed(profile):
     traces = []
     for hash_seed in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
-        command = [sys.executable, "-m", "headrace_raftlog.simulator", "--seed", "17", "--trace"]
         environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        command = [sys.executable, "-m", "headrace_raftlog.simulator", "--seed", "17", "--trace"]
+        done = subprocess.run(
+            [*command, "--profile", profile],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
         traces.append(done.stdout)
     assert traces[0].count("\n") > 300
     assert traces[0] == traces[1]
@@ -84,7 +102,7 @@ def test_tracing_changes_nothing():
     for seed in range(5):
         traced = simulate(Plan(seed, tracing=True))
         plain = simulate(Plan(seed))
-        assert (traced.events, traced.committed) == (plain.events, plain.committed)
+        assert (traced.events, traced.coverage) == (plain.events, plain.coverage)
 
 
 def test_failing_seed_prints_the_command_that_repeats_it(capsys, monkeypatch):
@@ -92,7 +110,8 @@ def test_failing_seed_prints_the_command_that_repeats_it(capsys, monkeypatch):
         raise AssertionError("planted")
 
     monkeypatch.setattr(Simulation, "_run_under_faults", run)
-    assert main(["--seeds", "4:6", "--profile", "quiet", "--events", "50"]) == 1
+    options = ["--profile", "quiet", "--events", "50", "--jobs", "1"]
+    assert main(["--seeds", "4:6", *options]) == 1
     output = capsys.readouterr().out
     assert "seed 4: AssertionError in the core: planted" in output
     command = "python -m headrace_raftlog.simulator --seed 5 --trace --profile quiet --events 50"
@@ -101,7 +120,7 @@ def test_failing_seed_prints_the_command_that_repeats_it(capsys, monkeypatch):
 
 
 def test_seeds_that_hold_exit_with_zero(capsys):
-    assert main(["--seeds", "0:3", "--events", "100"]) == 0
+    assert main(["--seeds", "0:3", "--events", "100", "--jobs", "1"]) == 0
     assert "3 seeds, 0 violations" in capsys.readouterr().out
     assert main(["--seed", "0", "--events", "100"]) == 0
     assert "all invariants held" in capsys.readouterr().out
