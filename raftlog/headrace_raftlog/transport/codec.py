@@ -10,12 +10,19 @@ from typing import Final
 from mypy_extensions import i64
 
 from headrace_raftlog.model.entry import ENTRY_CONFIG, Entry
-from headrace_raftlog.model.limits import ENTRY_BYTES_MAX, MESSAGE_OVERHEAD_BYTES
-from headrace_raftlog.model.message import APPEND, PRE_VOTE, TIMEOUT_NOW, Message
+from headrace_raftlog.model.limits import ENTRY_BYTES_MAX, MESSAGE_OVERHEAD_BYTES, VOTERS_MAX
+from headrace_raftlog.model.membership import (
+    NODE_BITS,
+    Membership,
+    decode_membership,
+    member_node,
+)
+from headrace_raftlog.model.message import APPEND, JOIN, PRE_VOTE, SNAPSHOT, Message
 from headrace_raftlog.transport.pb.transport_pb2 import Frame, MessageKind, RaftMessage
 
 KIND_FIRST: Final = PRE_VOTE
-KIND_LAST: Final = TIMEOUT_NOW
+KIND_LAST: Final = JOIN
+MEMBER_ID_MAX: Final = (1 << (32 + NODE_BITS)) - 1  # generations have 32 bits
 
 
 class FrameError(ValueError):
@@ -54,6 +61,69 @@ def add_message(frame: Frame, message: Message) -> None:
         target.context = message.context
 
 
+def read_membership(data: bytes) -> Membership:
+    """Return a membership that a peer sent, in an entry or with a snapshot.
+
+    Raises:
+        FrameError: no correct leader writes it.
+    """
+    try:
+        found = decode_membership(data)
+    except ValueError as error:
+        raise FrameError(str(error)) from error
+    if not 1 <= len(found.voters) <= VOTERS_MAX or len(found.outgoing) > VOTERS_MAX:
+        raise FrameError(f"membership {found} has too few or too many voters")
+    for part in (found.voters, found.outgoing, found.learners):
+        if len(set(part)) != len(part):
+            raise FrameError(f"membership {found} names a member twice")
+        for member in part:
+            if member > MEMBER_ID_MAX or member_node(member) == 0:
+                raise FrameError(f"membership has {member}, which is no member id")
+    if not set(found.voters).isdisjoint(found.learners):
+        raise FrameError(f"membership {found} has a voter that is a learner")
+    return found
+
+
+def check_entry(entry: Entry) -> None:
+    """Refuse an entry that no correct member has stored.
+
+    Raises:
+        FrameError: its kind is unknown, it is too long, or its membership is none.
+    """
+    if entry.kind > ENTRY_CONFIG:
+        raise FrameError(f"entry kind {entry.kind} is unknown")
+    if len(entry.data) > ENTRY_BYTES_MAX:
+        raise FrameError(f"entry of {len(entry.data)} bytes")
+    if entry.kind == ENTRY_CONFIG:
+        read_membership(entry.data)
+
+
+def _read_entries(raw: RaftMessage) -> list[Entry]:
+    entries: list[Entry] = []
+    at: i64 = raw.index
+    term: i64 = raw.log_term
+    last_term: i64 = raw.term
+    for item in raw.entries:
+        at += 1
+        entry = Entry(at, item.term, item.kind, item.data)
+        check_entry(entry)
+        if entry.term < term or entry.term > last_term:  # what would be stored reads as damage
+            raise FrameError(f"entry of term {entry.term} after {term}, sent in {last_term}")
+        term = entry.term
+        entries.append(entry)
+    return entries
+
+
+def _check_members(raw: RaftMessage, source: i64, target: i64) -> None:
+    if raw.source > MEMBER_ID_MAX or raw.target > MEMBER_ID_MAX:
+        raise FrameError(f"message from {raw.source} to {raw.target}, which are no member ids")
+    meant: i64 = raw.target if raw.kind == JOIN else member_node(raw.target)
+    if member_node(raw.source) != source or meant != target:
+        raise FrameError(
+            f"message from {raw.source} to {raw.target} on a stream from {source} to {target}"
+        )
+
+
 def read_message(raw: RaftMessage, source: i64, target: i64) -> Message:
     """Return a message of a received frame.
 
@@ -63,40 +133,24 @@ def read_message(raw: RaftMessage, source: i64, target: i64) -> Message:
         target: this node's id.
 
     Raises:
-        FrameError: kind or entry kind unknown, source or target not those of the stream, terms
-            of entries that no log has, or an entry that is too long.
+        FrameError: kind or entry kind unknown, source or target not of the stream's nodes, a
+            snapshot or entries that no log has, a membership that is none, or an entry that is
+            too long.
     """
     kind: i64 = raw.kind
     if kind < KIND_FIRST or kind > KIND_LAST:
         raise FrameError(f"message kind {kind} is unknown")
-    if raw.source != source or raw.target != target:
-        raise FrameError(
-            f"message from {raw.source} to {raw.target} on a stream from {source} to {target}"
-        )
-    index: i64 = raw.index
-    entries: list[Entry] = []
-    if kind == APPEND:
-        at: i64 = index
-        term: i64 = raw.log_term
-        last_term: i64 = raw.term
-        for item in raw.entries:
-            at += 1
-            entry = Entry(at, item.term, item.kind, item.data)
-            if item.kind > ENTRY_CONFIG:
-                raise FrameError(f"entry kind {item.kind} is unknown")
-            if entry.term < term or entry.term > last_term:  # what would be stored reads as damage
-                raise FrameError(f"entry of term {entry.term} after {term}, sent in {last_term}")
-            if len(entry.data) > ENTRY_BYTES_MAX:
-                raise FrameError(f"entry of {len(entry.data)} bytes")
-            term = entry.term
-            entries.append(entry)
+    _check_members(raw, source, target)
+    if kind == SNAPSHOT and not (raw.index > 0 and 0 < raw.log_term <= raw.term):
+        raise FrameError(f"snapshot {raw.index} of term {raw.log_term}, sent in {raw.term}")
+    entries: list[Entry] = _read_entries(raw) if kind == APPEND else []
     return Message(
         kind,
         raw.group,
-        source,
-        target,
+        raw.source,
+        raw.target,
         raw.term,
-        index,
+        raw.index,
         raw.log_term,
         raw.commit,
         entries,

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from headrace_raftlog.model.entry import Entry
 from headrace_raftlog.model.limits import ENTRY_BYTES_MAX
-from headrace_raftlog.model.message import APPEND, HEARTBEAT, Message
+from headrace_raftlog.model.membership import Membership, member_id
+from headrace_raftlog.model.message import APPEND, HEARTBEAT, JOIN, SNAPSHOT, Message
 from headrace_raftlog.transport.codec import FrameError, add_message, read_messages
 from headrace_raftlog.transport.pb.transport_pb2 import Frame
 
@@ -34,21 +35,24 @@ def fields(message: Message) -> tuple[object, ...]:
 
 @st.composite
 def messages(draw: st.DrawFn) -> Message:
-    kind = draw(st.integers(1, 9))
-    index = draw(INDEX)
+    kind = draw(st.integers(1, 13))
+    index = draw(st.integers(1, 2**40))
     reject = draw(st.booleans())
-    log_term, term = sorted((draw(INDEX), draw(INDEX)))
+    log_term, term = sorted((draw(st.integers(1, 2**40)), draw(st.integers(1, 2**40))))
     entries = []
     if kind == APPEND:
         terms = st.integers(log_term, term)
-        raw = draw(st.lists(st.tuples(terms, st.integers(0, 2), st.binary(max_size=20))))
-        raw.sort(key=lambda item: item[0])
+        plain = st.tuples(st.integers(0, 1), st.binary(max_size=20))
+        config = st.tuples(st.just(2), st.just(Membership((1, member_id(2, 7))).encode()))
+        drawn = draw(st.lists(st.tuples(terms, plain | config)))
+        drawn.sort(key=lambda item: item[0])
+        raw = [(at, *rest) for at, rest in drawn]
         entries = [Entry(index + 1 + i, *item) for i, item in enumerate(raw)]
     return Message(
         kind,
         draw(INDEX),
-        1,
-        2,
+        member_id(1, draw(st.integers(0, 2**32 - 1))),
+        2 if kind == JOIN else member_id(2, draw(st.integers(0, 2**32 - 1))),
         term,
         index=index,
         log_term=log_term,
@@ -72,7 +76,7 @@ def test_message_round_trip_keeps_every_field(sent: list[Message]) -> None:
     assert [fields(m) for m in received] == [fields(m) for m in sent]
 
 
-@pytest.mark.parametrize("kind", [0, 10, 77])
+@pytest.mark.parametrize("kind", [0, 14, 77])
 def test_unknown_kind_is_refused(kind: int) -> None:
     frame = Frame()
     add_message(frame, Message(HEARTBEAT, 1, 1, 2, 1))
@@ -105,7 +109,51 @@ def test_entry_that_is_too_long_is_refused() -> None:
         read_messages(frame, 1, 2)
 
 
-@pytest.mark.parametrize(("source", "target"), [(3, 2), (1, 3)])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"garbage of some length",
+        Membership(()).encode(),
+        Membership(tuple(range(1, 9))).encode(),
+        Membership((1, 1)).encode(),
+        Membership((1, 2), learners=(2,)).encode(),
+        Membership((1024,)).encode(),
+        Membership((1, 1 << 43)).encode(),
+        Membership((1,)).encode() + b"x",
+    ],
+)
+def test_membership_that_no_leader_writes_is_refused(data: bytes) -> None:
+    frame = Frame()
+    add_message(frame, Message(APPEND, 1, 1, 2, 1, entries=[Entry(1, 1, 2, data)]))
+    with pytest.raises(FrameError, match="membership"):
+        read_messages(frame, 1, 2)
+
+
+@pytest.mark.parametrize(("index", "log_term", "term"), [(0, 1, 1), (5, 0, 1), (5, 3, 2)])
+def test_snapshot_that_no_log_has_is_refused(index: int, log_term: int, term: int) -> None:
+    frame = Frame()
+    add_message(frame, Message(SNAPSHOT, 1, 1, 2, term, index=index, log_term=log_term))
+    with pytest.raises(FrameError, match="snapshot"):
+        read_messages(frame, 1, 2)
+
+
+def test_join_names_a_node_and_not_a_member() -> None:
+    frame = Frame()
+    add_message(frame, Message(JOIN, 1, member_id(1, 5), member_id(2, 9), 0))
+    with pytest.raises(FrameError, match="on a stream from 1 to 2"):
+        read_messages(frame, 1, 2)
+
+
+def test_member_id_beyond_its_range_is_refused() -> None:
+    frame = Frame()
+    add_message(frame, Message(HEARTBEAT, 1, 1, 2, 1))
+    frame.messages[0].source = 1 | 1 << 42
+    with pytest.raises(FrameError, match="no member ids"):
+        read_messages(frame, 1, 2)
+
+
+@pytest.mark.parametrize(("source", "target"), [(3, 2), (1, 3), (member_id(3, 1), 2)])
 def test_message_of_another_pair_is_refused(source: int, target: int) -> None:
     frame = Frame()
     add_message(frame, Message(HEARTBEAT, 1, source, target, 1))

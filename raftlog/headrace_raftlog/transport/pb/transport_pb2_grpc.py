@@ -39,6 +39,16 @@ class RaftTransportStub:
                 request_serializer=headrace_dot_raftlog_dot_v1_dot_transport__pb2.Frame.SerializeToString,
                 response_deserializer=headrace_dot_raftlog_dot_v1_dot_transport__pb2.StreamClosed.FromString,
                 _registered_method=True)
+        self.FetchSnapshot = channel.unary_stream(
+                '/headrace.raftlog.v1.RaftTransport/FetchSnapshot',
+                request_serializer=headrace_dot_raftlog_dot_v1_dot_transport__pb2.SnapshotRequest.SerializeToString,
+                response_deserializer=headrace_dot_raftlog_dot_v1_dot_transport__pb2.SnapshotPart.FromString,
+                _registered_method=True)
+        self.FetchEntries = channel.unary_stream(
+                '/headrace.raftlog.v1.RaftTransport/FetchEntries',
+                request_serializer=headrace_dot_raftlog_dot_v1_dot_transport__pb2.EntriesRequest.SerializeToString,
+                response_deserializer=headrace_dot_raftlog_dot_v1_dot_transport__pb2.EntriesPart.FromString,
+                _registered_method=True)
 
 
 class RaftTransportServicer:
@@ -51,6 +61,21 @@ class RaftTransportServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def FetchSnapshot(self, request, context):
+        """Returns the newest snapshot of a group without the entries it lists as live. NOT_FOUND: there is
+        none at or beyond index_min. RESOURCE_EXHAUSTED: too many calls of this kind are under way.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def FetchEntries(self, request, context):
+        """Returns committed entries, ascending. NOT_FOUND: one of them is gone; a newer snapshot exists.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_RaftTransportServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -58,6 +83,16 @@ def add_RaftTransportServicer_to_server(servicer, server):
                     servicer.Stream,
                     request_deserializer=headrace_dot_raftlog_dot_v1_dot_transport__pb2.Frame.FromString,
                     response_serializer=headrace_dot_raftlog_dot_v1_dot_transport__pb2.StreamClosed.SerializeToString,
+            ),
+            'FetchSnapshot': grpc.unary_stream_rpc_method_handler(
+                    servicer.FetchSnapshot,
+                    request_deserializer=headrace_dot_raftlog_dot_v1_dot_transport__pb2.SnapshotRequest.FromString,
+                    response_serializer=headrace_dot_raftlog_dot_v1_dot_transport__pb2.SnapshotPart.SerializeToString,
+            ),
+            'FetchEntries': grpc.unary_stream_rpc_method_handler(
+                    servicer.FetchEntries,
+                    request_deserializer=headrace_dot_raftlog_dot_v1_dot_transport__pb2.EntriesRequest.FromString,
+                    response_serializer=headrace_dot_raftlog_dot_v1_dot_transport__pb2.EntriesPart.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -87,6 +122,60 @@ class RaftTransport:
             '/headrace.raftlog.v1.RaftTransport/Stream',
             headrace_dot_raftlog_dot_v1_dot_transport__pb2.Frame.SerializeToString,
             headrace_dot_raftlog_dot_v1_dot_transport__pb2.StreamClosed.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FetchSnapshot(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/headrace.raftlog.v1.RaftTransport/FetchSnapshot',
+            headrace_dot_raftlog_dot_v1_dot_transport__pb2.SnapshotRequest.SerializeToString,
+            headrace_dot_raftlog_dot_v1_dot_transport__pb2.SnapshotPart.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FetchEntries(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/headrace.raftlog.v1.RaftTransport/FetchEntries',
+            headrace_dot_raftlog_dot_v1_dot_transport__pb2.EntriesRequest.SerializeToString,
+            headrace_dot_raftlog_dot_v1_dot_transport__pb2.EntriesPart.FromString,
             options,
             channel_credentials,
             insecure,
