@@ -49,3 +49,14 @@ OPEN_SEGMENTS_MAX: Final = 128  # file descriptors kept open for reading
 ZERO_STEP_BYTES_MIN: Final = 128 << 10  # bytes zeroed ahead between two batches: well below 1 ms
 ZERO_STEP_BYTES_MAX: Final = 4 << 20  # bytes zeroed ahead at once under full load
 CLUSTER_NAME_BYTES_MAX: Final = 255  # bytes of UTF-8; fits the segment header
+
+# Formation, and what a member that fell far behind fetches (transport/, node/).
+FORMED_TEXT_CHARS_MAX: Final = 4096  # characters of a stream's metadata; gRPC takes 8 KiB in all
+FORMATION_LOG_S: Final = 10.0  # seconds between two log lines of a node that waits for its peers
+BULK_CHUNK_BYTES: Final = 256 << 10  # bytes of a snapshot or of entries sent in one piece
+BULK_LIVE_STEPS: Final = 64 << 10  # live indexes in one piece: at most 640 KiB
+BULK_RANGES_MAX: Final = 4096  # runs of entries asked for in one call
+BULK_STREAMS_MAX: Final = 8  # calls served at a time; each holds one snapshot, or one piece
+BULK_SILENCE_S_MAX: Final = 30.0  # seconds between two pieces, after which a fetch is given up
+SNAPSHOT_STATE_BYTES_MAX: Final = 1 << 30  # bytes of state taken from a peer
+SNAPSHOT_LIVE_MAX: Final = 256 << 20  # live indexes taken from a peer, 8 bytes each

@@ -14,7 +14,9 @@ from typing import Final
 import grpc
 
 from headrace_raftlog.model.limits import ENTRY_BYTES_MAX, PAYLOAD_BYTES_MAX
+from headrace_raftlog.model.membership import member_id
 from headrace_raftlog.model.message import Message
+from headrace_raftlog.node.formation import Formation
 from headrace_raftlog.node.handler import GroupHandler
 from headrace_raftlog.node.health import NodeHealth
 from headrace_raftlog.node.host import Host, HostPort
@@ -56,7 +58,8 @@ class RaftNode:
 
     Attributes:
         options: as given.
-        boot: boot count of the data directory, from 1; 0 before `start`.
+        boot: boot count of the data directory, from 1; 0 before `start`. It may jump until
+            `wait_formed` has returned.
         servicers: called with the gRPC server before it starts, to add services to it.
         on_payload: called with the sender and a payload, only while the sender is up.
         on_peer: called with a peer, whether it is up, and its boot count. After a down report
@@ -76,6 +79,7 @@ class RaftNode:
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = False
         self._loop: asyncio.AbstractEventLoop
+        self._formation: Formation
         self._log: SharedLog
         self._host: Host
         self._transport: Transport
@@ -94,7 +98,8 @@ class RaftNode:
     async def start(self) -> None:
         """Recover the log, then listen and connect.
 
-        Groups found in the log do nothing until `create_group` starts them.
+        Groups found in the log do nothing until `create_group` starts them, which must wait for
+        `wait_formed`.
 
         Raises:
             CorruptLogError: stored data is damaged; nothing was changed.
@@ -108,6 +113,7 @@ class RaftNode:
         self._loop = asyncio.get_running_loop()
         directory = options.data_dir
         identity = await asyncio.to_thread(Identity.open, directory, options.cluster, options.node)
+        self._formation = Formation(identity, directory, tuple(options.peers), self._become)
         self.boot = identity.boot
         self._log = await asyncio.to_thread(SharedLog.open, directory, options.log, identity)
         self._log.on_durable = self._durable_from_writer
@@ -118,8 +124,41 @@ class RaftNode:
         except BaseException:
             await asyncio.to_thread(self._log.close)
             raise
-        ticker = self._loop.create_task(self._tick(), name="raftlog ticker")
-        self._tasks.add(ticker)
+        for name, work in (("raftlog ticker", self._tick()), ("raftlog forms", self._form())):
+            task = self._loop.create_task(work, name=name)
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def wait_formed(self) -> None:
+        """Wait until this node belongs to its cluster; groups may be created from then on.
+
+        A node with a new data directory waits here until it has met all other configured nodes,
+        or one that belongs to the cluster already; the log says which are missing. A node that
+        is configured alone, or that was there before, does not wait. `start` returns earlier, so
+        that the other nodes, and whoever checks its health, can reach it meanwhile.
+        """
+        await self._formation.formed.wait()
+
+    @property
+    def is_formed(self) -> bool:
+        """Whether this node belongs to its cluster."""
+        return self._formation.formed.is_set()
+
+    @property
+    def member(self) -> int:
+        """This node's member id in groups that it founds or joins, once formed."""
+        return self._formation.identity.member
+
+    def member_of(self, node: int) -> int:
+        """Return the member id that a node has in groups which it founds now, once formed.
+
+        A peer that was not met since this node started is held to be on its founding disk. Should
+        it have lost that, it joins the groups that were founded meanwhile.
+        """
+        if node == self.options.node:
+            return self.member
+        generation = self._transport.generation(node)
+        return member_id(node, max(generation, 0))
 
     async def stop(self) -> None:
         """Stop taking part, write what was appended, release the data directory."""
@@ -234,9 +273,10 @@ class RaftNode:
         tick_s = options.tick_ms / 1000
         silence_s_max = tick_s * int(options.core.election_ticks)
         events = _Events(self)
+        events.formation = self._formation
         self._health = NodeHealth()
         self._transport = Transport(
-            StreamIdentity(options.cluster, options.node, self.boot),
+            _stream_identity(self._formation.identity),
             options.peers,
             events,
             tick_s,
@@ -259,6 +299,19 @@ class RaftNode:
         if hosted is None:
             raise KeyError(f"group {group} is not on this node")
         return hosted
+
+    async def _form(self) -> None:
+        try:
+            while not self.is_formed:
+                sessions = self._transport.sessions.values()
+                await self._formation.advance([s.peer for s in sessions if s.link.connected])
+                await asyncio.sleep(self.options.tick_ms / 1000)
+        except Exception as error:  # noqa: BLE001  (outermost: reports it and stops)
+            self._host.fail(error)
+
+    def _become(self, identity: Identity) -> None:
+        self.boot = identity.boot
+        self._transport.become(_stream_identity(identity))
 
     async def _tick(self) -> None:
         try:
@@ -305,16 +358,27 @@ class RaftNode:
         self.on_fatal(error)
 
 
+def _stream_identity(identity: Identity) -> StreamIdentity:
+    return StreamIdentity(
+        identity.cluster, identity.node, identity.boot, identity.disk, identity.formed
+    )
+
+
 class _Events:
     """What the transport reports, passed on to host and application while the host runs."""
 
     def __init__(self, node: RaftNode) -> None:
         self.host: Host
+        self.formation: Formation
         self._node = node
 
     def on_messages(self, messages: list[Message]) -> None:
         """Step them."""
         self.host.receive(messages)
+
+    def on_met(self, peer: StreamIdentity) -> None:
+        """Pass it on."""
+        self.formation.met(peer)
 
     def on_payload(self, peer: int, payload: bytes) -> None:
         """Pass it on."""

@@ -1,35 +1,56 @@
-"""Who owns a data directory, and how often it was started."""
+"""Who owns a data directory, which disk it is, and how often it was started."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from headrace_raftlog.model.errors import IdentityError
 from headrace_raftlog.model.limits import CLUSTER_NAME_BYTES_MAX, NODE_ID_MAX
+from headrace_raftlog.model.membership import member_id
 from headrace_raftlog.storage.files import Files
 from headrace_raftlog.storage.writer import write_all
 
 IDENTITY_NAME: Final = "node.json"
-IDENTITY_FORMAT: Final = 1
+IDENTITY_FORMAT: Final = 2
+DISK_ID_MAX: Final = (1 << 32) - 1
+
+_SEGMENT_SUFFIX: Final = ".log"
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
     """What a data directory says about its node.
 
+    A directory is *formed* once its node knows which disks founded the cluster, its own or not.
+    Before that it has never taken part in anything.
+
     Attributes:
         cluster: name of the cluster, 1 to 255 bytes.
         node: node id, 1 to NODE_ID_MAX.
         boot: starts so far, this one included; from 1.
+        disk: random id of the directory, 1 to DISK_ID_MAX; another one after a loss of the data.
+        formed: disk by node id of all founding nodes; empty while the directory is not formed.
     """
 
     cluster: str
     node: int
     boot: int
+    disk: int
+    formed: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def generation(self) -> int:
+        """Generation of this node's members: 0 on a founding disk, the disk's id otherwise."""
+        return 0 if self.formed.get(self.node) == self.disk else self.disk
+
+    @property
+    def member(self) -> int:
+        """This node's member id in groups that it founds or joins."""
+        return member_id(self.node, self.generation)
 
     @staticmethod
     def open(directory: str, cluster: str, node: int, files: Files | None = None) -> Identity:
@@ -42,7 +63,8 @@ class Identity:
             files: the file system, for tests.
 
         Raises:
-            IdentityError: the directory is another node's, or its file is damaged.
+            IdentityError: the directory is another node's, its file is damaged, or the log that
+                belongs to it is gone.
             ValueError: the name or id is outside its range.
             OSError: as the system says; the directory is as before.
         """
@@ -50,17 +72,88 @@ class Identity:
             raise ValueError(f"node id {node} is not within 1 to {NODE_ID_MAX}")
         if not 1 <= len(cluster.encode()) <= CLUSTER_NAME_BYTES_MAX:
             raise ValueError(f"cluster name {cluster!r} is not 1 to 255 bytes long")
-        disk = files if files is not None else Files()
-        disk.make_directory(directory)
-        known = read_identity(directory, disk)
-        if known is not None and (known.cluster, known.node) != (cluster, node):
-            raise IdentityError(
-                f"{directory} belongs to node {known.node} of cluster {known.cluster!r}, "
-                f"but the configuration says node {node} of cluster {cluster!r}"
-            )
-        identity = Identity(cluster, node, known.boot + 1 if known is not None else 1)
-        _write(disk, directory, identity)
+        store = files if files is not None else Files()
+        store.make_directory(directory)
+        known = read_identity(directory, store)
+        if known is None:
+            disk = int.from_bytes(store.random(4), "little") or 1
+            identity = Identity(cluster, node, 1, disk)
+        else:
+            _check_owner(known, directory, cluster, node)
+            if known.formed:
+                _check_log(directory, store)
+            identity = replace(known, boot=known.boot + 1)
+        identity.write(directory, store)
         return identity
+
+    def form(
+        self, directory: str, founders: dict[int, int], boot_min: int, files: Files | None = None
+    ) -> Identity:
+        """Note durably which disks founded the cluster.
+
+        Args:
+            directory: the data directory.
+            founders: disk by node id; the cluster is founded by this node too if its disk is
+                there, and otherwise it joins as a new member.
+            boot_min: for one that joins: least boot count from now on. It must be beyond any that
+                a lost directory of this node has reached, because boots name things.
+            files: the file system, for tests.
+
+        Raises:
+            OSError: as the system says; the directory is as before, or formed.
+        """
+        assert not self.formed, "a directory is formed once"
+        assert founders, "somebody founded the cluster"
+        formed = replace(self, formed=dict(sorted(founders.items())))
+        if formed.generation:
+            formed = replace(formed, boot=max(self.boot, boot_min))
+        formed.write(directory, files)
+        return formed
+
+    def write(self, directory: str, files: Files | None = None) -> None:
+        """Write the directory's identity file durably.
+
+        Raises:
+            OSError: as the system says; the file is as before, or new.
+        """
+        store = files if files is not None else Files()
+        fields = {
+            "format": IDENTITY_FORMAT,
+            "cluster": self.cluster,
+            "node": self.node,
+            "boot": self.boot,
+            "disk": self.disk,
+            "formed": {str(node): disk for node, disk in self.formed.items()},
+        }
+        data = (json.dumps(fields) + "\n").encode()
+        path = os.path.join(directory, IDENTITY_NAME)
+        draft = path + ".new"
+        with contextlib.suppress(FileNotFoundError):
+            store.remove(draft)
+        fd = store.create(draft)
+        try:
+            write_all(store, fd, [data], len(data), 0)
+        finally:
+            store.close(fd)
+        store.rename(draft, path)
+        store.sync_directory(directory)
+
+
+def _check_owner(known: Identity, directory: str, cluster: str, node: int) -> None:
+    if (known.cluster, known.node) != (cluster, node):
+        raise IdentityError(
+            f"{directory} belongs to node {known.node} of cluster {known.cluster!r}, "
+            f"but the configuration says node {node} of cluster {cluster!r}"
+        )
+
+
+def _check_log(directory: str, files: Files) -> None:
+    """Refuse a directory that has lost its log: its node would have forgotten what it promised."""
+    if not any(name.endswith(_SEGMENT_SUFFIX) for name in files.names(directory)):
+        raise IdentityError(
+            f"{directory} has lost its log: only {IDENTITY_NAME} is there. Restore the log, or "
+            f"move {IDENTITY_NAME} away too, and the node joins again as a new member"
+        )
 
 
 def read_identity(directory: str, files: Files) -> Identity | None:
@@ -80,7 +173,7 @@ def read_identity(directory: str, files: Files) -> Identity | None:
         files.close(fd)
     try:
         return _decode(json.loads(text))
-    except (ValueError, KeyError, TypeError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise IdentityError(
             f"{path} is damaged ({error!r}): restore it, or move the data directory away and let "
             "the node join again as a new member"
@@ -91,27 +184,9 @@ def _decode(fields: Any) -> Identity:
     if fields["format"] != IDENTITY_FORMAT:
         raise ValueError(f"format {fields['format']!r} is not known to this release")
     cluster, node, boot = fields["cluster"], fields["node"], fields["boot"]
-    if not isinstance(cluster, str) or type(node) is not int or type(boot) is not int:
+    disk = fields["disk"]
+    formed = {int(founder): founder_disk for founder, founder_disk in fields["formed"].items()}
+    numbers = (node, boot, disk, *formed.values())
+    if not isinstance(cluster, str) or any(type(number) is not int for number in numbers):
         raise TypeError("a field has the wrong type")
-    return Identity(cluster, node, boot)
-
-
-def _write(files: Files, directory: str, identity: Identity) -> None:
-    fields = {
-        "format": IDENTITY_FORMAT,
-        "cluster": identity.cluster,
-        "node": identity.node,
-        "boot": identity.boot,
-    }
-    data = (json.dumps(fields) + "\n").encode()
-    path = os.path.join(directory, IDENTITY_NAME)
-    draft = path + ".new"
-    with contextlib.suppress(FileNotFoundError):
-        files.remove(draft)
-    fd = files.create(draft)
-    try:
-        write_all(files, fd, [data], len(data), 0)
-    finally:
-        files.close(fd)
-    files.rename(draft, path)
-    files.sync_directory(directory)
+    return Identity(cluster, node, boot, disk, formed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from headrace_raftlog.model.message import Message
+from headrace_raftlog.transport.identity import StreamIdentity
 
 
 class TransportEvents(Protocol):
@@ -12,6 +13,9 @@ class TransportEvents(Protocol):
 
     def on_messages(self, messages: list[Message]) -> None:
         """Take the Raft messages of one frame, in order; only between up and down reports."""
+
+    def on_met(self, peer: StreamIdentity) -> None:
+        """Note who answers or calls; before any up report, and again when it has changed."""
 
     def on_payload(self, peer: int, payload: bytes) -> None:
         """Take a payload; only ever between the peer's up and down reports."""

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote, unquote
 
-PROTOCOL_VERSION: Final = 1
+from headrace_raftlog.model.limits import FORMED_TEXT_CHARS_MAX, NODE_ID_MAX
+
+PROTOCOL_VERSION: Final = 2
 
 CLUSTER_KEY: Final = "headrace-cluster"
 NODE_KEY: Final = "headrace-node"
 TARGET_KEY: Final = "headrace-target"
 BOOT_KEY: Final = "headrace-boot"
+DISK_KEY: Final = "headrace-disk"
+GENERATION_KEY: Final = "headrace-generation"
+FORMED_KEY: Final = "headrace-formed"
 PROTOCOL_KEY: Final = "headrace-protocol"
+
+_ID_MAX: Final = (1 << 32) - 1  # of disks and generations
 
 
 class StreamRefusedError(Exception):
@@ -28,11 +35,26 @@ class StreamIdentity:
         cluster: name of the cluster; travels percent-encoded.
         node: node id.
         boot: boot count of the node's data directory, from 1.
+        disk: id of the data directory.
+        formed: disk by node id of the nodes that founded the cluster; empty while this end does
+            not belong to it yet. Between two ends of which one does not, nothing but metadata
+            passes.
     """
 
     cluster: str
     node: int
     boot: int
+    disk: int
+    formed: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def generation(self) -> int:
+        """Generation of the node's members: 0 on a founding disk, the disk's id otherwise."""
+        return 0 if self.formed.get(self.node) == self.disk else self.disk
+
+    def is_same_process(self, other: StreamIdentity) -> bool:
+        """Return whether both are said by one process of one node."""
+        return (self.node, self.disk, self.boot) == (other.node, other.disk, other.boot)
 
     def metadata(self, target: int) -> tuple[tuple[str, str], ...]:
         """Return the metadata that tells node `target` who we are."""
@@ -41,6 +63,9 @@ class StreamIdentity:
             (NODE_KEY, str(self.node)),
             (TARGET_KEY, str(target)),
             (BOOT_KEY, str(self.boot)),
+            (DISK_KEY, str(self.disk)),
+            (GENERATION_KEY, str(self.generation)),
+            (FORMED_KEY, ",".join(f"{node}:{disk}" for node, disk in self.formed.items())),
             (PROTOCOL_KEY, str(PROTOCOL_VERSION)),
         )
 
@@ -55,7 +80,8 @@ class StreamIdentity:
 
         Raises:
             StreamRefusedError: it belongs to another cluster, is not one of `known`, means another
-                node than this one, or speaks another version.
+                node than this one, speaks another version, or has lost the disk on which it
+                founded the cluster and does not know.
         """
         fields = {key: value for key, value in metadata if isinstance(value, str)}
         protocol = _number(fields, PROTOCOL_KEY)
@@ -78,7 +104,39 @@ class StreamIdentity:
         node = _number(fields, NODE_KEY)
         if node not in known:
             raise StreamRefusedError(f"node {node} is not a known peer of node {self.node}")
-        return StreamIdentity(cluster, node, _number(fields, BOOT_KEY))
+        found = StreamIdentity(
+            cluster, node, _number(fields, BOOT_KEY), _number(fields, DISK_KEY), _formed(fields)
+        )
+        self._check_formed(found, _number(fields, GENERATION_KEY))
+        return found
+
+    def _check_formed(self, other: StreamIdentity, generation: int) -> None:
+        if not 1 <= other.disk <= _ID_MAX:
+            raise StreamRefusedError(f"metadata {DISK_KEY} is {other.disk}, out of range")
+        if not other.formed:
+            return  # it waits to learn what it is
+        founding = self.formed or other.formed
+        if generation == 0 and founding.get(other.node) != other.disk:
+            raise StreamRefusedError(
+                f"node {other.node} speaks as a founding member, but the cluster was founded on "
+                "another disk of that node: what the node promised there is lost. Empty its data "
+                "directory and start it, so that it joins as a new member"
+            )
+        if self.formed and self.formed != other.formed:
+            raise StreamRefusedError(
+                f"nodes {self.node} and {other.node} belong to clusters that were founded apart "
+                f"(by nodes {_names(self.formed)}, and by nodes {_names(other.formed)}, on their "
+                "disks of that time). Empty the data directory of those nodes whose data you can "
+                "do without and start them, so that they join the others"
+            )
+        if generation != other.generation:
+            raise StreamRefusedError(
+                f"metadata {GENERATION_KEY} is {generation}, not {other.generation}"
+            )
+
+
+def _names(formed: dict[int, int]) -> str:
+    return ", ".join(str(node) for node in formed)
 
 
 def _number(fields: dict[str, str], key: str) -> int:
@@ -86,3 +144,22 @@ def _number(fields: dict[str, str], key: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) <= 18):
         raise StreamRefusedError(f"metadata {key} is {text!r}, not a number")
     return int(text)
+
+
+def _formed(fields: dict[str, str]) -> dict[int, int]:
+    text = fields.get(FORMED_KEY)
+    if text is None or len(text) > FORMED_TEXT_CHARS_MAX:
+        raise StreamRefusedError(f"metadata {FORMED_KEY} is missing or too long")
+    found: dict[int, int] = {}
+    for item in text.split(",") if text else ():
+        node, _, disk = item.partition(":")
+        if not (_is_number(node) and _is_number(disk)):
+            raise StreamRefusedError(f"metadata {FORMED_KEY} has {item!r}, not node:disk")
+        if not 1 <= int(node) <= NODE_ID_MAX or not 1 <= int(disk) <= _ID_MAX:
+            raise StreamRefusedError(f"metadata {FORMED_KEY} has {item!r}, out of range")
+        found[int(node)] = int(disk)
+    return dict(sorted(found.items()))
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= 10

@@ -30,7 +30,7 @@ class LinkOwner(Protocol):
     """Whom a link reports to."""
 
     def link_connected(self) -> None:
-        """Note that the peer accepted a new stream; `boot` of the link is its boot count."""
+        """Note that the peer accepted a new stream; `remote` of the link says who it is."""
 
     def link_lost(self) -> None:
         """Note that the stream broke and everything that waited was dropped."""
@@ -49,7 +49,8 @@ class PeerLink:
     Attributes:
         peer: node id of the peer.
         connected: whether the peer has accepted the current stream.
-        boot: boot count that the peer gave for it, 0 before the first.
+        remote: who the peer said it is on the current or last stream, None before the first.
+        identity: who this node is, for the next stream.
         frames_sent: frames written since the start, beats included.
         messages_sent: Raft messages among them.
     """
@@ -59,11 +60,11 @@ class PeerLink:
     ) -> None:
         self.peer = peer
         self.connected = False
-        self.boot = 0
+        self.remote: StreamIdentity | None = None
+        self.identity = identity
         self.frames_sent = 0
         self.messages_sent = 0
         self._address = address
-        self._identity = identity
         self._owner = owner
         self._outbox = outbox
         self._work = asyncio.Event()
@@ -177,22 +178,23 @@ class PeerLink:
         task = asyncio.current_task()
         assert task is not None
         async with grpc.aio.insecure_channel(self._address, options=CLIENT_OPTIONS) as channel:
-            metadata = grpc.aio.Metadata(*self._identity.metadata(self.peer))
+            metadata = grpc.aio.Metadata(*self.identity.metadata(self.peer))
             call: StreamCall = RaftTransportStub(channel).Stream(None, metadata=metadata)
             try:
                 async with asyncio.timeout(HANDSHAKE_S_MAX):
-                    self.boot = await self._handshake(call)
+                    remote = await self._handshake(call)
+                self.remote = remote
                 call.add_done_callback(lambda _: _cancel(task))
                 self.connected = True
                 self._opened = True
                 self._complaint = ""
-                LOG.info("stream to node %d (boot %d) is open", self.peer, self.boot)
+                LOG.info("stream to node %d (boot %d) is open", self.peer, remote.boot)
                 self._owner.link_connected()
                 await self._write_frames(call)
             finally:
                 call.cancel()
 
-    async def _handshake(self, call: StreamCall) -> int:
+    async def _handshake(self, call: StreamCall) -> StreamIdentity:
         answer = tuple(await call.initial_metadata())
         if not answer:  # the call has ended, or is about to
             code = await call.code()
@@ -200,7 +202,7 @@ class PeerLink:
             if code == grpc.StatusCode.FAILED_PRECONDITION:
                 raise StreamRefusedError(details)
             raise asyncio.InvalidStateError(f"{code.name}: {details}")
-        return self._identity.check(answer, (self.peer,)).boot
+        return self.identity.check(answer, (self.peer,))
 
     async def _write_frames(self, call: StreamCall) -> None:
         """Write frames until the call breaks or this task is cancelled."""

@@ -22,8 +22,8 @@ LOG: Final = logging.getLogger(__name__)
 class IncomingStream:
     """One accepted stream; `open` turns False when it is replaced or given up."""
 
-    def __init__(self, boot: int) -> None:
-        self.boot = boot
+    def __init__(self, remote: StreamIdentity) -> None:
+        self.remote = remote
         self.open = True
 
 
@@ -31,13 +31,15 @@ class PeerSession:
     """A session with a peer: from the moment both streams stand until either breaks.
 
     The peer is up while the outgoing stream is connected, an incoming stream is there, both name
-    the same boot count, and something was heard within the liveness timeout. When it goes
-    down both streams are given up, so that nothing of an old session arrives in a new one.
+    the same process, both ends belong to the cluster, and something was heard within the liveness
+    timeout. When it goes down both streams are given up, so that nothing of an old session arrives
+    in a new one.
 
     Attributes:
         peer: node id.
         up: whether the peer is up.
         boot: boot count of the session, or of the last one; 0 before the first.
+        generation: of the peer's members, as it said last; -1 before it did.
         link: the outgoing stream.
         frames_received: frames received since the start, beats included.
         messages_received: Raft messages among them.
@@ -54,6 +56,7 @@ class PeerSession:
         self.peer = peer
         self.up = False
         self.boot = 0
+        self.generation = -1
         self.frames_received = 0
         self.messages_received = 0
         self.link = PeerLink(peer, address, identity, self, Outbox())
@@ -65,12 +68,19 @@ class PeerSession:
         self._held: deque[tuple[list[Message], list[bytes]]] = deque()  # one item per frame
         self._held_bytes = 0
 
-    def accept(self, boot: int) -> IncomingStream:
+    def accept(self, remote: StreamIdentity) -> IncomingStream:
         """Take a new incoming stream in place of any older one."""
         self._give_up()
-        stream = IncomingStream(boot)
+        stream = IncomingStream(remote)
         self._incoming = stream
         self._heard_at = self._clock()
+        ours = self.link.remote
+        if self.link.connected and ours is not None and not ours.is_same_process(remote):
+            if ours.disk == remote.disk and remote.boot < ours.boot:
+                self._give_up()  # a stream of the peer's earlier process
+                return stream
+            self.link.reset()  # ours still leads to the earlier process
+        self._met(remote)
         self._evaluate()
         return stream
 
@@ -98,6 +108,15 @@ class PeerSession:
 
     def link_connected(self) -> None:
         """Note that the peer accepted our stream."""
+        ours = self.link.remote
+        assert ours is not None, "connected to somebody"
+        incoming = self._incoming
+        if incoming is not None and not incoming.remote.is_same_process(ours):
+            if ours.disk == incoming.remote.disk and ours.boot < incoming.remote.boot:
+                self.link.reset()  # it still leads to the peer's earlier process
+                return
+            self._give_up()  # a stream of the earlier process
+        self._met(ours)
         self._evaluate()
 
     def link_lost(self) -> None:
@@ -129,18 +148,22 @@ class PeerSession:
         """Give the session up for good."""
         self._give_up()
 
+    def _met(self, remote: StreamIdentity) -> None:
+        if remote.formed:
+            self.generation = remote.generation
+        self._events.on_met(remote)
+
     def _evaluate(self) -> None:
         incoming = self._incoming
         if self.up or incoming is None or not self.link.connected:
             return
-        if incoming.boot < self.link.boot:
-            self._give_up()  # a stream of the peer's earlier process
+        ours = self.link.remote
+        if not self.link.identity.formed or not incoming.remote.formed:
             return
-        if incoming.boot > self.link.boot:
-            self.link.reset()  # ours still leads to the earlier process
-            return
+        if ours is None or not ours.formed:
+            return  # it has joined meanwhile, and its next answer will say so
         self.up = True
-        self.boot = incoming.boot
+        self.boot = incoming.remote.boot
         LOG.info("node %d (boot %d) is up", self.peer, self.boot)
         self._events.on_peer(self.peer, True, self.boot)
         while self.up and self._held:

@@ -21,7 +21,11 @@ Context = grpc.aio.ServicerContext[Frame, StreamClosed]
 
 
 class StreamServicer(RaftTransportServicer):
-    """Accepts streams of known peers of the same cluster and passes their frames on."""
+    """Accepts streams of known peers of the same cluster and passes their frames on.
+
+    Attributes:
+        identity: who this node is, for streams from now on.
+    """
 
     def __init__(
         self,
@@ -29,7 +33,7 @@ class StreamServicer(RaftTransportServicer):
         sessions: Mapping[int, PeerSession],
         events: TransportEvents,
     ) -> None:
-        self._identity = identity
+        self.identity = identity
         self._sessions = sessions
         self._events = events
 
@@ -39,14 +43,14 @@ class StreamServicer(RaftTransportServicer):
         """Serve one incoming stream until it ends or a newer one replaces it."""
         metadata = tuple(context.invocation_metadata() or ())
         try:
-            peer = self._identity.check(metadata, self._sessions)
+            peer = self.identity.check(metadata, self._sessions)
         except StreamRefusedError as refusal:
             LOG.warning("refused a stream from %s: %s", context.peer(), refusal)
             await _refuse(context, grpc.StatusCode.FAILED_PRECONDITION, str(refusal))
         session = self._sessions[peer.node]
-        stream = session.accept(peer.boot)
+        stream = session.accept(peer)
         try:
-            await context.send_initial_metadata(self._identity.metadata(peer.node))
+            await context.send_initial_metadata(self.identity.metadata(peer.node))
             async for frame in request_iterator:
                 if not stream.open:
                     await _refuse(context, grpc.StatusCode.ABORTED, "the session is over")

@@ -9,6 +9,7 @@ from typing import Final
 
 import grpc
 
+from headrace_raftlog.model.membership import member_node
 from headrace_raftlog.model.message import Message
 from headrace_raftlog.transport.channel_options import SERVER_OPTIONS
 from headrace_raftlog.transport.events import TransportEvents
@@ -28,6 +29,7 @@ class Transport:
     To be used on one event loop. `tick` is to be called every `beat_s` seconds.
 
     Attributes:
+        identity: who this node is.
         server: the gRPC server, which other services may share.
         sessions: by node id, one for each peer.
     """
@@ -40,7 +42,7 @@ class Transport:
         beat_s: float,
         silence_s_max: float,
     ) -> None:
-        self._identity = identity
+        self.identity = identity
         self._events = events
         self._beat_s = beat_s
         self._silence_s_max = silence_s_max
@@ -54,6 +56,7 @@ class Transport:
             for peer, address in sorted(peers.items())
             if peer != identity.node
         }
+        self._servicer = StreamServicer(identity, self.sessions, events)
 
     async def start(
         self, listen: str, register: Sequence[Callable[[grpc.aio.Server], None]] = ()
@@ -67,8 +70,7 @@ class Transport:
         Raises:
             OSError: the address cannot be listened on.
         """
-        servicer = StreamServicer(self._identity, self.sessions, self._events)
-        add_RaftTransportServicer_to_server(servicer, self.server)
+        add_RaftTransportServicer_to_server(self._servicer, self.server)
         for add in register:
             add(self.server)
         try:
@@ -92,9 +94,26 @@ class Transport:
             await asyncio.wait(self._tasks)
         await self.server.stop(None)
 
+    def become(self, identity: StreamIdentity) -> None:
+        """Speak as somebody else from now on, because this node has joined the cluster.
+
+        Whoever was met before gets to know by new streams.
+        """
+        self.identity = identity
+        self._servicer.identity = identity
+        for session in self.sessions.values():
+            session.link.identity = identity
+            session.close()
+            session.link.reset()
+
+    def generation(self, peer: int) -> int:
+        """Return the generation of a peer's members, -1 while it was not met."""
+        session = self.sessions.get(peer)
+        return session.generation if session is not None else -1
+
     def post(self, message: Message) -> bool:
-        """Queue a Raft message to `message.target`; False when it is dropped."""
-        session = self.sessions.get(message.target)
+        """Queue a Raft message to the node of its target; False when it is dropped."""
+        session = self.sessions.get(member_node(message.target))
         return session is not None and session.post(message)
 
     def send(self, peer: int, payload: bytes) -> bool:

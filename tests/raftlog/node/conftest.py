@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,23 @@ import pytest
 from headrace_raftlog.model.entry import Entry
 from headrace_raftlog.model.group import CoreOptions
 from headrace_raftlog.node.node import NodeOptions, RaftNode
+from headrace_raftlog.storage.identity import Identity
 from headrace_raftlog.storage.options import LogOptions
+from headrace_raftlog.storage.shared_log import SharedLog
 
 DEADLINE_S = 60.0
 VOTERS = (1, 2, 3)
+LOG = LogOptions(segment_bytes=1 << 20)
+
+
+def found(directory: Path, nodes: Iterable[int]) -> None:
+    """Lay out data directories as nodes leave them that have founded a cluster."""
+    places = {node: str(directory / str(node)) for node in nodes}
+    new = {node: Identity.open(place, "test", node) for node, place in places.items()}
+    disks = {node: identity.disk for node, identity in new.items()}
+    for node, place in places.items():
+        SharedLog.open(place, LOG, new[node]).close()
+        replace(new[node].form(place, disks, 1), boot=0).write(place)
 
 
 class Machine:
@@ -41,7 +55,15 @@ class Machine:
 class Cluster:
     """Up to three nodes on loopback; `until` waits for a condition on what they report."""
 
-    def __init__(self, directory: Path, addresses: dict[int, str], **options: Any) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        addresses: dict[int, str],
+        founders: tuple[int, ...] = VOTERS,
+        **options: Any,
+    ) -> None:
+        if founders and not (directory / str(founders[0])).exists():
+            found(directory, founders)
         self.changed = asyncio.Event()
         self.nodes: dict[int, RaftNode] = {}
         self.machines: dict[tuple[int, int], Machine] = {}
@@ -64,7 +86,7 @@ class Cluster:
                 node=node,
                 peers=self.addresses,
                 data_dir=str(self.directory / str(node)),
-                log=LogOptions(segment_bytes=1 << 20),
+                log=LOG,
                 **options,
             )
         )

@@ -18,7 +18,7 @@ SECOND = "/log/0000000000000002.log"
 
 @pytest.fixture
 def stored(disk: MemoryFiles, open_log, run: Run) -> MemoryFiles:
-    opened = open_log(disk, identity=Identity("mill", 3, 1))
+    opened = open_log(disk, identity=Identity("mill", 3, 1, 5))
     opened.commit(1, run(1, 1, b"a" * 2000, b""), HardState(1, 2, 0))
     opened.commit(2, run(1, 4, b"b" * 5000))
     opened.commit(7, run(1, 1, b"c"))

@@ -149,9 +149,9 @@ def test_refused_opening_leaves_the_directory_free(disk: MemoryFiles, open_log) 
 
 
 def test_log_of_another_node_is_refused_naming_both(disk: MemoryFiles, open_log) -> None:
-    open_log(disk, identity=Identity("mill", 3, 1)).log.close()
-    open_log(disk, identity=Identity("mill", 3, 2)).log.close()
-    for identity in (Identity("mill", 4, 1), Identity("other", 3, 1)):
+    open_log(disk, identity=Identity("mill", 3, 1, 5)).log.close()
+    open_log(disk, identity=Identity("mill", 3, 2, 5)).log.close()
+    for identity in (Identity("mill", 4, 1, 5), Identity("other", 3, 1, 5)):
         with pytest.raises(IdentityError) as caught:
             open_log(disk, identity=identity)
         assert "node 3 of cluster 'mill'" in str(caught.value)

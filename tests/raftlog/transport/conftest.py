@@ -15,6 +15,22 @@ from headrace_raftlog.transport.transport import Transport
 DEADLINE_S = 30.0
 
 
+FORMED = {1: 11, 2: 22, 3: 33}
+
+
+def identity_of(
+    node: int,
+    boot: int = 1,
+    cluster: str = "test",
+    disk: int = 0,
+    formed: dict[int, int] | None = None,
+) -> StreamIdentity:
+    """Return a node of a cluster that three nodes founded."""
+    return StreamIdentity(
+        cluster, node, boot, disk or FORMED[node], FORMED if formed is None else formed
+    )
+
+
 class Recorder:
     """Keeps everything reported; `until` waits for a condition on it."""
 
@@ -22,11 +38,16 @@ class Recorder:
         self.messages: list[Message] = []
         self.payloads: list[tuple[int, bytes]] = []
         self.peers: list[tuple[int, bool, int]] = []
+        self.met: list[StreamIdentity] = []
         self.failures: list[BaseException] = []
         self._changed = asyncio.Event()
 
     def on_messages(self, messages: list[Message]) -> None:
         self.messages += messages
+        self._changed.set()
+
+    def on_met(self, peer: StreamIdentity) -> None:
+        self.met.append(peer)
         self._changed.set()
 
     def on_payload(self, peer: int, payload: bytes) -> None:
@@ -59,12 +80,17 @@ class LoopbackNode:
         cluster: str = "test",
         boot: int = 1,
         silence_s_max: float = 10.0,
+        identity: StreamIdentity | None = None,
     ) -> None:
         self.node = node
         self.events = Recorder()
         self._addresses = addresses
         self.transport = Transport(
-            StreamIdentity(cluster, node, boot), addresses, self.events, 0.1, silence_s_max
+            identity or identity_of(node, boot, cluster),
+            addresses,
+            self.events,
+            0.1,
+            silence_s_max,
         )
         self._ticker: asyncio.Task[None] | None = None
 
@@ -85,6 +111,11 @@ class LoopbackNode:
         while True:
             await asyncio.sleep(0.1)
             self.transport.tick()
+
+
+@pytest.fixture(name="identity_of")
+def _identity_of() -> Callable[..., StreamIdentity]:
+    return identity_of
 
 
 @pytest.fixture(name="recorder_type")

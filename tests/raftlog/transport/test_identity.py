@@ -5,6 +5,9 @@ import pytest
 from headrace_raftlog.transport.identity import (
     BOOT_KEY,
     CLUSTER_KEY,
+    DISK_KEY,
+    FORMED_KEY,
+    GENERATION_KEY,
     NODE_KEY,
     PROTOCOL_KEY,
     TARGET_KEY,
@@ -12,12 +15,14 @@ from headrace_raftlog.transport.identity import (
     StreamRefusedError,
 )
 
-HERE = StreamIdentity("c", 2, 7)
-GOOD = dict(StreamIdentity("c", 1, 5).metadata(2))
+FORMED = {1: 11, 2: 22, 3: 33}
+HERE = StreamIdentity("c", 2, 7, 22, FORMED)
+THERE = StreamIdentity("c", 1, 5, 11, FORMED)
+GOOD = dict(THERE.metadata(2))
 
 
 def test_right_metadata_names_the_other_end() -> None:
-    assert HERE.check(tuple(GOOD.items()), (1, 3)) == StreamIdentity("c", 1, 5)
+    assert HERE.check(tuple(GOOD.items()), (1, 3)) == THERE
 
 
 @pytest.mark.parametrize(
@@ -29,7 +34,13 @@ def test_right_metadata_names_the_other_end() -> None:
         (TARGET_KEY, "3", "node 3 was meant, but this is node 2"),
         (BOOT_KEY, "", "headrace-boot is '', not a number"),
         (BOOT_KEY, "9" * 30, "headrace-boot"),
-        (PROTOCOL_KEY, "2", "protocol version 2 is not spoken here, only 1"),
+        (PROTOCOL_KEY, "1", "protocol version 1 is not spoken here, only 2"),
+        (DISK_KEY, "0", "headrace-disk is 0, out of range"),
+        (DISK_KEY, str(1 << 32), "out of range"),
+        (GENERATION_KEY, "5", "headrace-generation is 5, not 0"),
+        (FORMED_KEY, "1:11,x", "headrace-formed has 'x', not node:disk"),
+        (FORMED_KEY, "1:11,2000:5", "headrace-formed has '2000:5', out of range"),
+        (FORMED_KEY, "1:11," * 1000, "too long"),
     ],
 )
 def test_wrong_metadata_is_refused_by_name(key: str, value: str, text: str) -> None:
@@ -37,8 +48,32 @@ def test_wrong_metadata_is_refused_by_name(key: str, value: str, text: str) -> N
         HERE.check(tuple((GOOD | {key: value}).items()), (1, 3))
 
 
-@pytest.mark.parametrize("key", [CLUSTER_KEY, NODE_KEY, TARGET_KEY, BOOT_KEY, PROTOCOL_KEY])
+@pytest.mark.parametrize("key", list(GOOD))
 def test_missing_metadata_is_refused(key: str) -> None:
     rest = tuple((k, v) for k, v in GOOD.items() if k != key)
     with pytest.raises(StreamRefusedError):
         HERE.check(rest, (1, 3))
+
+
+def test_lost_disk_is_refused_as_a_founding_member_and_welcome_as_a_new_one() -> None:
+    wiped = StreamIdentity("c", 1, 1, 77, FORMED)
+    fields = dict(wiped.metadata(2))
+    assert HERE.check(tuple(fields.items()), (1, 3)) == wiped
+    assert wiped.generation == 77
+    with pytest.raises(StreamRefusedError, match="Empty its data directory and start it"):
+        HERE.check(tuple((fields | {GENERATION_KEY: "0"}).items()), (1, 3))
+
+
+def test_clusters_that_were_founded_apart_do_not_mix() -> None:
+    alone = StreamIdentity("c", 1, 5, 11, {1: 11})
+    with pytest.raises(
+        StreamRefusedError, match=r"founded apart \(by nodes 1, 2, 3, and by nodes 1,"
+    ):
+        HERE.check(alone.metadata(2), (1, 3))
+
+
+def test_end_that_waits_to_belong_is_taken_whatever_its_disk() -> None:
+    new = StreamIdentity("c", 1, 1, 77)
+    assert HERE.check(new.metadata(2), (1, 3)) == new
+    waiting = StreamIdentity("c", 2, 1, 22)
+    assert waiting.check(THERE.metadata(2), (1, 3)) == THERE

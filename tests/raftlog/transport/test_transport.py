@@ -12,13 +12,14 @@ import pytest
 import uvloop
 
 from headrace_raftlog.model.message import APPEND, HEARTBEAT, Message
-from headrace_raftlog.transport.identity import StreamIdentity, StreamRefusedError
+from headrace_raftlog.transport.identity import StreamRefusedError
 from headrace_raftlog.transport.outbox import Outbox
 from headrace_raftlog.transport.pb.transport_pb2 import Frame, MessageKind, RaftMessage
 from headrace_raftlog.transport.pb.transport_pb2_grpc import RaftTransportStub
 from headrace_raftlog.transport.peer_link import PeerLink
 
 Addresses = dict[int, str]
+Identify = Callable[..., Any]
 
 
 def run(body: Callable[[], Awaitable[None]]) -> None:
@@ -144,12 +145,12 @@ def test_time_in_which_this_process_stood_still_is_not_held_against_a_peer(
 
 
 def test_node_of_another_cluster_is_refused_with_the_reason(
-    node_type: Any, addresses: Addresses
+    node_type: Any, addresses: Addresses, identity_of: Identify
 ) -> None:
     async def body() -> None:
         one = node_type(1, addresses)
         await one.start()
-        stranger = StreamIdentity("another", 2, 1)
+        stranger = identity_of(2, cluster="another")
         async with grpc.aio.insecure_channel(addresses[1]) as channel:
             metadata = grpc.aio.Metadata(*stranger.metadata(1))
             call = RaftTransportStub(channel).Stream(None, metadata=metadata)
@@ -202,7 +203,9 @@ def test_node_that_reaches_the_wrong_address_logs_the_refusal_once(
     assert "of cluster 'another'" in refusals[0]
 
 
-def test_other_end_cannot_write_lines_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_other_end_cannot_write_lines_of_the_log(
+    caplog: pytest.LogCaptureFixture, identity_of: Identify
+) -> None:
     async def refuse(request_iterator: Any, context: Any) -> None:
         await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "no\nCRITICAL forged")
 
@@ -218,7 +221,7 @@ def test_other_end_cannot_write_lines_of_the_log(caplog: pytest.LogCaptureFixtur
         )
         port = server.add_insecure_port("127.0.0.1:0")
         await server.start()
-        identity = StreamIdentity("test", 1, 1)
+        identity = identity_of(1)
         link = PeerLink(2, f"127.0.0.1:{port}", identity, Owner(), Outbox())
         with pytest.raises(StreamRefusedError) as refused:
             await link._stream()
@@ -242,11 +245,13 @@ class Owner:
         """See `LinkOwner`."""
 
 
-def test_newer_stream_of_a_peer_replaces_the_older(node_type: Any, addresses: Addresses) -> None:
+def test_newer_stream_of_a_peer_replaces_the_older(
+    node_type: Any, addresses: Addresses, identity_of: Identify
+) -> None:
     async def body() -> None:
         one = node_type(1, addresses)
         await one.start()
-        metadata = grpc.aio.Metadata(*StreamIdentity("test", 2, 1).metadata(1))
+        metadata = grpc.aio.Metadata(*identity_of(2).metadata(1))
         async with (
             grpc.aio.insecure_channel(addresses[1]) as first_channel,
             grpc.aio.insecure_channel(addresses[1]) as second_channel,
@@ -268,11 +273,11 @@ def test_newer_stream_of_a_peer_replaces_the_older(node_type: Any, addresses: Ad
 
 
 def test_malformed_frame_ends_the_stream_and_harms_nobody(
-    node_type: Any, addresses: Addresses
+    node_type: Any, addresses: Addresses, identity_of: Identify
 ) -> None:
     async def body() -> None:
         one, _ = nodes = await started(node_type, addresses, (1, 3))
-        metadata = grpc.aio.Metadata(*StreamIdentity("test", 2, 1).metadata(1))
+        metadata = grpc.aio.Metadata(*identity_of(2).metadata(1))
         async with grpc.aio.insecure_channel(addresses[1]) as channel:
             call = RaftTransportStub(channel).Stream(None, metadata=metadata)
             await call.initial_metadata()
@@ -342,5 +347,32 @@ def test_heartbeats_travel_with_what_is_urgent_and_alone_a_little_later(
         one.transport.flush()
         assert link._work.is_set()
         await stop_all(nodes)
+
+    run(body)
+
+
+def test_nodes_that_join_meanwhile_come_up_with_new_streams(
+    node_type: Any, addresses: Addresses, identity_of: Identify
+) -> None:
+    async def body() -> None:
+        one, two = (node_type(n, addresses, identity=identity_of(n, formed={})) for n in (1, 2))
+        await one.start()
+        await two.start()
+        await one.events.until(lambda: any(m.disk == 22 for m in one.events.met))
+        await two.events.until(lambda: any(m.disk == 11 for m in two.events.met))
+        assert one.transport.generation(2) == -1
+        one.transport.become(identity_of(1))
+        await two.events.until(lambda: any(m.formed for m in two.events.met))
+        assert not one.transport.send(2, b"it does not belong to us yet")
+        two.transport.become(identity_of(2, disk=99))
+        await one.events.until(lambda: (2, True, 1) in one.events.peers)
+        await two.events.until(lambda: (1, True, 1) in two.events.peers)
+        assert one.transport.generation(2) == 99
+        assert two.transport.generation(1) == 0
+        assert one.transport.post(heartbeat(1, 99 << 10 | 2, 5))
+        one.transport.flush()
+        await two.events.until(lambda: bool(two.events.messages))
+        assert two.events.messages[0].target == 99 << 10 | 2
+        await stop_all([one, two])
 
     run(body)

@@ -1,0 +1,141 @@
+"""How new nodes become a cluster, and how one that lost its data comes back to it.
+
+Every data directory has a random id, its disk. The disks that found a cluster are decided once, by
+the node with the lowest id among the configured ones, at a moment when it is new and connected to
+all others, and none of them belongs to a cluster. Everybody else takes over what a peer that
+belongs to the cluster says. Whoever finds its own disk among the founding ones takes part as
+generation 0; whoever does not has lost its first disk, or came later: its members get the
+generation of its disk, so that nobody takes them for those whose promises are lost.
+
+Nothing of this needs to be undone after a crash: a directory either knows the founding disks,
+durably, before it takes part in anything, or it knows nothing and asks again. Should the lowest
+node be lost together with its disk between its decision and the first takeover, then nobody has
+heard of the decision.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Collection
+from typing import Final
+
+from headrace_raftlog.model.limits import FORMATION_LOG_S
+from headrace_raftlog.storage.identity import Identity
+from headrace_raftlog.transport.identity import StreamIdentity
+
+LOG: Final = logging.getLogger(__name__)
+
+_BOOT_EPOCH_S: Final = 1_577_836_800  # 2020-01-01
+
+
+def boot_after_loss(now_s: float) -> int:
+    """Return a boot count that no lost directory of a node has reached.
+
+    Args:
+        now_s: seconds since 1970. One boot is reckoned per minute since 2020: less than what any
+            node has had.
+    """
+    return max(1, int(now_s - _BOOT_EPOCH_S) // 60)
+
+
+def founders_of(
+    identity: Identity, peers: Collection[int], met: dict[int, StreamIdentity]
+) -> dict[int, int]:
+    """Return the disks that founded the cluster by node id, empty while that is not known.
+
+    Args:
+        identity: this node, which does not know yet.
+        peers: node ids of all configured nodes, this one included.
+        met: those that are connected now, or that belong to the cluster.
+    """
+    for node in sorted(met):
+        if met[node].formed:
+            return met[node].formed
+    if identity.node != min(peers) or not all(n in met for n in peers if n != identity.node):
+        return {}
+    disks = {node: met[node].disk for node in peers if node != identity.node}
+    return dict(sorted({**disks, identity.node: identity.disk}.items()))
+
+
+class Formation:
+    """Waits until this node's directory is formed.
+
+    Attributes:
+        identity: of this node's directory.
+        formed: set once this node belongs to the cluster.
+    """
+
+    def __init__(
+        self,
+        identity: Identity,
+        directory: str,
+        peers: Collection[int],
+        became: Callable[[Identity], None],
+    ) -> None:
+        self.identity = identity
+        self.formed = asyncio.Event()
+        self._directory = directory
+        self._peers = peers
+        self._became = became
+        self._met: dict[int, StreamIdentity] = {}
+        self._logged_at = -FORMATION_LOG_S
+        if identity.formed:
+            self.formed.set()
+
+    def met(self, peer: StreamIdentity) -> None:
+        """Note what a peer says of itself."""
+        self._met[peer.node] = peer
+
+    async def advance(self, connected: Collection[int]) -> None:
+        """Form the directory if that is possible now; to be called again until it is.
+
+        Args:
+            connected: node ids of peers to which a stream is open now.
+
+        Raises:
+            OSError: the directory cannot be written.
+        """
+        met = {n: p for n, p in self._met.items() if n in connected or p.formed}
+        founders = founders_of(self.identity, self._peers, met)
+        if not founders:
+            self._tell(met)
+            return
+        boot_min = boot_after_loss(time.time())
+        self.identity = await asyncio.to_thread(
+            self.identity.form, self._directory, founders, boot_min
+        )
+        if self.identity.generation:
+            LOG.warning(
+                "node %d joins cluster %r as a new member, %s",
+                self.identity.node,
+                self.identity.cluster,
+                "because the disk on which it founded the cluster is not this one"
+                if self.identity.node in founders
+                else "because it was not there when the cluster was founded",
+            )
+        else:
+            LOG.info("cluster %r is founded by nodes %s", self.identity.cluster, list(founders))
+        self._became(self.identity)
+        self.formed.set()
+
+    def _tell(self, met: Collection[int]) -> None:
+        """Say what is waited for, now and then."""
+        now = time.monotonic()
+        if now - self._logged_at < FORMATION_LOG_S:
+            return
+        self._logged_at = now
+        node = self.identity.node
+        missing = [peer for peer in sorted(self._peers) if peer != node and peer not in met]
+        if missing:
+            LOG.warning(
+                "node %d is new and waits: it has yet to meet nodes %s of cluster %r. A cluster is "
+                "founded when all of its nodes run; one that is founded lets a new node in when "
+                "any of its nodes runs",
+                node,
+                missing,
+                self.identity.cluster,
+            )
+        else:
+            LOG.info("node %d waits for node %d to found the cluster", node, min(self._peers))

@@ -1,0 +1,214 @@
+"""New nodes that found a cluster, in any order and with crashes, and nodes that come to one."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import shutil
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace_raftlog.model.membership import member_id
+from headrace_raftlog.node.formation import boot_after_loss, founders_of
+from headrace_raftlog.storage.files import Files
+from headrace_raftlog.storage.identity import Identity, read_identity
+from headrace_raftlog.transport.identity import StreamIdentity
+
+MakeCluster = Callable[..., Any]
+ALL = (1, 2, 3)
+FOUNDED = {1: 11, 2: 22, 3: 33}
+
+
+def run(body: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(body)
+
+
+def new(node: int) -> StreamIdentity:
+    return StreamIdentity("test", node, 1, node * 11)
+
+
+def member(node: int) -> StreamIdentity:
+    return StreamIdentity("test", node, 1, node * 11, FOUNDED)
+
+
+@pytest.mark.parametrize(
+    ("node", "met", "founders"),
+    [
+        (1, [new(2), new(3)], FOUNDED),
+        (1, [new(2)], {}),
+        (1, [], {}),
+        (2, [new(1), new(3)], {}),
+        (2, [member(1)], FOUNDED),
+        (1, [member(3)], FOUNDED),
+        (1, [new(2), member(3)], FOUNDED),
+    ],
+)
+def test_lowest_node_founds_with_all_others_and_whoever_meets_a_member_joins_it(
+    node: int, met: list[StreamIdentity], founders: dict[int, int]
+) -> None:
+    identity = Identity("test", node, 1, node * 11)
+    assert founders_of(identity, ALL, {peer.node: peer for peer in met}) == founders
+
+
+def test_node_alone_founds_its_cluster_at_once() -> None:
+    assert founders_of(Identity("test", 5, 1, 55), (5,), {}) == {5: 55}
+
+
+def test_boots_after_a_loss_grow_with_time_and_fit_the_wire() -> None:
+    assert boot_after_loss(0.0) == 1
+    assert boot_after_loss(1.9e9) == (1_900_000_000 - 1_577_836_800) // 60 < 1 << 32
+
+
+def formed(c: Any, *nodes: int) -> bool:
+    return all(c.nodes[n].is_formed for n in nodes)
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(ALL)))
+def test_new_nodes_found_a_cluster_whatever_the_order_of_their_starts(
+    cluster: MakeCluster, order: tuple[int, ...]
+) -> None:
+    async def body() -> None:
+        c = cluster(founders=())
+        await c.start(*order[:2])
+        await c.ticks(lambda: all(c.nodes[n]._formation._met for n in order[:2]))
+        assert not any(c.nodes[n].is_formed for n in order[:2])
+        assert c.peers[order[0]] == []
+        await c.start(order[2])
+        async with asyncio.timeout(30):
+            await asyncio.gather(*(c.nodes[n].wait_formed() for n in ALL))
+        disks = {n: c.nodes[n]._formation.identity.disk for n in ALL}
+        for node in c.nodes.values():
+            assert node._formation.identity.formed == disks
+            assert [node.member_of(n) for n in ALL] == [1, 2, 3]
+        c.create(5)
+        await c.propose(5, b"x")
+        await c.stop()
+
+    run(body())
+
+
+def test_waiting_node_says_whom_it_has_yet_to_meet(
+    cluster: MakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def body() -> None:
+        c = cluster(founders=())
+        await c.start(1)
+        await c.ticks(lambda: any("has yet to meet nodes [2, 3]" in m for m in caplog.messages))
+        await c.stop()
+
+    run(body())
+
+
+@pytest.mark.parametrize("crashed", ALL)
+def test_node_that_stops_just_after_or_before_it_is_formed_goes_on_as_a_founder(
+    cluster: MakeCluster, crashed: int
+) -> None:
+    async def body() -> None:
+        c = cluster(founders=())
+        await c.start(*ALL)
+        await c.ticks(lambda: c.nodes[1].is_formed)
+        was = c.nodes[crashed]._formation.identity.disk
+        await c.stop(crashed)
+        await c.start(crashed)
+        await c.ticks(lambda: formed(c, *ALL))
+        assert c.nodes[crashed]._formation.identity.disk == was
+        assert [c.nodes[n].member for n in ALL] == [1, 2, 3]
+        await c.stop()
+
+    run(body())
+
+
+def test_formed_nodes_restart_without_waiting_for_anybody(cluster: MakeCluster) -> None:
+    async def body() -> None:
+        c = cluster(founders=())
+        await c.start(*ALL)
+        await c.ticks(lambda: formed(c, *ALL))
+        await c.stop()
+        await c.start(2)
+        assert c.nodes[2].is_formed
+        assert c.nodes[2].member == 2
+        assert c.nodes[2].boot == 2
+        await c.stop()
+
+    run(body())
+
+
+def test_wiped_node_comes_back_under_a_new_member_id_and_keeps_it(
+    cluster: MakeCluster, tmp_path: Path
+) -> None:
+    async def body() -> None:
+        c = cluster()
+        await c.start(*ALL)
+        await c.until(lambda: all(len(c.peers[n]) == 2 for n in ALL))
+        await c.stop(1)
+        shutil.rmtree(tmp_path / "1")
+        await c.start(1)
+        await c.until(lambda: len(c.peers[1]) == 2)
+        await c.until(lambda: all(c.peers[n][-1][:2] == (1, True) for n in (2, 3)))
+        mine = c.nodes[1].member
+        assert mine == member_id(1, c.nodes[1]._formation.identity.disk)
+        assert [c.nodes[n].member_of(1) for n in ALL] == [mine] * 3
+        assert [c.nodes[1].member_of(n) for n in (2, 3)] == [2, 3]
+        assert c.nodes[1].boot > 1_000_000
+        assert [up for peer, up, _ in c.peers[2] if peer == 1] == [True, False, True]
+        await c.stop(1)
+        await c.start(1)
+        assert c.nodes[1].member == mine
+        await c.stop()
+
+    run(body())
+
+
+def test_wiped_node_is_refused_under_its_old_identity(
+    cluster: MakeCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def body() -> None:
+        c = cluster()
+        await c.start(2, 3)
+        files = Files()
+        kept = read_identity(str(tmp_path / "1"), files)
+        assert kept is not None
+        c.nodes[1] = node = c.make(1)
+        await node.start()
+        # It claims to be a founder although its disk is another one now.
+        claim = StreamIdentity("test", 1, 9, kept.disk + 1, {**kept.formed, 1: kept.disk + 1})
+        node._transport.become(claim)
+        await c.ticks(lambda: any("Empty its data directory" in m for m in caplog.messages))
+        assert not any(up for peer, up, _ in c.peers[2] if peer == 1 and c.peers[2][-1][1])
+        await c.stop()
+
+    run(body())
+
+
+def test_node_added_to_the_configuration_later_joins_as_a_new_member(
+    cluster: MakeCluster,
+) -> None:
+    async def body() -> None:
+        c = cluster(founders=(1, 2))
+        await c.start(*ALL)
+        await c.ticks(lambda: formed(c, *ALL))
+        assert c.nodes[3].member == member_id(3, c.nodes[3]._formation.identity.disk)
+        assert sorted(c.nodes[3]._formation.identity.formed) == [1, 2]
+        await c.stop()
+
+    run(body())
+
+
+def test_directory_that_cannot_be_written_stops_the_node(
+    cluster: MakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: object) -> None:
+        raise OSError(5, "bad disk")
+
+    async def body() -> None:
+        c = cluster(founders=())
+        monkeypatch.setattr(Identity, "form", fail)
+        await c.start(*ALL)
+        await c.until(lambda: 1 in c.fatal)
+        assert not c.nodes[1].is_formed
+        await c.stop()
+
+    run(body())
