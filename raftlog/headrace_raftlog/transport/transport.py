@@ -11,10 +11,15 @@ import grpc
 
 from headrace_raftlog.model.membership import member_node
 from headrace_raftlog.model.message import Message
+from headrace_raftlog.transport.bulk_client import BulkClient
+from headrace_raftlog.transport.bulk_server import BulkServicer
 from headrace_raftlog.transport.channel_options import SERVER_OPTIONS
 from headrace_raftlog.transport.events import TransportEvents
 from headrace_raftlog.transport.identity import StreamIdentity
-from headrace_raftlog.transport.pb.transport_pb2_grpc import add_RaftTransportServicer_to_server
+from headrace_raftlog.transport.pb.transport_pb2_grpc import (
+    add_RaftBulkServicer_to_server,
+    add_RaftTransportServicer_to_server,
+)
 from headrace_raftlog.transport.peer_session import PeerSession
 from headrace_raftlog.transport.server import StreamServicer
 
@@ -32,6 +37,8 @@ class Transport:
         identity: who this node is.
         server: the gRPC server, which other services may share.
         sessions: by node id, one for each peer.
+        bulk_servicer: serves snapshots and entries once it is given a source.
+        bulk: fetches them from peers.
     """
 
     def __init__(
@@ -57,6 +64,8 @@ class Transport:
             if peer != identity.node
         }
         self._servicer = StreamServicer(identity, self.sessions, events)
+        self.bulk_servicer = BulkServicer(identity, self.sessions)
+        self.bulk = BulkClient(identity, peers)
 
     async def start(
         self, listen: str, register: Sequence[Callable[[grpc.aio.Server], None]] = ()
@@ -71,6 +80,7 @@ class Transport:
             OSError: the address cannot be listened on.
         """
         add_RaftTransportServicer_to_server(self._servicer, self.server)
+        add_RaftBulkServicer_to_server(self.bulk_servicer, self.server)
         for add in register:
             add(self.server)
         try:
@@ -92,6 +102,7 @@ class Transport:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
+        await self.bulk.close()
         await self.server.stop(None)
 
     def become(self, identity: StreamIdentity) -> None:
@@ -101,6 +112,8 @@ class Transport:
         """
         self.identity = identity
         self._servicer.identity = identity
+        self.bulk_servicer.identity = identity
+        self.bulk.identity = identity
         for session in self.sessions.values():
             session.link.identity = identity
             session.close()

@@ -39,16 +39,6 @@ class RaftTransportStub:
                 request_serializer=headrace_dot_raftlog_dot_v1_dot_transport__pb2.Frame.SerializeToString,
                 response_deserializer=headrace_dot_raftlog_dot_v1_dot_transport__pb2.StreamClosed.FromString,
                 _registered_method=True)
-        self.FetchSnapshot = channel.unary_stream(
-                '/headrace.raftlog.v1.RaftTransport/FetchSnapshot',
-                request_serializer=headrace_dot_raftlog_dot_v1_dot_transport__pb2.SnapshotRequest.SerializeToString,
-                response_deserializer=headrace_dot_raftlog_dot_v1_dot_transport__pb2.SnapshotPart.FromString,
-                _registered_method=True)
-        self.FetchEntries = channel.unary_stream(
-                '/headrace.raftlog.v1.RaftTransport/FetchEntries',
-                request_serializer=headrace_dot_raftlog_dot_v1_dot_transport__pb2.EntriesRequest.SerializeToString,
-                response_deserializer=headrace_dot_raftlog_dot_v1_dot_transport__pb2.EntriesPart.FromString,
-                _registered_method=True)
 
 
 class RaftTransportServicer:
@@ -61,21 +51,6 @@ class RaftTransportServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def FetchSnapshot(self, request, context):
-        """Returns the newest snapshot of a group without the entries it lists as live. NOT_FOUND: there is
-        none at or beyond index_min. RESOURCE_EXHAUSTED: too many calls of this kind are under way.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def FetchEntries(self, request, context):
-        """Returns committed entries, ascending. NOT_FOUND: one of them is gone; a newer snapshot exists.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
 
 def add_RaftTransportServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -83,16 +58,6 @@ def add_RaftTransportServicer_to_server(servicer, server):
                     servicer.Stream,
                     request_deserializer=headrace_dot_raftlog_dot_v1_dot_transport__pb2.Frame.FromString,
                     response_serializer=headrace_dot_raftlog_dot_v1_dot_transport__pb2.StreamClosed.SerializeToString,
-            ),
-            'FetchSnapshot': grpc.unary_stream_rpc_method_handler(
-                    servicer.FetchSnapshot,
-                    request_deserializer=headrace_dot_raftlog_dot_v1_dot_transport__pb2.SnapshotRequest.FromString,
-                    response_serializer=headrace_dot_raftlog_dot_v1_dot_transport__pb2.SnapshotPart.SerializeToString,
-            ),
-            'FetchEntries': grpc.unary_stream_rpc_method_handler(
-                    servicer.FetchEntries,
-                    request_deserializer=headrace_dot_raftlog_dot_v1_dot_transport__pb2.EntriesRequest.FromString,
-                    response_serializer=headrace_dot_raftlog_dot_v1_dot_transport__pb2.EntriesPart.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -132,6 +97,73 @@ class RaftTransport:
             metadata,
             _registered_method=True)
 
+
+class RaftBulkStub:
+    """Used over a connection of its own, so that no heartbeat waits behind data.
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.FetchSnapshot = channel.unary_stream(
+                '/headrace.raftlog.v1.RaftBulk/FetchSnapshot',
+                request_serializer=headrace_dot_raftlog_dot_v1_dot_transport__pb2.SnapshotRequest.SerializeToString,
+                response_deserializer=headrace_dot_raftlog_dot_v1_dot_transport__pb2.SnapshotPart.FromString,
+                _registered_method=True)
+        self.FetchEntries = channel.unary_stream(
+                '/headrace.raftlog.v1.RaftBulk/FetchEntries',
+                request_serializer=headrace_dot_raftlog_dot_v1_dot_transport__pb2.EntriesRequest.SerializeToString,
+                response_deserializer=headrace_dot_raftlog_dot_v1_dot_transport__pb2.EntriesPart.FromString,
+                _registered_method=True)
+
+
+class RaftBulkServicer:
+    """Used over a connection of its own, so that no heartbeat waits behind data.
+    """
+
+    def FetchSnapshot(self, request, context):
+        """Returns the newest snapshot of a group without the entries it lists as live. NOT_FOUND: there is
+        none at or beyond index_min. RESOURCE_EXHAUSTED: too many calls of this kind are under way.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def FetchEntries(self, request, context):
+        """Returns committed entries, ascending. NOT_FOUND: one of them is gone; a newer snapshot exists.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_RaftBulkServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'FetchSnapshot': grpc.unary_stream_rpc_method_handler(
+                    servicer.FetchSnapshot,
+                    request_deserializer=headrace_dot_raftlog_dot_v1_dot_transport__pb2.SnapshotRequest.FromString,
+                    response_serializer=headrace_dot_raftlog_dot_v1_dot_transport__pb2.SnapshotPart.SerializeToString,
+            ),
+            'FetchEntries': grpc.unary_stream_rpc_method_handler(
+                    servicer.FetchEntries,
+                    request_deserializer=headrace_dot_raftlog_dot_v1_dot_transport__pb2.EntriesRequest.FromString,
+                    response_serializer=headrace_dot_raftlog_dot_v1_dot_transport__pb2.EntriesPart.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'headrace.raftlog.v1.RaftBulk', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('headrace.raftlog.v1.RaftBulk', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class RaftBulk:
+    """Used over a connection of its own, so that no heartbeat waits behind data.
+    """
+
     @staticmethod
     def FetchSnapshot(request,
             target,
@@ -146,7 +178,7 @@ class RaftTransport:
         return grpc.experimental.unary_stream(
             request,
             target,
-            '/headrace.raftlog.v1.RaftTransport/FetchSnapshot',
+            '/headrace.raftlog.v1.RaftBulk/FetchSnapshot',
             headrace_dot_raftlog_dot_v1_dot_transport__pb2.SnapshotRequest.SerializeToString,
             headrace_dot_raftlog_dot_v1_dot_transport__pb2.SnapshotPart.FromString,
             options,
@@ -173,7 +205,7 @@ class RaftTransport:
         return grpc.experimental.unary_stream(
             request,
             target,
-            '/headrace.raftlog.v1.RaftTransport/FetchEntries',
+            '/headrace.raftlog.v1.RaftBulk/FetchEntries',
             headrace_dot_raftlog_dot_v1_dot_transport__pb2.EntriesRequest.SerializeToString,
             headrace_dot_raftlog_dot_v1_dot_transport__pb2.EntriesPart.FromString,
             options,

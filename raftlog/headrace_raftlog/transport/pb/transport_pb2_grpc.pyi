@@ -43,24 +43,12 @@ class RaftTransportStub:
     def __new__(cls, channel: _aio.Channel) -> RaftTransportAsyncStub: ...
     Stream: _grpc.StreamUnaryMultiCallable[_transport_pb2.Frame, _transport_pb2.StreamClosed]
     """Carries frames until either side ends it. A newer stream of the same sender replaces the older."""
-    FetchSnapshot: _grpc.UnaryStreamMultiCallable[_transport_pb2.SnapshotRequest, _transport_pb2.SnapshotPart]
-    """Returns the newest snapshot of a group without the entries it lists as live. NOT_FOUND: there is
-    none at or beyond index_min. RESOURCE_EXHAUSTED: too many calls of this kind are under way.
-    """
-    FetchEntries: _grpc.UnaryStreamMultiCallable[_transport_pb2.EntriesRequest, _transport_pb2.EntriesPart]
-    """Returns committed entries, ascending. NOT_FOUND: one of them is gone; a newer snapshot exists."""
 
 @_typing.type_check_only
 class RaftTransportAsyncStub(RaftTransportStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     Stream: _aio.StreamUnaryMultiCallable[_transport_pb2.Frame, _transport_pb2.StreamClosed]  # type: ignore[assignment]
     """Carries frames until either side ends it. A newer stream of the same sender replaces the older."""
-    FetchSnapshot: _aio.UnaryStreamMultiCallable[_transport_pb2.SnapshotRequest, _transport_pb2.SnapshotPart]  # type: ignore[assignment]
-    """Returns the newest snapshot of a group without the entries it lists as live. NOT_FOUND: there is
-    none at or beyond index_min. RESOURCE_EXHAUSTED: too many calls of this kind are under way.
-    """
-    FetchEntries: _aio.UnaryStreamMultiCallable[_transport_pb2.EntriesRequest, _transport_pb2.EntriesPart]  # type: ignore[assignment]
-    """Returns committed entries, ascending. NOT_FOUND: one of them is gone; a newer snapshot exists."""
 
 class RaftTransportServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -70,6 +58,37 @@ class RaftTransportServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_transport_pb2.StreamClosed, _abc.Awaitable[_transport_pb2.StreamClosed]]:
         """Carries frames until either side ends it. A newer stream of the same sender replaces the older."""
+
+def add_RaftTransportServicer_to_server(servicer: RaftTransportServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
+
+class RaftBulkStub:
+    """Used over a connection of its own, so that no heartbeat waits behind data."""
+
+    @_typing.overload
+    def __new__(cls, channel: _grpc.Channel) -> _Self: ...
+    @_typing.overload
+    def __new__(cls, channel: _aio.Channel) -> RaftBulkAsyncStub: ...
+    FetchSnapshot: _grpc.UnaryStreamMultiCallable[_transport_pb2.SnapshotRequest, _transport_pb2.SnapshotPart]
+    """Returns the newest snapshot of a group without the entries it lists as live. NOT_FOUND: there is
+    none at or beyond index_min. RESOURCE_EXHAUSTED: too many calls of this kind are under way.
+    """
+    FetchEntries: _grpc.UnaryStreamMultiCallable[_transport_pb2.EntriesRequest, _transport_pb2.EntriesPart]
+    """Returns committed entries, ascending. NOT_FOUND: one of them is gone; a newer snapshot exists."""
+
+@_typing.type_check_only
+class RaftBulkAsyncStub(RaftBulkStub):
+    """Used over a connection of its own, so that no heartbeat waits behind data."""
+
+    def __init__(self, channel: _aio.Channel) -> None: ...
+    FetchSnapshot: _aio.UnaryStreamMultiCallable[_transport_pb2.SnapshotRequest, _transport_pb2.SnapshotPart]  # type: ignore[assignment]
+    """Returns the newest snapshot of a group without the entries it lists as live. NOT_FOUND: there is
+    none at or beyond index_min. RESOURCE_EXHAUSTED: too many calls of this kind are under way.
+    """
+    FetchEntries: _aio.UnaryStreamMultiCallable[_transport_pb2.EntriesRequest, _transport_pb2.EntriesPart]  # type: ignore[assignment]
+    """Returns committed entries, ascending. NOT_FOUND: one of them is gone; a newer snapshot exists."""
+
+class RaftBulkServicer(metaclass=_abc_1.ABCMeta):
+    """Used over a connection of its own, so that no heartbeat waits behind data."""
 
     @_abc_1.abstractmethod
     def FetchSnapshot(
@@ -89,4 +108,4 @@ class RaftTransportServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_abc.Iterator[_transport_pb2.EntriesPart], _abc.AsyncIterator[_transport_pb2.EntriesPart]]:
         """Returns committed entries, ascending. NOT_FOUND: one of them is gone; a newer snapshot exists."""
 
-def add_RaftTransportServicer_to_server(servicer: RaftTransportServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
+def add_RaftBulkServicer_to_server(servicer: RaftBulkServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

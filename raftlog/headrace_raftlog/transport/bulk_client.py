@@ -1,0 +1,248 @@
+"""Fetches snapshots and entries from peers, over connections of their own."""
+
+from __future__ import annotations
+
+import asyncio
+from array import array
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import grpc
+
+from headrace_raftlog.model.entry import Entry
+from headrace_raftlog.model.limits import (
+    BULK_RANGES_MAX,
+    BULK_SILENCE_S_MAX,
+    SNAPSHOT_LIVE_MAX,
+    SNAPSHOT_STATE_BYTES_MAX,
+)
+from headrace_raftlog.model.snapshot import Snapshot
+from headrace_raftlog.transport.channel_options import CLIENT_OPTIONS
+from headrace_raftlog.transport.codec import FrameError, check_entry, read_membership
+from headrace_raftlog.transport.identity import StreamIdentity, StreamRefusedError
+from headrace_raftlog.transport.pb.transport_pb2 import (
+    EntriesRequest,
+    IndexRange,
+    SnapshotHeader,
+    SnapshotPart,
+    SnapshotRequest,
+    StoredEntry,
+)
+from headrace_raftlog.transport.pb.transport_pb2_grpc import RaftBulkStub
+
+if TYPE_CHECKING:
+    from headrace_raftlog.transport.pb.transport_pb2_grpc import RaftBulkAsyncStub
+
+_Part = TypeVar("_Part")
+
+_INDEX_MAX: Final = (1 << 63) - 1
+_EOF: Final[Any] = grpc.aio.EOF  # type: ignore[attr-defined]  # the stubs leave it out
+
+
+class FetchFailedError(Exception):
+    """A fetch did not come to its end; the text says why, and it may be tried again later."""
+
+
+class GoneError(FetchFailedError):
+    """The peer no longer has what was asked for; it has a newer snapshot, or none at all."""
+
+
+def ranges_of(indexes: list[int]) -> list[tuple[int, int]]:
+    """Return the runs (first, last) of ascending indexes, at most what one call may ask for."""
+    out: list[tuple[int, int]] = []
+    for index in indexes:
+        if out and out[-1][1] + 1 == index:
+            out[-1] = (out[-1][0], index)
+        elif len(out) == BULK_RANGES_MAX:
+            break
+        else:
+            out.append((index, index))
+    return out
+
+
+class BulkClient:
+    """Calls of this node to its peers' `BulkServicer`; one connection per peer, made when needed.
+
+    Attributes:
+        identity: who this node is, for calls from now on.
+    """
+
+    def __init__(self, identity: StreamIdentity, addresses: Mapping[int, str]) -> None:
+        self.identity = identity
+        self._addresses = addresses
+        self._channels: dict[int, grpc.aio.Channel] = {}
+
+    async def close(self, peer: int = 0) -> None:
+        """Close the connection to a peer, 0 for all; calls under way fail."""
+        for node in [peer] if peer else list(self._channels):
+            channel = self._channels.pop(node, None)
+            if channel is not None:
+                await channel.close(None)
+
+    async def snapshot(self, peer: int, group: int, member: int, index_min: int) -> Snapshot:
+        """Fetch a peer's newest snapshot of a group.
+
+        Args:
+            peer: node id.
+            group: incarnation id.
+            member: member id of this node in the group.
+            index_min: least index of use.
+
+        Raises:
+            GoneError: there is none from `index_min` on.
+            FetchFailedError: the peer cannot be reached, refuses, or breaks off.
+            FrameError: it sent what no correct peer sends.
+        """
+        request = SnapshotRequest(group=group, member=member, index_min=index_min)
+        call = self._stub(peer).FetchSnapshot(request, metadata=self._metadata(peer))
+        reader = _SnapshotReader(index_min)
+        async with aclosing(self._parts(peer, call)) as parts:
+            async for part in parts:
+                reader.take(part)
+        return reader.finish()
+
+    async def entries(
+        self, peer: int, group: int, member: int, ranges: list[tuple[int, int]], term_max: int
+    ) -> AsyncGenerator[list[Entry], None]:
+        """Fetch committed entries in pieces of bounded size, in order.
+
+        Args:
+            peer: node id.
+            group: incarnation id.
+            member: member id of this node in the group.
+            ranges: runs (first, last) of indexes, ascending, at most BULK_RANGES_MAX.
+            term_max: highest term that any of them can have.
+
+        Raises:
+            GoneError: the peer no longer has one of them; those before it were given out.
+            FetchFailedError: the peer cannot be reached, refuses, or breaks off.
+            FrameError: it sent what no correct peer sends.
+        """
+        request = EntriesRequest(
+            group=group,
+            member=member,
+            ranges=[IndexRange(first=first, last=last) for first, last in ranges],
+        )
+        call = self._stub(peer).FetchEntries(request, metadata=self._metadata(peer))
+        wanted = (index for first, last in ranges for index in range(first, last + 1))
+        async with aclosing(self._parts(peer, call)) as parts:
+            async for part in parts:
+                yield [_read_entry(raw, next(wanted, 0), term_max) for raw in part.entries]
+        if next(wanted, 0):
+            raise FrameError("entries are missing from a complete answer")
+
+    def _stub(self, peer: int) -> RaftBulkAsyncStub:
+        channel = self._channels.get(peer)
+        if channel is None:
+            address = self._addresses[peer]
+            channel = grpc.aio.insecure_channel(address, options=CLIENT_OPTIONS)
+            self._channels[peer] = channel
+        return RaftBulkStub(channel)
+
+    def _metadata(self, peer: int) -> grpc.aio.Metadata:
+        return grpc.aio.Metadata(*self.identity.metadata(peer))
+
+    async def _parts(
+        self, peer: int, call: grpc.aio.UnaryStreamCall[Any, _Part]
+    ) -> AsyncGenerator[_Part, None]:
+        """Pass on what arrives; turn gRPC's errors into ours; end the call in any case."""
+        checked = False
+        try:
+            while True:
+                async with asyncio.timeout(BULK_SILENCE_S_MAX):
+                    part: Any = await call.read()
+                if part is _EOF:
+                    return
+                if not checked:
+                    self.identity.check(tuple(await call.initial_metadata()), (peer,))
+                    checked = True
+                yield part
+        except TimeoutError as error:
+            raise FetchFailedError(f"node {peer} fell silent") from error
+        except StreamRefusedError as error:
+            raise FetchFailedError(f"node {peer} is not who it should be: {error}") from error
+        except grpc.aio.AioRpcError as error:
+            text = f"node {peer}: {error.code().name}: {error.details()!r}"
+            if error.code() == grpc.StatusCode.NOT_FOUND:
+                raise GoneError(text) from error
+            raise FetchFailedError(text) from error
+        except (grpc.aio.UsageError, asyncio.InvalidStateError) as error:
+            raise FetchFailedError(f"node {peer}: {error!r}") from error
+        finally:
+            call.cancel()
+
+
+def _read_entry(raw: StoredEntry, index: int, term_max: int) -> Entry:
+    entry = Entry(raw.index, raw.term, raw.kind, raw.data)
+    check_entry(entry)
+    if raw.index != index or not 1 <= raw.term <= term_max:
+        raise FrameError(f"{entry!r} was not asked for, or cannot be")
+    return entry
+
+
+class _SnapshotReader:
+    """Puts the parts of a snapshot together and checks them."""
+
+    def __init__(self, index_min: int) -> None:
+        self._index_min = index_min
+        self._header: SnapshotHeader | None = None
+        self._state: list[bytes] = []
+        self._state_bytes = 0
+        self._live = array("Q")
+        self._last = 0
+
+    def take(self, part: SnapshotPart) -> None:
+        """Take the next part.
+
+        Raises:
+            FrameError: it does not fit those before it.
+        """
+        kind = part.WhichOneof("part")
+        if kind is None or (self._header is None) != (kind == "header"):
+            raise FrameError(f"snapshot part {kind} in the wrong place")
+        if kind == "header":
+            self._take_header(part.header)
+        elif kind == "state":
+            self._state.append(part.state)
+            self._state_bytes += len(part.state)
+        else:
+            self._take_live(part.live.steps)
+        header = self._header
+        assert header is not None, "the first part is the header"
+        if self._state_bytes > header.state_bytes or len(self._live) > header.live_count:
+            raise FrameError("snapshot is longer than its header says")
+
+    def finish(self) -> Snapshot:
+        """Return the whole.
+
+        Raises:
+            FrameError: something is missing.
+        """
+        header = self._header
+        if header is None or self._state_bytes != header.state_bytes:
+            raise FrameError("snapshot is shorter than its header says")
+        if len(self._live) != header.live_count:
+            raise FrameError("snapshot has fewer live indexes than its header says")
+        membership = read_membership(header.membership)
+        return Snapshot(header.index, header.term, membership, b"".join(self._state), self._live)
+
+    def _take_header(self, header: SnapshotHeader) -> None:
+        read_membership(header.membership)
+        if not self._index_min <= header.index <= _INDEX_MAX or not 1 <= header.term <= _INDEX_MAX:
+            raise FrameError(f"snapshot {header.index} of term {header.term}")
+        if header.state_bytes > SNAPSHOT_STATE_BYTES_MAX or header.live_count > SNAPSHOT_LIVE_MAX:
+            raise FrameError(
+                f"snapshot of {header.state_bytes} bytes with {header.live_count} live entries"
+            )
+        self._header = header
+
+    def _take_live(self, steps: Any) -> None:
+        assert self._header is not None
+        last = self._last
+        for step in steps:
+            last += step
+            if step == 0 or last > self._header.index:
+                raise FrameError("live indexes do not ascend to the snapshot's")
+            self._live.append(last)
+        self._last = last

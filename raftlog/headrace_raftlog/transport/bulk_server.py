@@ -1,0 +1,162 @@
+"""Serves snapshots and entries to members that fell far behind.
+
+Nothing is read ahead: each piece is read when the one before it has left, so that the memory of
+this node is bounded by the number of calls, and the receiver sets the pace.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Collection
+from itertools import islice
+from typing import Any, Final, NoReturn, Protocol
+
+import grpc
+
+from headrace_raftlog.model.entry import Entry
+from headrace_raftlog.model.limits import (
+    BULK_CHUNK_BYTES,
+    BULK_LIVE_STEPS,
+    BULK_RANGES_MAX,
+    BULK_STREAMS_MAX,
+)
+from headrace_raftlog.model.membership import member_node
+from headrace_raftlog.model.snapshot import Snapshot
+from headrace_raftlog.transport.identity import StreamIdentity, StreamRefusedError
+from headrace_raftlog.transport.pb.transport_pb2 import (
+    EntriesPart,
+    EntriesRequest,
+    LiveSteps,
+    SnapshotHeader,
+    SnapshotPart,
+    SnapshotRequest,
+)
+from headrace_raftlog.transport.pb.transport_pb2_grpc import RaftBulkServicer
+
+LOG: Final = logging.getLogger(__name__)
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class BulkSource(Protocol):
+    """Where a node's groups are read. Called on the event loop; each call must be short."""
+
+    def snapshot(self, group: int) -> Snapshot | None:
+        """Return the newest snapshot of a group, None where there is none."""
+
+    def entry(self, group: int, index: int) -> Entry | None:
+        """Return a committed entry, None where it is not there or no longer."""
+
+
+class NoSource:
+    """A source of nothing: of a node that does not host groups."""
+
+    def snapshot(self, group: int) -> Snapshot | None:
+        """See `BulkSource`."""
+        del group
+        return None
+
+    def entry(self, group: int, index: int) -> Entry | None:
+        """See `BulkSource`."""
+        del group, index
+        return None
+
+
+class BulkServicer(RaftBulkServicer):
+    """Answers known peers of the same cluster, a bounded number of calls at a time.
+
+    Attributes:
+        identity: who this node is, for calls from now on.
+        source: what is served.
+        active: calls under way.
+    """
+
+    def __init__(self, identity: StreamIdentity, peers: Collection[int]) -> None:
+        self.identity = identity
+        self.source: BulkSource = NoSource()
+        self.active = 0
+        self._peers = peers
+
+    async def FetchSnapshot(  # noqa: N802  (the generated base names it)
+        self, request: SnapshotRequest, context: Context
+    ) -> AsyncIterator[SnapshotPart]:
+        """Send the newest snapshot of a group in pieces."""
+        await self._admit(request.member, context)
+        self.active += 1
+        try:
+            snapshot = self.source.snapshot(request.group)
+            if snapshot is None or snapshot.index < request.index_min:
+                text = f"group {request.group} has no snapshot from {request.index_min} on"
+                await _refuse(context, grpc.StatusCode.NOT_FOUND, text)
+            yield SnapshotPart(header=_header(snapshot))
+            for at in range(0, len(snapshot.state), BULK_CHUNK_BYTES):
+                yield SnapshotPart(state=snapshot.state[at : at + BULK_CHUNK_BYTES])
+            before = 0
+            live = iter(snapshot.live)
+            while chunk := list(islice(live, BULK_LIVE_STEPS)):
+                steps = [now - was for was, now in zip([before, *chunk], chunk, strict=False)]
+                before = chunk[-1]
+                yield SnapshotPart(live=LiveSteps(steps=steps))
+        finally:
+            self.active -= 1
+
+    async def FetchEntries(  # noqa: N802  (the generated base names it)
+        self, request: EntriesRequest, context: Context
+    ) -> AsyncIterator[EntriesPart]:
+        """Send entries in pieces of bounded size (one entry always fits)."""
+        await self._admit(request.member, context)
+        if len(request.ranges) > BULK_RANGES_MAX:
+            text = f"{len(request.ranges)} ranges, the maximum is {BULK_RANGES_MAX}"
+            await _refuse(context, grpc.StatusCode.INVALID_ARGUMENT, text)
+        self.active += 1
+        try:
+            part = EntriesPart()
+            size = 0
+            for wanted in request.ranges:
+                for index in range(wanted.first, wanted.last + 1):
+                    entry = self.source.entry(request.group, index)
+                    if entry is None:
+                        text = f"group {request.group} has no entry {index} any more"
+                        await _refuse(context, grpc.StatusCode.NOT_FOUND, text)
+                    if size and size + len(entry.data) > BULK_CHUNK_BYTES:
+                        yield part
+                        part = EntriesPart()
+                        size = 0
+                    part.entries.add(index=index, term=entry.term, kind=entry.kind, data=entry.data)
+                    size += len(entry.data) + 1
+            if part.entries:
+                yield part
+        finally:
+            self.active -= 1
+
+    async def _admit(self, member: int, context: Context) -> None:
+        """Refuse whoever is not a peer in our cluster, and one call too many."""
+        metadata = tuple(context.invocation_metadata() or ())
+        try:
+            peer = self.identity.check(metadata, self._peers)
+            if not peer.formed or not self.identity.formed:
+                raise StreamRefusedError("one of the nodes does not belong to the cluster yet")
+            if member_node(member) != peer.node:
+                raise StreamRefusedError(f"node {peer.node} fetches for member {member}")
+        except StreamRefusedError as refusal:
+            LOG.warning("refused a fetch from %s: %s", context.peer(), refusal)
+            await _refuse(context, grpc.StatusCode.FAILED_PRECONDITION, str(refusal))
+        if self.active >= BULK_STREAMS_MAX:
+            text = f"{self.active} fetches are under way, the maximum is {BULK_STREAMS_MAX}"
+            await _refuse(context, grpc.StatusCode.RESOURCE_EXHAUSTED, text)
+        await context.send_initial_metadata(self.identity.metadata(peer.node))
+
+
+def _header(snapshot: Snapshot) -> SnapshotHeader:
+    return SnapshotHeader(
+        index=snapshot.index,
+        term=snapshot.term,
+        membership=snapshot.membership.encode(),
+        state_bytes=len(snapshot.state),
+        live_count=len(snapshot.live),
+    )
+
+
+async def _refuse(context: Context, code: grpc.StatusCode, text: str) -> NoReturn:
+    await context.abort(code, text)
+    raise AssertionError("abort raises")

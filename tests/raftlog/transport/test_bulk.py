@@ -1,0 +1,227 @@
+"""Snapshots and entries over real gRPC, and what no correct peer sends."""
+
+from __future__ import annotations
+
+import asyncio
+from array import array
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from headrace_raftlog.model.entry import Entry
+from headrace_raftlog.model.limits import (
+    BULK_CHUNK_BYTES,
+    BULK_LIVE_STEPS,
+    BULK_RANGES_MAX,
+    BULK_STREAMS_MAX,
+)
+from headrace_raftlog.model.membership import Membership, member_id
+from headrace_raftlog.model.snapshot import Snapshot
+from headrace_raftlog.transport.bulk_client import (
+    FetchFailedError,
+    GoneError,
+    _SnapshotReader,
+    ranges_of,
+)
+from headrace_raftlog.transport.bulk_server import _header
+from headrace_raftlog.transport.codec import FrameError
+from headrace_raftlog.transport.pb.transport_pb2 import LiveSteps, SnapshotHeader, SnapshotPart
+
+Addresses = dict[int, str]
+MEMBERSHIP = Membership((1, 2, member_id(3, 7)))
+
+
+class Source:
+    """Group 5 with one snapshot, and entries by index."""
+
+    def __init__(self, snapshot: Snapshot | None, entries: dict[int, Entry]) -> None:
+        self.newest = snapshot
+        self.entries = entries
+        self.read = 0
+
+    def snapshot(self, group: int) -> Snapshot | None:
+        return self.newest if group == 5 else None
+
+    def entry(self, group: int, index: int) -> Entry | None:
+        self.read += 1
+        return self.entries.get(index) if group == 5 else None
+
+
+def run(body: Callable[[], Awaitable[None]]) -> None:
+    async def main() -> None:
+        await body()
+
+    asyncio.run(main())
+
+
+async def pair(node_type: Any, addresses: Addresses, source: Source) -> tuple[Any, Any]:
+    one, two = node_type(1, addresses), node_type(2, addresses)
+    await one.start()
+    await two.start()
+    one.transport.bulk_servicer.source = source
+    return one, two
+
+
+async def collect(fetch: Any) -> list[Entry]:
+    return [entry async for piece in fetch for entry in piece]
+
+
+def test_snapshot_of_many_pieces_arrives_whole(node_type: Any, addresses: Addresses) -> None:
+    async def body() -> None:
+        state = bytes(range(256)) * (BULK_CHUNK_BYTES // 256 * 3 + 1)
+        live = array("Q", range(7, 7 + 3 * (BULK_LIVE_STEPS + 5), 3))
+        sent = Snapshot(live[-1] + 4, 9, MEMBERSHIP, state, live)
+        one, two = await pair(node_type, addresses, Source(sent, {}))
+        got = await two.transport.bulk.snapshot(1, 5, 2, sent.index)
+        assert (got.index, got.term, got.membership) == (sent.index, 9, MEMBERSHIP)
+        assert (got.state, got.live) == (state, live)
+        with pytest.raises(GoneError, match="group 5 has no snapshot from"):
+            await two.transport.bulk.snapshot(1, 5, 2, sent.index + 1)
+        with pytest.raises(GoneError, match="group 6"):
+            await two.transport.bulk.snapshot(1, 6, 2, 0)
+        assert one.transport.bulk_servicer.active == 0
+        await one.stop()
+        await two.stop()
+
+    run(body)
+
+
+def test_entries_arrive_in_order_whatever_their_size(node_type: Any, addresses: Addresses) -> None:
+    async def body() -> None:
+        sizes = [10, BULK_CHUNK_BYTES, 0, 3 * BULK_CHUNK_BYTES, 100, 100]
+        entries = {10 + 2 * at: Entry(10 + 2 * at, 3, 0, bytes(n)) for at, n in enumerate(sizes)}
+        one, two = await pair(node_type, addresses, Source(None, entries))
+        ranges = ranges_of(sorted(entries))
+        assert ranges == [(index, index) for index in sorted(entries)]
+        got = await collect(two.transport.bulk.entries(1, 5, 2, ranges, 3))
+        assert got == list(entries.values())
+        with pytest.raises(GoneError, match="group 5 has no entry 13 any more"):
+            await collect(two.transport.bulk.entries(1, 5, 2, [(12, 14)], 3))
+        with pytest.raises(FrameError, match="was not asked for, or cannot be"):
+            await collect(two.transport.bulk.entries(1, 5, 2, [(12, 12)], 2))
+        await one.stop()
+        await two.stop()
+
+    run(body)
+
+
+def test_server_reads_no_further_than_its_slow_receiver_takes(
+    node_type: Any, addresses: Addresses
+) -> None:
+    async def body() -> None:
+        entries = {i: Entry(i, 1, 0, bytes(BULK_CHUNK_BYTES)) for i in range(1, 401)}
+        source = Source(None, entries)
+        one, two = await pair(node_type, addresses, source)
+        await one.events.until(lambda: bool(one.events.peers))
+        fetch = two.transport.bulk.entries(1, 5, 2, [(1, 400)], 1)
+        await anext(fetch)
+        beats = two.transport.sessions[1]
+        before = beats.frames_received
+        async with asyncio.timeout(30):
+            while beats.frames_received < before + 5:  # beats pass meanwhile
+                assert one.transport.send(2, b"anything")
+                await two.events.until(lambda: bool(two.events.payloads))
+                two.events.payloads.clear()
+        assert source.read < 200
+        assert len(await collect(fetch)) == 399
+        await one.stop()
+        await two.stop()
+
+    run(body)
+
+
+def test_one_fetch_too_many_is_refused(node_type: Any, addresses: Addresses) -> None:
+    async def body() -> None:
+        one, two = await pair(node_type, addresses, Source(None, {1: Entry(1, 1, 0, b"x")}))
+        one.transport.bulk_servicer.active = BULK_STREAMS_MAX
+        with pytest.raises(FetchFailedError, match="RESOURCE_EXHAUSTED"):
+            await collect(two.transport.bulk.entries(1, 5, 2, [(1, 1)], 1))
+        one.transport.bulk_servicer.active -= 1
+        assert len(await collect(two.transport.bulk.entries(1, 5, 2, [(1, 1)], 1))) == 1
+        await one.stop()
+        await two.stop()
+
+    run(body)
+
+
+def test_only_members_of_the_cluster_are_served_and_only_in_their_own_name(
+    node_type: Any, addresses: Addresses, identity_of: Callable[..., Any]
+) -> None:
+    async def body() -> None:
+        one, two = await pair(node_type, addresses, Source(None, {1: Entry(1, 1, 0, b"x")}))
+        bulk = two.transport.bulk
+        for identity in (identity_of(2, cluster="other"), identity_of(2, formed={})):
+            bulk.identity = identity
+            with pytest.raises(FetchFailedError, match="FAILED_PRECONDITION"):
+                await bulk.snapshot(1, 5, 2, 0)
+        bulk.identity = identity_of(2)
+        with pytest.raises(FetchFailedError, match="node 2 fetches for member 3"):
+            await bulk.snapshot(1, 5, 3, 0)
+        await one.stop()
+        with pytest.raises(FetchFailedError, match="UNAVAILABLE"):
+            await bulk.snapshot(1, 5, 2, 0)
+        await two.stop()
+
+    run(body)
+
+
+def test_runs_of_indexes_are_found_and_bounded() -> None:
+    assert ranges_of([1, 2, 3, 7, 9, 10]) == [(1, 3), (7, 7), (9, 10)]
+    assert ranges_of([]) == []
+    many = ranges_of(list(range(0, 4 * BULK_RANGES_MAX, 2)))
+    assert len(many) == BULK_RANGES_MAX
+
+
+def head(**changes: Any) -> SnapshotPart:
+    header = _header(Snapshot(9, 2, MEMBERSHIP, b"abc", array("Q", (4, 9))))
+    for name, value in changes.items():
+        setattr(header, name, value)
+    return SnapshotPart(header=header)
+
+
+def live(*steps: int) -> SnapshotPart:
+    return SnapshotPart(live=LiveSteps(steps=steps))
+
+
+STATE = SnapshotPart(state=b"abc")
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [],
+        [STATE],
+        [head(), head()],
+        [head()],
+        [head(), STATE],
+        [head(), live(4, 5)],
+        [head(), STATE, STATE],
+        [head(), STATE, live(4, 0)],
+        [head(), STATE, live(4, 6)],
+        [head(), STATE, live(1, 1, 1)],
+        [head(), SnapshotPart()],
+        [head(index=4), STATE, live(4)],
+        [head(term=0), STATE, live(4, 5)],
+        [head(index=1 << 63), STATE, live(4, 5)],
+        [head(membership=b"x"), STATE, live(4, 5)],
+        [head(state_bytes=1 << 40), STATE, live(4, 5)],
+        [head(live_count=1 << 40), STATE, live(4, 5)],
+        [SnapshotPart(header=SnapshotHeader())],
+    ],
+)
+def test_parts_that_make_no_snapshot_are_refused(parts: list[SnapshotPart]) -> None:
+    reader = _SnapshotReader(5)
+    with pytest.raises(FrameError):
+        take(reader, parts)
+
+
+def take(reader: _SnapshotReader, parts: list[SnapshotPart]) -> Snapshot:
+    for part in parts:
+        reader.take(part)
+    return reader.finish()
+
+
+def test_parts_in_order_make_a_snapshot() -> None:
+    got = take(_SnapshotReader(5), [head(), STATE, live(4), live(5)])
+    assert (got.index, got.state, list(got.live)) == (9, b"abc", [4, 9])
