@@ -1,0 +1,123 @@
+"""The plan of a group's members: tables of what is, what is wanted, and what comes next."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace_raftlog.model.membership import Membership, member_id
+from headrace_raftlog.node.membership import Wanted, may_wait_for, plan, wanted_nodes
+
+N1, N2, N3, N4 = (member_id(node, 7) for node in (1, 2, 3, 4))  # replacements
+N3B = member_id(3, 8)
+
+
+def group(*voters: int, learners: tuple[int, ...] = ()) -> Membership:
+    return Membership(voters, learners)
+
+
+THREE = group(1, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("membership", "desired", "joins", "caught_up", "then"),
+    [
+        # Nothing to do.
+        (THREE, None, {}, (), None),
+        (THREE, (1, 2, 3), {}, (), None),
+        (THREE, (1, 2, 3, 4), {}, (), None),
+        (THREE, None, {4: 4}, (), None),
+        (THREE, None, {3: 3}, (), None),
+        (THREE, (), {}, (), None),
+        # A node that lost its data comes back.
+        (THREE, None, {3: N3}, (), group(1, 2, 3, learners=(N3,))),
+        (group(1, 2, 3, learners=(N3,)), None, {3: N3}, (), None),
+        (group(1, 2, 3, learners=(N3,)), None, {}, (N3,), group(1, 2, N3)),
+        # It loses them once more before it is a voter.
+        (
+            group(1, 2, 3, learners=(N3,)),
+            None,
+            {3: N3B},
+            (N3,),
+            group(1, 2, 3, learners=(N3B,)),
+        ),
+        # A learner's node does: its members are swapped.
+        (group(1, learners=(3,)), None, {3: N3}, (), group(1, learners=(N3,))),
+        (group(1, learners=(N3,)), None, {}, (N3,), None),
+        # Growing: members come in odd numbers, or up to what is wanted.
+        (group(1), (1, 2, 3), {2: 2}, (), group(1, learners=(2,))),
+        (group(1, learners=(2,)), (1, 2, 3), {3: 3}, (2,), group(1, learners=(2, 3))),
+        (group(1, learners=(2, 3)), (1, 2, 3), {}, (2,), None),
+        (group(1, learners=(2, 3)), (1, 2, 3), {}, (2, 3), THREE),
+        (group(1, learners=(2,)), (1, 2), {}, (2,), group(1, 2)),
+        (group(1, 2, learners=(3,)), (1, 2, 3, 4), {}, (3,), THREE),
+        (group(1, 2, 3, learners=(4,)), (1, 2, 3, 4), {}, (4,), group(1, 2, 3, 4)),
+        (group(1, 2, 3, learners=(4,)), (1, 2, 3, 4, 5), {}, (4,), None),
+        # Shrinking: at once, when everybody wanted is there.
+        (group(1, 2, 3, 4, 5), (1, 2, 3), {}, (), THREE),
+        (group(1, 2, 3, 4, 5), (2, 3, 4), {}, (), group(2, 3, 4)),
+        (THREE, (1,), {}, (), group(1)),
+        (group(1, 2, 3, learners=(4,)), (1, 2, 3), {}, (4,), THREE),
+        # But not while one of those is being replaced.
+        (group(1, 2, 3, 4, 5, learners=(N3,)), (1, 2, 3), {}, (), None),
+        (group(1, 2, 3, 4, 5, learners=(N3,)), (1, 2, 3), {}, (N3,), group(1, 2, N3)),
+        # Moving: one comes, one goes, the leader (1) last.
+        (THREE, (1, 2, 4), {4: 4}, (), group(1, 2, 3, learners=(4,))),
+        (group(1, 2, 3, learners=(4,)), (1, 2, 4), {}, (), None),
+        (group(1, 2, 3, learners=(4,)), (1, 2, 4), {}, (4,), group(1, 2, 4)),
+        (group(1, 2, 3, learners=(4,)), (4, 5, 6), {}, (4,), group(1, 3, 4)),
+        (group(1, 3, 4, learners=(5,)), (4, 5, 6), {}, (5,), group(1, 4, 5)),
+        (group(1, 4, 5, learners=(6,)), (4, 5, 6), {}, (6,), group(4, 5, 6)),
+        (group(1, 2, 3, learners=(4, 5)), (4, 5, 6), {}, (4, 5), group(1, 4, 5)),
+        # All at once.
+        (
+            group(1, 2, 3, learners=(N2, 4)),
+            (1, 2, 4),
+            {},
+            (N2, 4),
+            group(1, N2, 4),
+        ),
+    ],
+)
+def test_next_membership(
+    membership: Membership,
+    desired: tuple[int, ...] | None,
+    joins: dict[int, int],
+    caught_up: tuple[int, ...],
+    then: Membership | None,
+) -> None:
+    assert plan(membership, wanted_nodes(membership, desired), joins, caught_up, 1) == then
+
+
+def test_plan_comes_to_an_end_from_anywhere_to_anywhere() -> None:
+    """Everybody who is wanted joins and catches up at once: the group gets there, and rests."""
+    places = [(1,), (1, 2), (1, 2, 3), (3, 4, 5), (1, 2, 3, 4, 5), (2, 4, 6), (5, 6, 7, 1)]
+    for start in places:
+        for goal in places:
+            membership = Membership(start)
+            for _ in range(20):
+                joins = {node: node for node in goal if not membership.contains(node)}
+                wanted = wanted_nodes(membership, goal)
+                then = plan(membership, wanted, joins, membership.learners, min(membership.voters))
+                if then is None:
+                    break
+                assert len(then.voters) >= min(len(start), len(goal))
+                membership = then
+            assert membership == Membership(goal)
+
+
+def test_more_nodes_than_may_vote_receive_entries_instead() -> None:
+    wanted = wanted_nodes(Membership((8, 9)), tuple(range(1, 11)))
+    assert (wanted.voters, wanted.learners) == ((1, 2, 3, 4, 5, 8, 9), (6, 7, 10))
+
+
+def test_learners_are_bounded() -> None:
+    full = group(1, learners=tuple(range(101, 117)))
+    wanted = Wanted((1, 2), ())
+    assert plan(full, wanted, {2: 2}, (), 1) is None
+
+
+@pytest.mark.parametrize(
+    ("learners", "waits"), [((), False), ((4,), False), ((N3,), True), ((2, 4), True)]
+)
+def test_learners_of_voting_nodes_are_waited_for(learners: tuple[int, ...], waits: bool) -> None:
+    assert may_wait_for(group(1, learners=learners), Wanted((1, 2, 3), (4,))) == waits
