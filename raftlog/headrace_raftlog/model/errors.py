@@ -42,3 +42,21 @@ class IdentityError(RaftLogError):
 
 class LogLockedError(RaftLogError):
     """Another process, or another opening in this one, has the log's directory."""
+
+
+class ReadTimeoutError(RaftLogError):
+    """A read could not be confirmed in time; nothing was read, and it may be tried again.
+
+    Args:
+        group: incarnation id.
+        seconds: how long it waited.
+    """
+
+    def __init__(self, group: int, seconds: float) -> None:
+        super().__init__(
+            f"no leader of group {group} confirmed within {seconds:g} s that this node is up to "
+            "date: a majority of the group's nodes does not run or cannot be reached from here. "
+            "Try again, or ask another node."
+        )
+        self.group = group
+        self.seconds = seconds

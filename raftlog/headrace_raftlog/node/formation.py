@@ -59,6 +59,13 @@ def founders_of(
     return dict(sorted({**disks, identity.node: identity.disk}.items()))
 
 
+def stream_identity(identity: Identity) -> StreamIdentity:
+    """Return what streams say of a node with this directory."""
+    return StreamIdentity(
+        identity.cluster, identity.node, identity.boot, identity.disk, identity.formed
+    )
+
+
 class Formation:
     """Waits until this node's directory is formed.
 

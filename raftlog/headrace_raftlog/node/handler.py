@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import Protocol
 
 from headrace_raftlog.model.entry import Entry
@@ -25,4 +26,19 @@ class GroupHandler(Protocol):
             leader: node id of the leader, 0 while unknown.
             term: the term.
             serving: this node leads, and everything ever committed has been applied.
+        """
+
+    def snapshot(self) -> tuple[bytes, array[int]]:
+        """Return the state after everything applied so far.
+
+        Returns:
+            The state, opaque, and the indexes (typecode Q, ascending) of applied entries that
+            `entry_data` must still find; all other applied entries may vanish from now on.
+        """
+
+    def restore(self, state: bytes) -> None:
+        """Begin anew with a state that `snapshot` returned, here or on another member.
+
+        Called before the first `apply`, or at any time in place of entries that this member
+        missed; what was applied before is contained or void.
         """

@@ -11,6 +11,7 @@ from headrace_raftlog.model.limits import (
     HELD_GROUP_MESSAGES_MAX,
     HELD_MESSAGES_MAX,
 )
+from headrace_raftlog.model.membership import member_node
 from headrace_raftlog.model.message import Message
 from headrace_raftlog.transport.codec import message_bytes
 
@@ -46,7 +47,7 @@ class HeldMessages:
         while self.count > HELD_MESSAGES_MAX or self.size > HELD_BYTES_MAX:
             self.take(next(iter(self._groups)))
 
-    def drop_from(self, source: i64) -> None:
+    def drop_from(self, node: i64) -> None:
         """Drop what a node sent that is down now.
 
         Its call for silence, taken after the report that it is down, would silence a group whose
@@ -55,7 +56,7 @@ class HeldMessages:
         for group in list(self._groups):
             waiting = self.take(group)
             for message in waiting:
-                if message.source != source:
+                if member_node(message.source) != node:
                     self.hold(message)
 
     def take(self, group: i64) -> list[Message]:

@@ -7,7 +7,7 @@ that everything leaves in one append to the shared log and one frame per peer.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final, final
 
 from mypy_extensions import i64
@@ -15,13 +15,21 @@ from mypy_extensions import i64
 from headrace_raftlog.core.raft import RaftCore
 from headrace_raftlog.model.entry import Entry
 from headrace_raftlog.model.group import BUSY, LEADER, NOT_LEADER, CoreOptions, GroupConfig
-from headrace_raftlog.model.message import Message
+from headrace_raftlog.model.limits import SNAPSHOT_EVERY_BYTES
+from headrace_raftlog.model.membership import NOBODY, Membership, member_id, member_node
+from headrace_raftlog.model.message import JOIN, Message
+from headrace_raftlog.model.ready import Ready
+from headrace_raftlog.model.snapshot import Snapshot, SnapshotOffer
 from headrace_raftlog.node.handler import GroupHandler
 from headrace_raftlog.node.held_messages import HeldMessages
 from headrace_raftlog.node.hosted_group import HostedGroup, Writing
+from headrace_raftlog.node.reconciler import Joiner, Reconciler
+from headrace_raftlog.node.snapshots import SnapshotTaker
+from headrace_raftlog.storage.group_log import StoredGroup
 from headrace_raftlog.storage.shared_log import SharedLog
 
-_SEED_FACTOR: Final = 1_000_003  # spreads seeds of (node, group, boot)
+_SEED_FACTOR: Final = 1_000_003  # spreads seeds of (member, group, boot)
+_LEADERLESS_LOOK_TICKS: Final = 64  # between two looks whether a member without leader must join
 
 
 @final
@@ -33,7 +41,11 @@ class HostPort:
         flush: let queued messages leave.
         call_soon: have a function called in the next turn of the event loop.
         failed: called once with what the host cannot survive.
-        leader_changed: called with a group and its new leader, 0 for none known.
+        leader_changed: called with a group and the node id of its leader, 0 for none known,
+            whenever that or the term changed.
+        offered: called with a group whose leader has a snapshot that should be fetched.
+        nodes_up: returns the ids of the other nodes that are up.
+        random: returns a random number, 1 to 2**32 - 1.
     """
 
     def __init__(
@@ -43,12 +55,18 @@ class HostPort:
         call_soon: Callable[[Callable[[], None]], object],
         failed: Callable[[BaseException], None],
         leader_changed: Callable[[int, int], None],
+        offered: Callable[[HostedGroup, SnapshotOffer], None],
+        nodes_up: Callable[[], Collection[int]],
+        random: Callable[[], int],
     ) -> None:
         self.post = post
         self.flush = flush
         self.call_soon = call_soon
         self.failed = failed
         self.leader_changed = leader_changed
+        self.offered = offered
+        self.nodes_up = nodes_up
+        self.random = random
 
 
 @final
@@ -62,16 +80,25 @@ class Host:
         disk_full: whether proposals are refused because the log cannot grow.
         stopped: whether the host does nothing any more.
         messages_sent: Raft messages posted since the start, dropped ones included.
+        member: this node's member id in groups that it founds or joins.
+        boot: boot count of the data directory.
+        snapshots: takes the snapshots of groups.
     """
 
     def __init__(
-        self, node: i64, boot: i64, options: CoreOptions, log: SharedLog, port: HostPort
+        self,
+        member: i64,
+        boot: i64,
+        options: CoreOptions,
+        log: SharedLog,
+        port: HostPort,
+        snapshot_every_bytes: i64 = SNAPSHOT_EVERY_BYTES,
     ) -> None:
         self.disk_full = False
         self.stopped = False
         self.messages_sent: i64 = 0
-        self._node = node
-        self._boot = boot
+        self.member = member
+        self.boot = boot
         self._options = options
         self._log = log
         self._port = port
@@ -79,7 +106,11 @@ class Host:
         self._removed: set[int] = set()
         self._held = HeldMessages()
         self._dirty: list[HostedGroup] = []
+        self._awake: list[HostedGroup] = []
         self._scheduled = False
+        self.snapshots = SnapshotTaker(log, self.find, snapshot_every_bytes)
+        self._reconciler = Reconciler(self._mark)
+        self._joiner = Joiner(member_node(member), port.post, port.nodes_up)
 
     def create_group(
         self,
@@ -93,31 +124,56 @@ class Host:
 
         Raises:
             KeyError: the group was removed; ids are never used again.
-            ValueError: the group is there already, or this node is not a member.
+            ValueError: the group is there already.
         """
         if group in self._groups:
             raise ValueError(f"group {group} exists on this node")
-        voters = tuple(sorted(voters))
-        learners = tuple(sorted(learners))
-        if self._node not in voters and self._node not in learners:
-            raise ValueError(f"node {self._node} is no member of group {group}")
-        view = self._log.group(group)
-        config = GroupConfig(group, self._node, voters, learners)
-        seed = (group * _SEED_FACTOR + self._node) * _SEED_FACTOR + self._boot
-        core = RaftCore(config, self._options, view, view.hard_state, 0, seed)
-        hosted = HostedGroup(group, core, view, handler, voters + learners)
+        view = self._open(group, Membership(voters, learners))
+        snapshot = self._log.read_snapshot(group)
+        if snapshot is not None:
+            handler.restore(snapshot.state)
+        config = GroupConfig(
+            group,
+            view.member,
+            view.membership.voters,
+            view.membership.learners,
+            view.membership.outgoing,
+        )
+        seed = (group * _SEED_FACTOR + view.member) * _SEED_FACTOR + self.boot
+        core = RaftCore(config, self._options, view, view.hard_state, view.snapshot_index, seed)
+        hosted = HostedGroup(group, core, view, handler)
+        if snapshot is not None:
+            self.snapshots.saved(hosted, snapshot)
         self._groups[group] = hosted
         for message in self._held.take(group):
             core.step(message)
         if campaign:
             core.campaign()
+        self._joiner.look_at(hosted)
         self._mark(hosted)
+
+    def _open(self, group: i64, founders: Membership) -> StoredGroup:
+        """Return the log of a group; begin it where this node has nothing of it, or damage.
+
+        What was lost or is damaged may have been promised to others: it takes part again only as
+        somebody else.
+        """
+        if group in self._log.quarantined:
+            member = member_id(member_node(self.member), self._port.random())
+            return self._log.begin(group, member, NOBODY)
+        view = self._log.group(group)
+        if view.member != 0:
+            return view
+        known = founders if founders.contains(self.member) else NOBODY
+        return self._log.begin(group, self.member, known)
 
     def remove_group(self, group: i64) -> None:
         """Stop a group and forget its log for good; nothing happens if it is not there."""
         hosted = self._groups.pop(group, None)
         if hosted is not None:
             hosted.removed = True
+            if hosted.reads is not None:
+                hosted.reads.close()
         self._removed.add(group)
         self._held.take(group)
         self._log.remove_group(group)
@@ -127,16 +183,79 @@ class Host:
         """Return a group, None where it is not on this node."""
         return self._groups.get(group)
 
-    def propose(self, group: i64, data: bytes) -> int:
-        """Append one entry; return its index, NOT_LEADER or BUSY."""
+    def groups(self) -> list[HostedGroup]:
+        """Return all groups of this node."""
+        return list(self._groups.values())
+
+    def nodes_up(self) -> Collection[int]:
+        """Return the ids of the other nodes that are up."""
+        return self._port.nodes_up()
+
+    def propose(self, group: i64, data: bytes, urgent: bool) -> int:
+        """Append one entry; return its index, QUEUED, NOT_LEADER or BUSY."""
         hosted = self._groups.get(group)
         if hosted is None or self.stopped:
             return NOT_LEADER
         if hosted.core.role == LEADER and (self.disk_full or self._log.backlogged):
             return BUSY
-        index = hosted.core.propose([data])
+        index = hosted.core.propose([data], urgent)
         self._mark(hosted)
         return index
+
+    def transfer(self, hosted: HostedGroup, target: i64) -> bool:
+        """Begin to hand the leadership over to a member; False where that cannot be."""
+        begun = hosted.core.transfer(target)
+        self._mark(hosted)
+        return begun
+
+    def read_index(self, hosted: HostedGroup, context: i64) -> bool:
+        """Begin a read, to be answered through the group's `reads`; False when it is refused."""
+        if self.stopped:
+            return False
+        asked = hosted.core.read_index(context)
+        self._mark(hosted)
+        return asked
+
+    def set_members(self, hosted: HostedGroup, nodes: tuple[int, ...]) -> None:
+        """Say on which nodes a group should be."""
+        hosted.desired = nodes
+        self._reconciler.look_at(hosted)
+        self._joiner.look_at(hosted)
+
+    def missing(self, hosted: HostedGroup, snapshot: Snapshot) -> list[int]:
+        """Return the live entries of a fetched snapshot that this node does not have yet."""
+        return self._log.missing(hosted.group, snapshot.live, hosted.core.commit_index)
+
+    def add_incoming(self, hosted: HostedGroup, entries: list[Entry]) -> None:
+        """Keep live entries of a snapshot that is being fetched."""
+        self._log.add_incoming(hosted.group, entries)
+        self._log.flush()
+
+    @property
+    def is_backlogged(self) -> bool:
+        """Whether the disk is far behind."""
+        return self.disk_full or self._log.backlogged
+
+    def install(self, hosted: HostedGroup, snapshot: Snapshot) -> bool:
+        """Put a fetched snapshot of which nothing is missing in the place of the log's beginning.
+
+        Returns:
+            False, and nothing happens, where this member has as much already.
+        """
+        core = hosted.core
+        index: i64 = snapshot.index
+        keeps = core.log.term_at(index) == snapshot.term
+        keeps = keeps and hosted.view.term_at(index) == snapshot.term
+        if not core.restore(index, snapshot.term, snapshot.membership):
+            return False
+        try:
+            self._log.install_snapshot(hosted.group, snapshot, keeps)
+            hosted.handler.restore(snapshot.state)
+            self.snapshots.saved(hosted, snapshot)
+            self._mark(hosted)
+        except Exception as error:  # noqa: BLE001  (outermost: reports it and stops)
+            self._fail(error)
+        return True
 
     def receive(self, messages: list[Message]) -> None:
         """Step the messages of one frame.
@@ -151,7 +270,10 @@ class Host:
             backlogged = self._log.backlogged
             for message in messages:
                 hosted = self._groups.get(message.group)
-                if hosted is not None:
+                if message.kind == JOIN:
+                    if hosted is not None:
+                        self._reconciler.joins(hosted, message.source)
+                elif hosted is not None:
                     if backlogged and message.entries:
                         continue
                     hosted.core.step(message)
@@ -186,16 +308,32 @@ class Host:
             self._fail(error)
 
     def tick(self) -> None:
-        """Let one tick pass for every group that is not silent."""
+        """Let one tick pass for every group that is not silent; those that are cost nothing."""
         if self.stopped:
             return
         try:
-            for hosted in self._groups.values():
+            awake: list[HostedGroup] = []
+            for hosted in self._awake:
                 core = hosted.core
-                if not core.quiesced:
-                    core.tick()
-                    if core.has_ready():
-                        self._mark(hosted)
+                if hosted.removed or core.quiesced:
+                    hosted.awake = False
+                    continue
+                awake.append(hosted)
+                core.tick()
+                if core.leader != 0:
+                    hosted.leaderless_ticks = 0
+                else:
+                    hosted.leaderless_ticks += 1
+                    if hosted.leaderless_ticks % _LEADERLESS_LOOK_TICKS == 0:
+                        self._joiner.look_at(hosted)
+                if core.has_ready():
+                    self._mark(hosted)
+            self._awake = awake
+            self._joiner.tick()
+            self._reconciler.tick()
+            self.snapshots.tick()
+            self._log.flush()
+            self._port.flush()
         except Exception as error:  # noqa: BLE001  (outermost: reports it and stops)
             self._fail(error)
 
@@ -213,17 +351,17 @@ class Host:
             for hosted in self._groups.values():
                 core = hosted.core
                 if core.role == LEADER:
-                    if peer not in hosted.members:
+                    if peer not in hosted.nodes:
                         continue
-                    core.report_unreachable(peer)
-                elif core.leader != peer:
+                    for member in hosted.members_on(peer):
+                        core.report_unreachable(member)
+                elif member_node(core.leader) != peer:
                     continue
                 if up or core.role == LEADER:
                     core.wake()
                 else:
                     core.lose_leader()
-                if core.has_ready():
-                    self._mark(hosted)
+                self._mark(hosted)
         except Exception as error:  # noqa: BLE001  (outermost: reports it and stops)
             self._fail(error)
 
@@ -260,6 +398,10 @@ class Host:
                 self._log.append(
                     hosted.group, ready.hard_state, ready.entries, ready.must_sync, token
                 )
+            if ready.membership is not None or ready.offer is not None:
+                self._take_news(hosted, ready)
+            if hosted.reads is not None:
+                hosted.reads.answered(ready.read_states, ready.reads_lost)
             if ready.committed:
                 appliers.append(hosted)
                 committed.append(ready.committed)
@@ -268,13 +410,23 @@ class Host:
         for at in range(len(appliers)):
             if not appliers[at].removed:
                 appliers[at].apply(committed[at])
+                self.snapshots.applied(appliers[at])
         for hosted in batch:
             if not hosted.removed:
                 self._finish(hosted)
 
+    def _take_news(self, hosted: HostedGroup, ready: Ready) -> None:
+        if ready.membership is not None:
+            hosted.take_membership(ready.membership)
+            self._reconciler.look_at(hosted)
+            self._joiner.look_at(hosted)
+        if ready.offer is not None:
+            self._port.offered(hosted, ready.offer)
+
     def _finish(self, hosted: HostedGroup) -> None:
         if hosted.tell_leadership():
-            self._port.leader_changed(hosted.group, hosted.core.leader)
+            self._reconciler.look_at(hosted)
+            self._port.leader_changed(hosted.group, member_node(hosted.core.leader))
         if not hosted.removed and hosted.core.has_ready():
             self._mark(hosted)
 
@@ -286,6 +438,10 @@ class Host:
                 hosted.core.report_unreachable(message.target)
 
     def _mark(self, hosted: HostedGroup) -> None:
+        """Have a group served in the next turn, and ticked until its core falls silent again."""
+        if not hosted.awake:
+            hosted.awake = True
+            self._awake.append(hosted)
         if not hosted.dirty:
             hosted.dirty = True
             self._dirty.append(hosted)
@@ -299,4 +455,7 @@ class Host:
     def _fail(self, error: BaseException) -> None:
         if not self.stopped:
             self.stopped = True
+            for hosted in self._groups.values():
+                if hosted.reads is not None:
+                    hosted.reads.close()
             self._port.failed(error)

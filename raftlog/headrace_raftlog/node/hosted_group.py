@@ -9,8 +9,11 @@ from mypy_extensions import i64
 from headrace_raftlog.core.raft import RaftCore
 from headrace_raftlog.model.entry import ENTRY_NORMAL, Entry
 from headrace_raftlog.model.group import LEADER
+from headrace_raftlog.model.limits import ENTRY_COST_BYTES
+from headrace_raftlog.model.membership import Membership, member_node
 from headrace_raftlog.model.message import Message
 from headrace_raftlog.node.handler import GroupHandler
+from headrace_raftlog.node.reads import GroupReads
 from headrace_raftlog.storage.group_log import StoredGroup
 
 
@@ -23,56 +26,80 @@ class HostedGroup:
         core: the Raft core.
         view: its part of the shared log.
         handler: the application.
-        members: node ids of voters and learners.
+        nodes: ids of the nodes with a member.
         dirty: whether it waits for the next turn of the pump.
+        awake: whether its core is ticked.
         removed: whether it is gone; everything still under way for it is dropped.
         durable_number: newest Ready known to be durable.
         touched: whether `durable_number` is news to the core.
+        leaderless_ticks: ticks since a leader was known.
+        unsaved_bytes: bytes applied since the last snapshot.
+        saved_bytes: size of the last snapshot.
+        desired: node ids that the application wants it on; None while it has not said.
+        joins: by node id, members that asked this leader to be admitted; None for none.
+        reads: reads under way, None before the first.
     """
 
     def __init__(
-        self,
-        group: i64,
-        core: RaftCore,
-        view: StoredGroup,
-        handler: GroupHandler,
-        members: tuple[int, ...],
+        self, group: i64, core: RaftCore, view: StoredGroup, handler: GroupHandler
     ) -> None:
         self.group = group
         self.core = core
         self.view = view
         self.handler = handler
-        self.members = members
+        self.nodes: tuple[int, ...] = ()
         self.dirty = False
+        self.awake = False
         self.removed = False
         self.durable_number: i64 = 0
         self.touched = False
+        self.leaderless_ticks: i64 = 0
+        self.unsaved_bytes: i64 = 0
+        self.saved_bytes: i64 = 0
+        self.desired: tuple[int, ...] | None = None
+        self.joins: dict[int, int] | None = None
+        self.reads: GroupReads | None = None
         self._leader: i64 = 0
         self._term: i64 = 0
         self._serving = False
+        self.take_membership(core.membership)
+
+    def take_membership(self, membership: Membership) -> None:
+        """Note who belongs to the group now."""
+        self.nodes = tuple(sorted({member_node(member) for member in membership.everyone()}))
+
+    def members_on(self, node: i64) -> list[int]:
+        """Return the member ids of a node, older ones included."""
+        return [m for m in self.core.membership.everyone() if member_node(m) == node]
 
     def apply(self, committed: list[Entry]) -> None:
         """Hand committed entries to the application and note them as applied."""
         normal = [entry for entry in committed if entry.kind == ENTRY_NORMAL]
         if normal:
             self.handler.apply(normal)
-        if not self.removed:
-            self.core.applied(committed[-1].index)
+        size: i64 = 0
+        for entry in committed:
+            size += ENTRY_COST_BYTES + i64(len(entry.data))
+        self.unsaved_bytes += size
+        if self.removed:
+            return
+        self.core.applied(committed[-1].index)
+        if self.reads is not None:
+            self.reads.applied(self.core.applied_index)
 
     def tell_leadership(self) -> bool:
-        """Tell the application about a change; return whether the leader is another."""
+        """Tell the application about a change; return whether there was one."""
         core = self.core
         leader: i64 = core.leader
         term: i64 = core.term
         serving = core.role == LEADER and core.ready_to_serve
         if leader == self._leader and term == self._term and serving == self._serving:
             return False
-        changed = leader != self._leader
         self._leader = leader
         self._term = term
         self._serving = serving
-        self.handler.leadership(leader, term, serving)
-        return changed
+        self.handler.leadership(member_node(leader), term, serving)
+        return True
 
 
 @final

@@ -7,24 +7,36 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 import sys
 from collections.abc import Callable
 from typing import Final
 
 import grpc
 
-from headrace_raftlog.model.limits import ENTRY_BYTES_MAX, PAYLOAD_BYTES_MAX
-from headrace_raftlog.model.membership import member_id
-from headrace_raftlog.model.message import Message
-from headrace_raftlog.node.formation import Formation
+from headrace_raftlog.model.limits import (
+    DRAIN_S,
+    ENTRY_BYTES_MAX,
+    GROUP_MEMBERS_MAX,
+    NODE_ID_MAX,
+    PAYLOAD_BYTES_MAX,
+    READ_BARRIER_S,
+)
+from headrace_raftlog.model.membership import Membership, member_id, member_node
+from headrace_raftlog.model.snapshot import SnapshotOffer
+from headrace_raftlog.node.bulk_source import HostedSource
+from headrace_raftlog.node.drain import drain
+from headrace_raftlog.node.events import NodeEvents
+from headrace_raftlog.node.formation import Formation, stream_identity
 from headrace_raftlog.node.handler import GroupHandler
 from headrace_raftlog.node.health import NodeHealth
 from headrace_raftlog.node.host import Host, HostPort
 from headrace_raftlog.node.hosted_group import HostedGroup
 from headrace_raftlog.node.options import NodeOptions
+from headrace_raftlog.node.reads import ReadBarriers
+from headrace_raftlog.node.snapshot_fetch import SnapshotFetcher
 from headrace_raftlog.storage.identity import Identity
 from headrace_raftlog.storage.shared_log import SharedLog
-from headrace_raftlog.transport.identity import StreamIdentity
 from headrace_raftlog.transport.transport import Transport
 
 __all__ = ["GroupHandler", "NodeOptions", "RaftNode"]
@@ -84,6 +96,8 @@ class RaftNode:
         self._host: Host
         self._transport: Transport
         self._health: NodeHealth
+        self._fetcher: SnapshotFetcher
+        self._barriers: ReadBarriers
 
     @property
     def server(self) -> grpc.aio.Server:
@@ -168,6 +182,7 @@ class RaftNode:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
+        await self._fetcher.stop()
         await self._transport.stop()
         await asyncio.to_thread(self._log.close)
 
@@ -179,46 +194,142 @@ class RaftNode:
         handler: GroupHandler,
         campaign: bool = False,
     ) -> None:
-        """Start a group on this node; what the log holds of it is applied anew.
+        """Start a group on this node, once it is formed.
+
+        What the log holds of the group is restored and applied anew, and the founders given are
+        disregarded. Where it holds nothing, this node founds the group if its `member` is among
+        the founders; otherwise it asks the group's leader to be admitted, and is empty until then.
+        The same where what it holds is damaged: it comes back as a new member.
 
         Args:
             group: incarnation id, 0 to 2**63 - 1, never used before for another group.
-            voters: node ids that count for quorums.
-            learners: node ids that only receive entries.
+            voters: member ids (`member_of`) that counted for quorums when the group was founded;
+                the same on every node.
+            learners: member ids that only received entries then.
             handler: the application.
             campaign: start an election at once rather than after a timeout; for one voter.
 
         Raises:
             KeyError: the group was removed from this node.
-            ValueError: the group is there already, or this node is not a member.
+            ValueError: the group is there already.
         """
+        assert self.is_formed, "wait_formed comes before create_group"
         self._host.create_group(group, voters, learners, handler, campaign)
 
     def remove_group(self, group: int) -> None:
         """Stop a group on this node and forget its log for good; its id is refused from now on."""
         self._host.remove_group(group)
 
-    def propose(self, group: int, data: bytes) -> int:
+    def propose(self, group: int, data: bytes, urgent: bool = False) -> int:
         """Append an entry to a group led by this node.
 
         It is applied here and elsewhere once it is committed; it may also get lost, when another
         member takes over first. Proposals of one turn of the event loop travel together.
 
+        Args:
+            group: incarnation id.
+            data: the entry.
+            urgent: whether it may pass those that are not, while they wait.
+
         Returns:
-            Its index, NOT_LEADER (this node does not lead the group, or does not have it), or BUSY
-            (too much is not committed yet, or the disk is full or far behind).
+            Its index; QUEUED (taken, but it waits because much is not committed yet); NOT_LEADER
+            (this node does not lead the group, or does not have it); or BUSY (too much waits, the
+            leadership is being handed over, or the disk is full or far behind).
 
         Raises:
             ValueError: `data` is longer than an entry may be.
         """
         if len(data) > self._entry_bytes_max:
             raise ValueError(f"entry of {len(data)} bytes, the maximum is {self._entry_bytes_max}")
-        return self._host.propose(group, data)
+        return self._host.propose(group, data, urgent)
+
+    def set_members(self, group: int, nodes: tuple[int, ...]) -> None:
+        """Say on which nodes a group should be; to be said on each of them, in any order.
+
+        The leader brings it about in steps: nodes that are new to the group join it when
+        they create it, receive it as learners and vote once they have it; members on other nodes
+        leave when all of those are there. Until it is said, a group stays on its nodes.
+
+        Args:
+            group: incarnation id.
+            nodes: node ids, 1 to GROUP_MEMBERS_MAX; the first VOTERS_MAX of them vote.
+
+        Raises:
+            KeyError: the group is not on this node.
+            ValueError: `nodes` is empty, too long or out of range.
+        """
+        wanted = tuple(sorted(set(nodes)))
+        if not 1 <= len(wanted) <= GROUP_MEMBERS_MAX:
+            raise ValueError(f"{len(wanted)} nodes, a group is on 1 to {GROUP_MEMBERS_MAX}")
+        if not 1 <= wanted[0] <= wanted[-1] <= NODE_ID_MAX:
+            raise ValueError(f"nodes {wanted} are not all within 1 to {NODE_ID_MAX}")
+        self._host.set_members(self._hosted(group), wanted)
+
+    def members(self, group: int) -> Membership:
+        """Return who belongs to a group as far as this node knows.
+
+        Raises:
+            KeyError: the group is not on this node.
+        """
+        return self._hosted(group).core.membership
+
+    def transfer(self, group: int, node: int) -> bool:
+        """Begin to hand the leadership of a group over; proposals are BUSY meanwhile.
+
+        It is one attempt and ends within an election timeout: `leader` says how.
+
+        Returns:
+            False, and nothing happens, unless this node leads the group, `node` has another
+            voter of it, and neither a transfer nor a change of members is under way.
+        """
+        hosted = self._host.find(group)
+        if hosted is None or self._host.stopped:
+            return False
+        voters = [m for m in hosted.core.membership.voters if member_node(m) == node]
+        return len(voters) == 1 and self._host.transfer(hosted, voters[0])
+
+    async def drain(self, seconds: float = DRAIN_S) -> list[int]:
+        """Hand over all groups that this node leads, as far as other nodes can take them.
+
+        Args:
+            seconds: after which it ends in any case.
+
+        Returns:
+            Ids of the groups that this node still leads, ascending.
+        """
+        return await drain(self._host, self.options.tick_ms / 1000, seconds)
+
+    async def read_barrier(self, group: int, seconds: float = READ_BARRIER_S) -> None:
+        """Wait until this node has applied everything that was committed before the call.
+
+        What is read from the group's state machine then, in the same turn of the event loop, is
+        linearizable: on whatever member, and whoever has been taking itself for the leader.
+
+        Raises:
+            KeyError: the group is not on this node.
+            ReadTimeoutError: no leader confirmed it within `seconds`.
+        """
+        await self._barriers.wait(self._hosted(group), seconds)
+
+    def entry_dead(self, group: int, index: int) -> None:
+        """Note that an applied entry will not be read again.
+
+        It only tells the log earlier what the next snapshot of the group would tell it too.
+        """
+        self._log.entry_dead(group, index)
+
+    def snapshot_now(self, group: int) -> bool:
+        """Take a snapshot of a group; False where nothing was applied since the last one.
+
+        Raises:
+            KeyError: the group is not on this node.
+        """
+        return self._host.snapshots.take(self._hosted(group))
 
     def leader(self, group: int) -> int:
         """Return the node id of a group's leader, 0 while unknown or not on this node."""
         hosted = self._host.find(group)
-        return hosted.core.leader if hosted is not None else 0
+        return member_node(hosted.core.leader) if hosted is not None else 0
 
     def serving(self, group: int) -> bool:
         """Return whether this node leads a group and has applied everything committed before."""
@@ -272,11 +383,11 @@ class RaftNode:
         options = self.options
         tick_s = options.tick_ms / 1000
         silence_s_max = tick_s * int(options.core.election_ticks)
-        events = _Events(self)
+        events = NodeEvents(self)
         events.formation = self._formation
         self._health = NodeHealth()
         self._transport = Transport(
-            _stream_identity(self._formation.identity),
+            stream_identity(self._formation.identity),
             options.peers,
             events,
             tick_s,
@@ -288,9 +399,18 @@ class RaftNode:
             self._loop.call_soon,
             self._failed,
             self._leader_changed,
+            self._offered,
+            self._nodes_up,
+            _random_generation,
         )
-        self._host = Host(options.node, self.boot, options.core, self._log, port)
+        self._host = Host(
+            self.member, self.boot, options.core, self._log, port, options.snapshot_every_bytes
+        )
+        self._fetcher = SnapshotFetcher(self._host, self._transport.bulk, tick_s)
+        self._barriers = ReadBarriers(self._host, lambda: self.boot, tick_s, silence_s_max)
+        self._transport.bulk_servicer.source = HostedSource(self._host, self._log)
         events.host = self._host
+        events.fetcher = self._fetcher
         listen = options.listen or options.peers[options.node]
         await self._transport.start(listen, [self._health.add_to, *self.servicers])
 
@@ -311,7 +431,9 @@ class RaftNode:
 
     def _become(self, identity: Identity) -> None:
         self.boot = identity.boot
-        self._transport.become(_stream_identity(identity))
+        self._host.boot = identity.boot
+        self._host.member = identity.member
+        self._transport.become(stream_identity(identity))
 
     async def _tick(self) -> None:
         try:
@@ -325,6 +447,16 @@ class RaftNode:
     def _leader_changed(self, group: int, leader: int) -> None:
         if group == CATALOG_GROUP:
             self._health.set_serving(leader != 0)
+        hosted = self._host.find(group)
+        if hosted is not None:
+            self._fetcher.leader_changed(hosted)
+
+    def _offered(self, hosted: HostedGroup, offer: SnapshotOffer) -> None:
+        if member_node(offer.leader) in self._transport.sessions:
+            self._fetcher.offered(hosted, offer)
+
+    def _nodes_up(self) -> list[int]:
+        return [s.peer for s in self._transport.sessions.values() if s.up]
 
     def _durable_from_writer(self, tokens: list[object]) -> None:
         self._loop.call_soon_threadsafe(self._host.durable, tokens)
@@ -358,47 +490,5 @@ class RaftNode:
         self.on_fatal(error)
 
 
-def _stream_identity(identity: Identity) -> StreamIdentity:
-    return StreamIdentity(
-        identity.cluster, identity.node, identity.boot, identity.disk, identity.formed
-    )
-
-
-class _Events:
-    """What the transport reports, passed on to host and application while the host runs."""
-
-    def __init__(self, node: RaftNode) -> None:
-        self.host: Host
-        self.formation: Formation
-        self._node = node
-
-    def on_messages(self, messages: list[Message]) -> None:
-        """Step them."""
-        self.host.receive(messages)
-
-    def on_met(self, peer: StreamIdentity) -> None:
-        """Pass it on."""
-        self.formation.met(peer)
-
-    def on_payload(self, peer: int, payload: bytes) -> None:
-        """Pass it on."""
-        if self.host.stopped:
-            return
-        try:
-            self._node.on_payload(peer, payload)
-        except Exception as error:  # noqa: BLE001  (outermost: reports it and stops)
-            self.host.fail(error)
-
-    def on_peer(self, peer: int, up: bool, boot: int) -> None:
-        """Wake groups, then pass it on."""
-        if self.host.stopped:
-            return
-        try:
-            self.host.peer_changed(peer, up)
-            self._node.on_peer(peer, up, boot)
-        except Exception as error:  # noqa: BLE001  (outermost: reports it and stops)
-            self.host.fail(error)
-
-    def on_failure(self, error: BaseException) -> None:
-        """Stop the node."""
-        self.host.fail(error)
+def _random_generation() -> int:
+    return secrets.randbelow((1 << 32) - 1) + 1

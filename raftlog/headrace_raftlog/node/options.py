@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from headrace_raftlog.model.group import CoreOptions
-from headrace_raftlog.model.limits import NODE_ID_MAX, TICK_MS_MAX, TICK_MS_MIN
+from headrace_raftlog.model.limits import (
+    NODE_ID_MAX,
+    SNAPSHOT_EVERY_BYTES,
+    TICK_MS_MAX,
+    TICK_MS_MIN,
+)
 from headrace_raftlog.storage.options import LogOptions
 
 
@@ -21,6 +26,7 @@ class NodeOptions:
         listen: host:port to listen on for other nodes; empty: this node's entry in `peers`.
         tick_ms: milliseconds between two ticks, which is also the time between two beats. A peer
             that is silent for `core.election_ticks` of them is down.
+        snapshot_every_bytes: bytes of entries that a group applies between two snapshots, at least.
         core: tunables of every group.
         log: tunables of the shared log.
     """
@@ -31,6 +37,7 @@ class NodeOptions:
     data_dir: str
     listen: str = ""
     tick_ms: int = 100
+    snapshot_every_bytes: int = SNAPSHOT_EVERY_BYTES
     core: CoreOptions = field(default_factory=CoreOptions)
     log: LogOptions = field(default_factory=LogOptions)
 

@@ -1,0 +1,62 @@
+"""What the transport reports, on its way to host and application."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from headrace_raftlog.model.message import Message
+from headrace_raftlog.node.formation import Formation
+from headrace_raftlog.node.host import Host
+from headrace_raftlog.node.snapshot_fetch import SnapshotFetcher
+from headrace_raftlog.transport.identity import StreamIdentity
+
+
+class Application(Protocol):
+    """Who takes payloads and reports of peers; what it raises stops the node."""
+
+    on_payload: Callable[[int, bytes], None]
+    on_peer: Callable[[int, bool, int], None]
+
+
+class NodeEvents:
+    """What the transport reports, passed on to host and application while the host runs."""
+
+    def __init__(self, application: Application) -> None:
+        self.host: Host
+        self.formation: Formation
+        self.fetcher: SnapshotFetcher
+        self._application = application
+
+    def on_messages(self, messages: list[Message]) -> None:
+        """Step them."""
+        self.host.receive(messages)
+
+    def on_met(self, peer: StreamIdentity) -> None:
+        """Pass it on."""
+        self.formation.met(peer)
+
+    def on_payload(self, peer: int, payload: bytes) -> None:
+        """Pass it on."""
+        if self.host.stopped:
+            return
+        try:
+            self._application.on_payload(peer, payload)
+        except Exception as error:  # noqa: BLE001  (outermost: reports it and stops)
+            self.host.fail(error)
+
+    def on_peer(self, peer: int, up: bool, boot: int) -> None:
+        """Wake groups, then pass it on."""
+        if self.host.stopped:
+            return
+        try:
+            self.host.peer_changed(peer, up)
+            if not up:
+                self.fetcher.peer_down(peer)
+            self._application.on_peer(peer, up, boot)
+        except Exception as error:  # noqa: BLE001  (outermost: reports it and stops)
+            self.host.fail(error)
+
+    def on_failure(self, error: BaseException) -> None:
+        """Stop the node."""
+        self.host.fail(error)

@@ -1,0 +1,149 @@
+"""Brings the members of groups to where they should be: asks for admission, and grants it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from itertools import islice
+from typing import final
+
+from mypy_extensions import i64
+
+from headrace_raftlog.core.progress import REPLICATE
+from headrace_raftlog.core.raft import RaftCore
+from headrace_raftlog.model.group import LEADER
+from headrace_raftlog.model.limits import (
+    JOIN_TICKS,
+    JOINS_PER_TICK,
+    LEADERLESS_JOIN_TIMEOUTS,
+    RECONCILED_PER_TICK,
+)
+from headrace_raftlog.model.membership import member_node
+from headrace_raftlog.model.message import JOIN, Message
+from headrace_raftlog.node.hosted_group import HostedGroup
+from headrace_raftlog.node.membership import may_wait_for, plan, wanted_nodes
+
+
+def caught_up(core: RaftCore) -> list[int]:
+    """Return the learners of a leader that may become voters.
+
+    Source: thesis section 4.2.1.
+    """
+    out: list[int] = []
+    for member in core.membership.learners:
+        progress = core.progress(member)
+        if progress is None or progress.state != REPLICATE:
+            continue
+        if progress.match + core.options.promote_lag_max >= core.commit_index:
+            out.append(member)
+    return out
+
+
+@final
+class Reconciler:
+    """Looks at led groups whose members may have to change; others cost nothing.
+
+    A group is looked at when its leader begins to serve, when its members changed, when the
+    application says where it should be, and when a node asks to be admitted; then at every tick
+    while a change is under way or a learner is about to be promoted.
+    """
+
+    def __init__(self, mark: Callable[[HostedGroup], None]) -> None:
+        self._mark = mark
+        self._open: dict[int, HostedGroup] = {}
+
+    def look_at(self, hosted: HostedGroup) -> None:
+        """Note that something changed."""
+        if hosted.core.role == LEADER:
+            self._open[hosted.group] = hosted
+
+    def joins(self, hosted: HostedGroup, member: i64) -> None:
+        """Take a member's wish to be admitted; whoever does not lead disregards it."""
+        if hosted.core.role != LEADER or hosted.core.membership.contains(member):
+            return
+        if hosted.joins is None:
+            hosted.joins = {}
+        hosted.joins[member_node(member)] = member
+        self._open[hosted.group] = hosted
+
+    def tick(self) -> None:
+        """Bring a bounded number of groups one step further."""
+        if not self._open:
+            return
+        for group in list(islice(self._open, RECONCILED_PER_TICK)):
+            hosted = self._open.pop(group)
+            if self._advance(hosted):
+                self._open[group] = hosted  # behind the others
+
+    def _advance(self, hosted: HostedGroup) -> bool:
+        """Do what is next for a group; return whether to look again."""
+        core = hosted.core
+        if hosted.removed or core.role != LEADER:
+            hosted.joins = None
+            return False
+        if core.is_changing or not core.ready_to_serve or core.transferee:
+            return True
+        membership = core.membership
+        wanted = wanted_nodes(membership, hosted.desired)
+        joins: dict[int, int] = hosted.joins if hosted.joins is not None else {}
+        then = plan(membership, wanted, joins, caught_up(core), core.member)
+        if then is None:
+            hosted.joins = None  # whoever still wants to be admitted asks again
+            return may_wait_for(membership, wanted)
+        core.propose_membership(then.voters, then.learners)
+        self._mark(hosted)
+        return True
+
+
+@final
+class Joiner:
+    """Asks all nodes for admission to groups of which this node's member is no part yet.
+
+    A member that has had no leader for long asks as well: it may have been removed without
+    getting to know.
+    """
+
+    def __init__(
+        self,
+        node: i64,
+        post: Callable[[Message], bool],
+        nodes_up: Callable[[], Collection[int]],
+    ) -> None:
+        self._node = node
+        self._post = post
+        self._nodes_up = nodes_up
+        self._waiting: dict[int, HostedGroup] = {}
+        self._ticks: i64 = 0
+        self._round: list[HostedGroup] = []
+
+    def look_at(self, hosted: HostedGroup) -> None:
+        """Ask for a group if it is needed."""
+        if self._should_ask(hosted):
+            self._waiting[hosted.group] = hosted
+
+    def tick(self) -> None:
+        """Ask for the next groups of the round; begin a round now and then."""
+        self._ticks += 1
+        if not self._round:
+            if self._ticks < JOIN_TICKS or not self._waiting:
+                return
+            self._ticks = 0
+            self._round = list(self._waiting.values())
+        batch = self._round[:JOINS_PER_TICK]
+        del self._round[:JOINS_PER_TICK]
+        nodes = sorted(self._nodes_up())
+        for hosted in batch:
+            if not self._should_ask(hosted):
+                self._waiting.pop(hosted.group, None)
+                continue
+            member: i64 = hosted.core.member
+            for node in nodes:
+                self._post(Message(JOIN, hosted.group, member, node, 0))
+
+    def _should_ask(self, hosted: HostedGroup) -> bool:
+        core = hosted.core
+        if hosted.removed or (hosted.desired is not None and self._node not in hosted.desired):
+            return False
+        if not core.membership.contains(core.member):
+            return True
+        patience: i64 = LEADERLESS_JOIN_TIMEOUTS * core.options.election_ticks
+        return core.leader == 0 and hosted.leaderless_ticks > patience

@@ -1,0 +1,146 @@
+"""Brings members up to date that lack what only their leader's snapshot has.
+
+First the snapshot, which names the entries that are still read; then those of them that are not
+here yet, which are kept on disk as they come; and when nothing is missing, the snapshot takes the
+place of the log's beginning, in one step. A fetch that is cut short, by a crash or by another
+leader, is begun anew with the leader's next offer, and what was kept is not fetched again. If the
+leader drops an entry meanwhile it has a newer snapshot: the fetch goes on with that one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import aclosing
+from typing import Final
+
+from headrace_raftlog.model.limits import FETCH_ATTEMPTS_MAX, FETCHES_MAX
+from headrace_raftlog.model.membership import member_node
+from headrace_raftlog.model.snapshot import Snapshot, SnapshotOffer
+from headrace_raftlog.node.host import Host
+from headrace_raftlog.node.hosted_group import HostedGroup
+from headrace_raftlog.transport.bulk_client import (
+    BulkClient,
+    FetchFailedError,
+    GoneError,
+    ranges_of,
+)
+from headrace_raftlog.transport.codec import FrameError
+
+LOG: Final = logging.getLogger(__name__)
+
+
+class SnapshotFetcher:
+    """Runs one fetch per group at most, and a bounded number at a time.
+
+    Attributes:
+        installed: snapshots installed since the start.
+        entries_fetched: entries fetched since the start.
+    """
+
+    def __init__(self, host: Host, bulk: BulkClient, tick_s: float) -> None:
+        self.installed = 0
+        self.entries_fetched = 0
+        self._host = host
+        self._bulk = bulk
+        self._tick_s = tick_s
+        self._slots = asyncio.Semaphore(FETCHES_MAX)
+        self._running: dict[int, tuple[int, asyncio.Task[None]]] = {}
+
+    def offered(self, hosted: HostedGroup, offer: SnapshotOffer) -> None:
+        """Begin a fetch, unless one from the same leader is under way."""
+        running = self._running.get(hosted.group)
+        if running is not None:
+            if running[0] == offer.leader:
+                return
+            running[1].cancel()
+        task = asyncio.create_task(self._run(hosted, offer), name=f"fetch of {hosted.group}")
+        self._running[hosted.group] = (offer.leader, task)
+        task.add_done_callback(lambda done: self._ended(hosted.group, done))
+
+    def leader_changed(self, hosted: HostedGroup) -> None:
+        """End the fetch of a group from somebody who does not lead it any more."""
+        running = self._running.get(hosted.group)
+        if running is not None and (hosted.removed or running[0] != hosted.core.leader):
+            running[1].cancel()
+
+    def peer_down(self, peer: int) -> None:
+        """End the fetches from a node that is down."""
+        for leader, task in list(self._running.values()):
+            if member_node(leader) == peer:
+                task.cancel()
+
+    async def stop(self) -> None:
+        """End all fetches."""
+        tasks = [task for _, task in self._running.values()]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def _ended(self, group: int, task: asyncio.Task[None]) -> None:
+        running = self._running.get(group)
+        if running is not None and running[1] is task:
+            del self._running[group]
+        if not task.cancelled():
+            error = task.exception()
+            if error is not None:
+                self._host.fail(error)
+
+    async def _run(self, hosted: HostedGroup, offer: SnapshotOffer) -> None:
+        node = member_node(offer.leader)
+        async with self._slots:
+            try:
+                await self._fetch(hosted, node, offer.index)
+            except (FetchFailedError, FrameError) as error:
+                LOG.warning(
+                    "group %d: the snapshot of node %d was not fetched to its end, and will be "
+                    "begun again: %s",
+                    hosted.group,
+                    node,
+                    error,
+                )
+
+    async def _fetch(self, hosted: HostedGroup, node: int, index_min: int) -> None:
+        group, member = hosted.group, hosted.core.member
+        for _ in range(FETCH_ATTEMPTS_MAX):
+            index_min = max(index_min, hosted.core.commit_index + 1)
+            try:
+                snapshot = await self._bulk.snapshot(node, group, member, index_min)
+                await self._fetch_missing(hosted, node, snapshot)
+            except GoneError:
+                if hosted.core.commit_index >= index_min:
+                    return  # the entries came another way
+                await asyncio.sleep(self._tick_s)
+                continue
+            if not self._is_over(hosted) and self._host.install(hosted, snapshot):
+                self.installed += 1
+                LOG.info(
+                    "group %d: installed %r of node %d, in place of what was missed",
+                    group,
+                    snapshot,
+                    node,
+                )
+            return
+
+    async def _fetch_missing(self, hosted: HostedGroup, node: int, snapshot: Snapshot) -> None:
+        """Fetch until nothing is missing; there is no turn of the loop between that and return."""
+        while not self._is_over(hosted):
+            missing = self._host.missing(hosted, snapshot)
+            if not missing:
+                return
+            ranges = ranges_of(missing)
+            fetch = self._bulk.entries(
+                node, hosted.group, hosted.core.member, ranges, snapshot.term
+            )
+            async with aclosing(fetch) as pieces:
+                async for piece in pieces:
+                    if self._is_over(hosted):
+                        return
+                    self._host.add_incoming(hosted, piece)
+                    self.entries_fetched += len(piece)
+                    while self._host.is_backlogged:  # noqa: ASYNC110  (no event tells of its end)
+                        await asyncio.sleep(self._tick_s)
+
+    def _is_over(self, hosted: HostedGroup) -> bool:
+        return hosted.removed or self._host.stopped

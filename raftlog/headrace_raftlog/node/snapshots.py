@@ -1,0 +1,94 @@
+"""When groups take snapshots: often enough for disk and restart, seldom enough for the load."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import final
+
+from mypy_extensions import i64
+
+from headrace_raftlog.core.progress import SNAPSHOT_OFFERED
+from headrace_raftlog.model.limits import (
+    COLLECT_BYTES_PER_TICK,
+    SNAPSHOT_GROWTH,
+    SNAPSHOT_WAIT_FACTOR,
+    SNAPSHOTS_PER_TICK,
+)
+from headrace_raftlog.model.snapshot import Snapshot
+from headrace_raftlog.node.hosted_group import HostedGroup
+from headrace_raftlog.storage.shared_log import SharedLog
+
+
+@final
+class SnapshotTaker:
+    """Takes snapshots of groups that are due, a bounded number at a time.
+
+    Attributes:
+        taken: snapshots taken since the start.
+    """
+
+    def __init__(
+        self, log: SharedLog, find: Callable[[int], HostedGroup | None], every_bytes: i64
+    ) -> None:
+        self.taken: i64 = 0
+        self._log = log
+        self._find = find
+        self._every_bytes = every_bytes
+        self._due: dict[int, None] = {}
+
+    def applied(self, hosted: HostedGroup) -> None:
+        """Note that a group has applied entries."""
+        if hosted.unsaved_bytes > self._interval(hosted):
+            self._due[hosted.group] = None
+
+    def tick(self) -> None:
+        """Take the snapshots that are due; let the log collect its garbage."""
+        for group in self._log.collect(COLLECT_BYTES_PER_TICK):
+            self._due[group] = None
+        count: i64 = 0
+        for group in list(self._due):
+            hosted = self._find(group)
+            if hosted is not None and self._should_wait(hosted):
+                continue
+            del self._due[group]
+            if hosted is not None and self.take(hosted):
+                count += 1
+                if count >= SNAPSHOTS_PER_TICK:
+                    return
+
+    def take(self, hosted: HostedGroup) -> bool:
+        """Take a group's snapshot; return False where nothing was applied since the last."""
+        core = hosted.core
+        index: i64 = core.applied_index
+        if index <= hosted.view.snapshot_index:
+            return False
+        state, live = hosted.handler.snapshot()
+        term = hosted.view.term_at(index)
+        snapshot = Snapshot(index, term, core.membership_at(index), state, live)
+        self._log.save_snapshot(hosted.group, snapshot)
+        self.taken += 1
+        self.saved(hosted, snapshot)
+        return True
+
+    def saved(self, hosted: HostedGroup, snapshot: Snapshot) -> None:
+        """Note that the log begins behind a snapshot now."""
+        hosted.unsaved_bytes = 0
+        hosted.saved_bytes = len(snapshot.state) + 8 * len(snapshot.live)
+
+    def _interval(self, hosted: HostedGroup) -> i64:
+        return max(self._every_bytes, SNAPSHOT_GROWTH * hosted.saved_bytes)
+
+    def _should_wait(self, hosted: HostedGroup) -> bool:
+        """Return whether a member in reach was not yet sent what the snapshot would drop.
+
+        Then it would have to fetch the snapshot, which costs more than to wait a little.
+        """
+        if hosted.unsaved_bytes > SNAPSHOT_WAIT_FACTOR * self._interval(hosted):
+            return False
+        core = hosted.core
+        for progress in core.peers:
+            if progress.is_out_of_reach() and not progress.recent_active:
+                continue
+            if progress.state == SNAPSHOT_OFFERED or progress.next_index <= core.applied_index:
+                return True
+        return False
