@@ -41,8 +41,7 @@ class HostPort:
         flush: let queued messages leave.
         call_soon: have a function called in the next turn of the event loop.
         failed: called once with what the host cannot survive.
-        leader_changed: called with a group and the node id of its leader, 0 for none known,
-            whenever that or the term changed.
+        leader_changed: called with a group and the node id of its new leader, 0 for none known.
         offered: called with a group whose leader has a snapshot that should be fetched.
         nodes_up: returns the ids of the other nodes that are up.
         random: returns a random number, 1 to 2**32 - 1.
@@ -424,9 +423,11 @@ class Host:
             self._port.offered(hosted, ready.offer)
 
     def _finish(self, hosted: HostedGroup) -> None:
+        before: i64 = hosted.told_leader
         if hosted.tell_leadership():
             self._reconciler.look_at(hosted)
-            self._port.leader_changed(hosted.group, member_node(hosted.core.leader))
+            if hosted.told_leader != before:
+                self._port.leader_changed(hosted.group, member_node(hosted.told_leader))
         if not hosted.removed and hosted.core.has_ready():
             self._mark(hosted)
 

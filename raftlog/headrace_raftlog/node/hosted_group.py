@@ -37,6 +37,7 @@ class HostedGroup:
         saved_bytes: size of the last snapshot.
         desired: node ids that the application wants it on; None while it has not said.
         joins: by node id, members that asked this leader to be admitted; None for none.
+        told_leader: member id of the leader that the application knows of.
         reads: reads under way, None before the first.
     """
 
@@ -59,7 +60,7 @@ class HostedGroup:
         self.desired: tuple[int, ...] | None = None
         self.joins: dict[int, int] | None = None
         self.reads: GroupReads | None = None
-        self._leader: i64 = 0
+        self.told_leader: i64 = 0
         self._term: i64 = 0
         self._serving = False
         self.take_membership(core.membership)
@@ -93,9 +94,9 @@ class HostedGroup:
         leader: i64 = core.leader
         term: i64 = core.term
         serving = core.role == LEADER and core.ready_to_serve
-        if leader == self._leader and term == self._term and serving == self._serving:
+        if leader == self.told_leader and term == self._term and serving == self._serving:
             return False
-        self._leader = leader
+        self.told_leader = leader
         self._term = term
         self._serving = serving
         self.handler.leadership(member_node(leader), term, serving)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
+from array import array
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -34,13 +36,34 @@ def found(directory: Path, nodes: Iterable[int]) -> None:
 
 
 class Machine:
-    """Keeps every entry and every change of leadership."""
+    """Keeps every entry and every change of leadership.
+
+    Its snapshots hold the data of entries that are not live; that of the others stays in the log.
+    """
 
     def __init__(self, changed: asyncio.Event) -> None:
         self.applied: list[bytes] = []
         self.indexes: list[int] = []
         self.leaders: list[tuple[int, int, bool]] = []
+        self.restored = 0
+        self.is_live: Callable[[int], bool] = lambda index: False
+        self.read: Callable[[int], bytes] = lambda index: b""
         self._changed = changed
+
+    def snapshot(self) -> tuple[bytes, array[int]]:
+        live = [index for index in self.indexes if self.is_live(index)]
+        bodies = zip(self.indexes, self.applied, strict=True)
+        kept = [None if index in live else data.hex() for index, data in bodies]
+        return json.dumps([self.indexes, kept]).encode(), array("Q", live)
+
+    def restore(self, state: bytes) -> None:
+        self.indexes, kept = json.loads(state)
+        bodies = zip(self.indexes, kept, strict=True)
+        self.applied = [
+            self.read(index) if data is None else bytes.fromhex(data) for index, data in bodies
+        ]
+        self.restored += 1
+        self._changed.set()
 
     def apply(self, entries: list[Entry]) -> None:
         self.applied += [entry.data for entry in entries]
@@ -72,6 +95,7 @@ class Cluster:
         self.fatal: dict[int, BaseException] = {}
         self.directory = directory
         self.addresses = addresses
+        self.is_live: Callable[[int], bool] = lambda index: False
         self._options = options
 
     def make(self, node: int) -> RaftNode:
@@ -110,7 +134,12 @@ class Cluster:
         """Create a group on some nodes, or all that run."""
         for node in nodes or tuple(self.nodes):
             machine = self.machines[node, group] = Machine(self.changed)
+            machine.is_live = self.is_live
+            machine.read = lambda index, n=node: self._body(n, group, index)
             self.nodes[node].create_group(group, VOTERS, (), machine, campaign=node == campaign)
+
+    def _body(self, node: int, group: int, index: int) -> bytes:
+        return self.nodes[node]._log.group(group).entry(index).data
 
     def make_machine(self) -> Machine:
         """Return a machine for a group that the cluster does not keep; also at `solo`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import threading
+from array import array
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -22,7 +23,9 @@ from headrace_raftlog.model.message import (
     VOTE_REPLY,
     Message,
 )
+from headrace_raftlog.model.snapshot import SnapshotOffer
 from headrace_raftlog.node.host import Host, HostPort
+from headrace_raftlog.node.hosted_group import HostedGroup
 from headrace_raftlog.storage.files import Files
 from headrace_raftlog.storage.memory_files import MemoryFiles
 from headrace_raftlog.storage.options import LogOptions
@@ -45,8 +48,17 @@ class World:
         self._durable: list[object] = []
         self._arrived = threading.Condition()
         self.log.on_durable = self._from_writer
+        self.offers: list[tuple[HostedGroup, SnapshotOffer]] = []
+        self.up: list[int] = []
         port = HostPort(
-            self._post, self._flush, self.turns.append, self.failures.append, self._leader
+            self._post,
+            self._flush,
+            self.turns.append,
+            self.failures.append,
+            self._leader,
+            lambda hosted, offer: self.offers.append((hosted, offer)),
+            lambda: self.up,
+            lambda: 77,
         )
         self.host = Host(1, 1, options, self.log, port)
 
@@ -93,6 +105,13 @@ class Machine:
         if self.react is not None:
             self.react()
 
+    def snapshot(self) -> tuple[bytes, array[int]]:
+        self.events.append(f"{self.name} snapshot")
+        return self.name.encode(), array("Q")
+
+    def restore(self, state: bytes) -> None:
+        self.events.append(f"{self.name} restores {state.decode()}")
+
     def leadership(self, leader: int, term: int, serving: bool) -> None:
         self.events.append(f"{self.name} led by {leader}, serving {serving}")
 
@@ -123,7 +142,7 @@ def serve(world: World, *groups: int) -> list[Machine]:
 def test_proposals_of_one_turn_make_one_turn_of_the_pump(world: World) -> None:
     serve(world, 1)
     writes = world.writes
-    assert [world.host.propose(1, b"%d" % i) for i in range(3)] == [2, 3, 4]
+    assert [world.host.propose(1, b"%d" % i, False) for i in range(3)] == [2, 3, 4]
     assert len(world.turns) == 1
     world.settle(1)
     assert world.writes == writes + 1
@@ -133,7 +152,7 @@ def test_proposals_of_one_turn_make_one_turn_of_the_pump(world: World) -> None:
 def test_dirty_groups_are_served_in_the_order_they_became_dirty(world: World) -> None:
     serve(world, 1, 2, 3)
     for group in (3, 1, 2, 3):
-        world.host.propose(group, b"x")
+        world.host.propose(group, b"x", False)
     world.settle(3)
     applied = [e for e in world.events if "applies" in e]
     assert applied == ["g3 applies x", "g3 applies x", "g1 applies x", "g2 applies x"]
@@ -141,7 +160,7 @@ def test_dirty_groups_are_served_in_the_order_they_became_dirty(world: World) ->
 
 def test_nothing_is_applied_before_it_is_durable(world: World) -> None:
     serve(world, 1)
-    world.host.propose(1, b"x")
+    world.host.propose(1, b"x", False)
     world.run_turns()
     assert [e for e in world.events if "applies" in e] == []
     world.settle(1)
@@ -150,15 +169,15 @@ def test_nothing_is_applied_before_it_is_durable(world: World) -> None:
 
 def test_handler_may_propose_and_remove_while_it_applies(world: World) -> None:
     [machine, _] = serve(world, 1, 2)
-    machine.react = lambda: world.host.propose(2, b"from g1")
-    world.host.propose(1, b"x")
+    machine.react = lambda: world.host.propose(2, b"from g1", False)
+    world.host.propose(1, b"x", False)
     world.settle(2)
     assert [e for e in world.events if "applies" in e] == ["g1 applies x", "g2 applies from g1"]
     machine.react = lambda: world.host.remove_group(1)
-    world.host.propose(1, b"last")
+    world.host.propose(1, b"last", False)
     world.settle(1)
     assert world.host.find(1) is None
-    assert world.host.propose(1, b"x") == NOT_LEADER
+    assert world.host.propose(1, b"x", False) == NOT_LEADER
     assert world.failures == []
 
 
@@ -242,9 +261,9 @@ def full_on_write(call: str, path: str) -> None:
 def test_full_disk_makes_the_leader_busy(world: World) -> None:
     serve(world, 1)
     world.host.disk_full = True
-    assert world.host.propose(1, b"x") == BUSY
+    assert world.host.propose(1, b"x", False) == BUSY
     world.host.disk_full = False
-    assert world.host.propose(1, b"x") > 0
+    assert world.host.propose(1, b"x", False) > 0
 
 
 def test_what_is_raised_stops_the_host_once_and_for_all(world: World) -> None:
@@ -254,8 +273,8 @@ def test_what_is_raised_stops_the_host_once_and_for_all(world: World) -> None:
         raise ZeroDivisionError
 
     machine.react = fail
-    world.host.propose(1, b"x")
-    world.host.propose(2, b"y")
+    world.host.propose(1, b"x", False)
+    world.host.propose(2, b"y", False)
     world.settle(2)
     assert [type(error) for error in world.failures] == [ZeroDivisionError]
     assert world.host.stopped
@@ -266,7 +285,7 @@ def test_what_is_raised_stops_the_host_once_and_for_all(world: World) -> None:
     world.host.fail(RuntimeError())
     world.run_turns()
     assert len(world.posted) == posted
-    assert world.host.propose(2, b"z") == NOT_LEADER
+    assert world.host.propose(2, b"z", False) == NOT_LEADER
     assert len(world.failures) == 1
 
 
@@ -285,7 +304,7 @@ def test_dropped_message_makes_the_leader_probe(world: World) -> None:
     progress = hosted.core.progress(2)
     assert progress is not None
     world.accepts = False
-    world.host.propose(1, b"lost")
+    world.host.propose(1, b"lost", False)
     world.settle(1)
     assert progress.next_index == progress.match + 1
     assert progress.probe_sent

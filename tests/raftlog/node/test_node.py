@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -12,7 +11,7 @@ import pytest
 import uvloop
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from headrace_raftlog.model.errors import CorruptLogError, IdentityError
+from headrace_raftlog.model.errors import IdentityError
 from headrace_raftlog.model.group import BUSY, NOT_LEADER, CoreOptions
 
 MakeCluster = Callable[..., Any]
@@ -250,8 +249,6 @@ def test_removed_group_is_gone_for_good(cluster: MakeCluster) -> None:
         c.create(6, 3)
         with pytest.raises(ValueError, match="group 6 exists"):
             c.create(6, 3)
-        with pytest.raises(ValueError, match="node 3 is no member"):
-            c.nodes[3].create_group(7, (1, 2), (), c.machines[3, 6])
         await c.stop()
 
     run(body())
@@ -332,28 +329,6 @@ def test_directory_of_another_cluster_is_refused(cluster: MakeCluster) -> None:
         await first.stop()
         with pytest.raises(IdentityError, match="cluster 'test'"):
             await cluster(cluster="another").start(1)
-
-    run(body())
-
-
-def test_damaged_log_refuses_to_start(cluster: MakeCluster, tmp_path: Path) -> None:
-    async def body() -> None:
-        c = cluster()
-        await c.start(1)
-        c.nodes[1].create_group(5, (1,), (), c.make_machine())
-        for i in range(5):
-            await c.until(lambda: c.nodes[1].serving(5))
-            data = b"payload %d" % i + b"x" * 1000
-            c.nodes[1].propose(5, data)
-            await c.until(lambda d=data: d in c.solo.applied)
-        await c.stop()
-        [segment] = [p for p in (tmp_path / "1").iterdir() if b"payload 1xxx" in p.read_bytes()]
-        content = bytearray(segment.read_bytes())
-        content[content.index(b"payload 1xxx")] ^= 1
-        segment.write_bytes(content)
-        with pytest.raises(CorruptLogError) as caught:
-            await c.start(1)
-        assert caught.value.path == str(segment)
 
     run(body())
 

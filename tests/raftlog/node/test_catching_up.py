@@ -1,0 +1,366 @@
+"""Members that fell behind what their leader still has, or that lost what they had."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace_raftlog.model.group import LEADER, CoreOptions
+from headrace_raftlog.model.membership import Membership, member_node
+from headrace_raftlog.node.host import Host
+from headrace_raftlog.storage.shared_log import SharedLog
+from headrace_raftlog.transport import bulk_server
+from headrace_raftlog.transport.bulk_client import BulkClient, GoneError
+
+MakeCluster = Callable[..., Any]
+ALL = (1, 2, 3)
+EVERY = 20_000  # bytes between two snapshots
+
+
+def run(body: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(body)
+
+
+def make(cluster: MakeCluster, **options: Any) -> Any:
+    c = cluster(snapshot_every_bytes=EVERY, **options)
+    c.is_live = lambda index: index % 10 == 0
+    return c
+
+
+async def write(c: Any, group: int, count: int, size: int = 1000) -> None:
+    for at in range(count):
+        await c.propose(group, b"%06d" % at + bytes(size))
+
+
+async def all_equal(c: Any, group: int, nodes: tuple[int, ...] = ALL) -> None:
+    """Wait until all machines have the same entries, those of the snapshots read from the log."""
+
+    def same() -> bool:
+        first, *rest = (c.machines[n, group] for n in nodes)
+        return all((m.indexes, m.applied) == (first.indexes, first.applied) for m in rest)
+
+    await c.ticks(same)
+
+
+def first_index(c: Any, node: int, group: int) -> int:
+    return int(c.nodes[node]._host.find(group).view.first_index())
+
+
+async def behind(c: Any, group: int, follower: int) -> int:
+    """Stop a follower and write until the leader has compacted what it lacks; return the leader."""
+    await c.stop(follower)
+    last = c.machines[follower, group].indexes[-1]
+    await write(c, group, 30)
+    leader: int = await c.elected(group)
+    c.nodes[leader].snapshot_now(group)
+    await c.ticks(lambda: first_index(c, leader, group) > last + 1)
+    return leader
+
+
+async def start_group(c: Any, *nodes: int) -> int:
+    await c.start(*nodes)
+    c.create(5)
+    await write(c, 5, 3)
+    await all_equal(c, 5, nodes)
+    leader: int = await c.elected(5)
+    return leader
+
+
+def test_slow_follower_catches_up_while_the_leader_writes_and_compacts(
+    cluster: MakeCluster,
+) -> None:
+    async def body() -> None:
+        c = make(cluster)
+        leader = await start_group(c, *ALL)
+        slow = next(n for n in ALL if n != leader)
+        leader = await behind(c, 5, slow)
+        await c.start(slow)
+        c.create(5, slow)
+        await write(c, 5, 60)
+        await all_equal(c, 5)
+        assert c.nodes[slow]._fetcher.installed >= 1
+        assert c.machines[slow, 5].restored >= 1
+        assert c.nodes[slow]._fetcher.entries_fetched > 0
+        assert c.nodes[leader]._host.snapshots.taken >= 2
+        live = [
+            i for i in c.machines[slow, 5].indexes if i % 10 == 0 and i < first_index(c, slow, 5)
+        ]
+        assert live
+        for index in live:
+            at = c.machines[slow, 5].indexes.index(index)
+            assert c.nodes[slow].entry_data(5, index) == c.machines[slow, 5].applied[at]
+        await c.stop()
+
+    run(body())
+
+
+def test_restart_begins_at_the_newest_snapshot(cluster: MakeCluster) -> None:
+    async def body() -> None:
+        c = make(cluster)
+        await start_group(c, *ALL)
+        await write(c, 5, 40)
+        await c.ticks(lambda: all(first_index(c, n, 5) > 1 for n in ALL))
+        before = {n: list(c.machines[n, 5].applied) for n in ALL}
+        await c.stop()
+        await c.start(*ALL)
+        c.create(5)
+        assert all(c.machines[n, 5].restored == 1 for n in ALL)
+        await c.elected(5)
+        await write(c, 5, 1)
+        await all_equal(c, 5)
+        for node in ALL:
+            assert c.machines[node, 5].applied[: len(before[node])] == before[node]
+        await c.stop()
+
+    run(body())
+
+
+class PowerCutError(RuntimeError):
+    """Stands for the end of the process."""
+
+
+STEPS = {
+    "before the snapshot": (BulkClient, "snapshot", 1),
+    "after the first entries": (Host, "add_incoming", 2),
+    "before the install": (Host, "install", 1),
+    "within the install": (SharedLog, "install_snapshot", 1),
+}
+
+
+@pytest.mark.parametrize("step", [*STEPS, "after the install"])
+def test_crash_at_any_step_of_an_install_is_recovered(
+    cluster: MakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    async def body() -> None:
+        c = make(cluster)
+        leader = await start_group(c, *ALL)
+        slow = next(n for n in ALL if n != leader)
+        await behind(c, 5, slow)
+        image = tmp_path / "image"
+
+        def crash(*args: Any) -> Any:
+            # What is on disk at this moment is what the next process finds.
+            c.nodes[slow]._host.stopped = True
+            if not image.exists():
+                shutil.copytree(tmp_path / str(slow), image)
+            c.changed.set()
+            raise asyncio.CancelledError
+
+        await c.start(slow)
+        with monkeypatch.context() as patch:
+            patch.setattr(bulk_server, "BULK_CHUNK_BYTES", 1500)
+            if step in STEPS:
+                owner, name, at = STEPS[step]
+                real = getattr(owner, name)
+                calls: list[int] = []
+
+                def count(self: Any, *args: Any) -> Any:
+                    if self in (
+                        c.nodes[slow]._host,
+                        c.nodes[slow]._log,
+                        c.nodes[slow]._transport.bulk,
+                    ):
+                        calls.append(1)
+                        if len(calls) >= at:
+                            return crash()
+                    return real(self, *args)
+
+                patch.setattr(owner, name, count)
+            c.create(5, slow)
+            if step in STEPS:
+                await c.ticks(image.exists)
+            else:
+                await c.ticks(lambda: c.nodes[slow]._fetcher.installed == 1)
+                crash_now(c, slow, tmp_path, image)
+            await c.stop(slow)
+        shutil.rmtree(tmp_path / str(slow))
+        shutil.copytree(image, tmp_path / str(slow))
+        await c.start(slow)
+        c.create(5, slow)
+        await write(c, 5, 3)
+        await all_equal(c, 5)
+        assert not c.fatal
+        await c.stop()
+
+    run(body())
+
+
+def crash_now(c: Any, node: int, tmp_path: Path, image: Path) -> None:
+    c.nodes[node]._host.stopped = True
+    shutil.copytree(tmp_path / str(node), image)
+
+
+def test_fetched_entries_survive_a_restart_and_are_not_fetched_again(
+    cluster: MakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def body() -> None:
+        c = make(cluster)
+        c.is_live = lambda index: True
+        leader = await start_group(c, *ALL)
+        slow = next(n for n in ALL if n != leader)
+        await behind(c, 5, slow)
+        await c.start(slow)
+        node = c.nodes[slow]
+        with monkeypatch.context() as patch:
+            patch.setattr(Host, "install", lambda *args: False)
+            c.create(5, slow)
+            await c.ticks(lambda: node._fetcher.entries_fetched > 20)
+            fetched = node._fetcher.entries_fetched
+            assert fetched < 60
+            await c.stop(slow)
+        await c.start(slow)
+        c.create(5, slow)
+        await all_equal(c, 5)
+        assert c.nodes[slow]._fetcher.installed == 1
+        assert c.nodes[slow]._fetcher.entries_fetched < 5
+        await c.stop()
+
+    run(body())
+
+
+def test_entry_that_vanishes_at_the_leader_leads_to_its_newer_snapshot(
+    cluster: MakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def body() -> None:
+        c = make(cluster)
+        c.is_live = lambda index: True
+        leader = await start_group(c, *ALL)
+        slow = next(n for n in ALL if n != leader)
+        leader = await behind(c, 5, slow)
+        real = BulkClient.entries
+        vanished: list[int] = []
+
+        def entries(self: Any, *args: Any) -> Any:
+            async def gone() -> Any:
+                vanished.append(first_index(c, leader, 5))
+                c.is_live = lambda index: False
+                for machine in c.machines.values():
+                    machine.is_live = c.is_live
+                c.nodes[leader].propose(5, b"more")
+                raise GoneError("test")
+                yield []
+
+            return real(self, *args) if vanished else gone()
+
+        monkeypatch.setattr(BulkClient, "entries", entries)
+        await c.start(slow)
+        c.create(5, slow)
+        await c.ticks(lambda: bool(vanished))
+        c.nodes[leader].snapshot_now(5)
+        await all_equal(c, 5)
+        assert vanished[0] < first_index(c, slow, 5)
+        await c.stop()
+
+    run(body())
+
+
+def voters(c: Any, node: int, group: int) -> tuple[int, ...]:
+    membership: Membership = c.nodes[node].members(group)
+    return () if membership.is_joint else membership.voters
+
+
+def test_wiped_node_comes_back_as_a_new_member_of_all_groups(
+    cluster: MakeCluster, tmp_path: Path
+) -> None:
+    async def body() -> None:
+        c = make(cluster)
+        leader = await start_group(c, *ALL)
+        lost = next(n for n in ALL if n != leader)
+        await behind(c, 5, lost)
+        shutil.rmtree(tmp_path / str(lost))
+        await c.start(lost)
+        await c.nodes[lost].wait_formed()
+        mine = c.nodes[lost].member
+        assert mine != lost
+        assert member_node(mine) == lost
+        c.create(5, lost)
+        hosted = c.nodes[lost]._host.find(5)
+        assert hosted.core.member == mine
+        await c.ticks(lambda: all(mine in voters(c, n, 5) for n in ALL))
+        assert all(lost not in voters(c, n, 5) for n in ALL)
+        await all_equal(c, 5)
+        # It counts: with it and one other the group goes on.
+        other = next(n for n in ALL if n not in (lost, leader))
+        await c.stop(other)
+        await write(c, 5, 3)
+        await c.stop()
+
+    run(body())
+
+
+def test_member_that_waits_to_be_admitted_neither_votes_nor_campaigns(
+    cluster: MakeCluster, tmp_path: Path
+) -> None:
+    async def body() -> None:
+        c = make(cluster, core=CoreOptions(election_ticks=4))
+        await start_group(c, *ALL)
+        await c.stop()
+        for node in (1, 2):
+            shutil.rmtree(tmp_path / str(node))
+        await c.start(*ALL)
+        await asyncio.gather(*(c.nodes[n].wait_formed() for n in ALL))
+        c.create(5)
+        hosted = {n: c.nodes[n]._host.find(5) for n in ALL}
+        term = hosted[3].core.term
+        await c.ticks(lambda: hosted[1].leaderless_ticks > 50 and hosted[3].leaderless_ticks > 20)
+        assert all(h.core.role != LEADER for h in hosted.values())
+        assert [hosted[n].core.term for n in (1, 2)] == [0, 0]
+        assert hosted[3].core.term <= term + 1
+        await c.stop()
+
+    run(body())
+
+
+def flip(directory: Path, text: bytes) -> None:
+    """Flip a bit of a stored entry."""
+    for path in directory.glob("*.log"):
+        content = bytearray(path.read_bytes())
+        at = content.find(text)
+        if at >= 0:
+            content[at] ^= 1
+            path.write_bytes(content)
+            return
+    raise AssertionError("the entry is not there")
+
+
+def test_damaged_group_is_rebuilt_from_its_peers_under_a_new_member_id(
+    cluster: MakeCluster, tmp_path: Path
+) -> None:
+    async def body() -> None:
+        c = make(cluster)
+        await c.start(*ALL)
+        c.create(5)
+        c.create(6)
+        await c.propose(5, b"to be damaged")
+        await c.propose(5, b"behind it")
+        await c.propose(6, b"of another group")
+        await all_equal(c, 5)
+        await all_equal(c, 6)
+        await c.stop(3)
+        flip(tmp_path / "3", b"to be damaged")
+        await c.start(3)
+        assert list(c.nodes[3]._log.quarantined) == [5]
+        c.create(5, 3)
+        c.create(6, 3)
+        member = c.nodes[3]._host.find(5).core.member
+        assert member_node(member) == 3
+        assert member not in (3, c.nodes[3].member)
+        assert c.nodes[3]._host.find(6).core.member == 3
+        assert not c.nodes[3]._host.find(5).core.promotable
+        await c.ticks(lambda: all(member in voters(c, n, 5) for n in ALL))
+        await all_equal(c, 5)
+        await all_equal(c, 6)
+        assert voters(c, 1, 6) == (1, 2, 3)
+        await c.stop(3)
+        await c.start(3)
+        assert not c.nodes[3]._log.quarantined
+        c.create(5, 3)
+        assert c.nodes[3]._host.find(5).core.member == member
+        await c.stop()
+
+    run(body())
