@@ -76,7 +76,7 @@ class Machine:
 
 
 class Cluster:
-    """Up to three nodes on loopback; `until` waits for a condition on what they report."""
+    """Nodes on loopback; `until` waits for a condition on what they report."""
 
     def __init__(
         self,
@@ -130,13 +130,15 @@ class Cluster:
         for node in nodes or tuple(self.nodes):
             await self.nodes.pop(node).stop()
 
-    def create(self, group: int, *nodes: int, campaign: int = 0) -> None:
+    def create(
+        self, group: int, *nodes: int, campaign: int = 0, founders: tuple[int, ...] = VOTERS
+    ) -> None:
         """Create a group on some nodes, or all that run."""
         for node in nodes or tuple(self.nodes):
             machine = self.machines[node, group] = Machine(self.changed)
             machine.is_live = self.is_live
             machine.read = lambda index, n=node: self._body(n, group, index)
-            self.nodes[node].create_group(group, VOTERS, (), machine, campaign=node == campaign)
+            self.nodes[node].create_group(group, founders, (), machine, campaign=node == campaign)
 
     def _body(self, node: int, group: int, index: int) -> bytes:
         return self.nodes[node]._log.group(group).entry(index).data
@@ -199,8 +201,8 @@ class Cluster:
 
 @pytest.fixture
 def addresses() -> dict[int, str]:
-    """Three addresses on loopback that were free a moment ago."""
-    sockets = [socket.socket() for _ in range(3)]
+    """Five addresses on loopback that were free a moment ago."""
+    sockets = [socket.socket() for _ in range(5)]
     for each in sockets:
         each.bind(("127.0.0.1", 0))
     found = {i + 1: f"127.0.0.1:{each.getsockname()[1]}" for i, each in enumerate(sockets)}
@@ -211,5 +213,9 @@ def addresses() -> dict[int, str]:
 
 @pytest.fixture
 def cluster(tmp_path: Path, addresses: dict[int, str]) -> Callable[..., Cluster]:
-    """Return a maker of clusters; to be called within a running loop."""
-    return lambda **options: Cluster(tmp_path, addresses, **options)
+    """Return a maker of clusters, of three nodes by default; to be called within a running loop."""
+
+    def make(nodes: Iterable[int] = VOTERS, **options: Any) -> Cluster:
+        return Cluster(tmp_path, {node: addresses[node] for node in nodes}, **options)
+
+    return make
