@@ -23,12 +23,15 @@ class LogOptions:
         full_retry_seconds: pause between attempts to write while the disk is full.
         seal_seconds: idle time after which an empty batch is written behind the last one, as
             proof that the last one was synced.
+        stepped: start no writer thread; `SharedLog.step` does its work. For tests that decide
+            when, and in which order, things reach the disk.
     """
 
     segment_bytes: int = SEGMENT_BYTES_DEFAULT
     cache_bytes: int = ENTRY_CACHE_BYTES_DEFAULT
     full_retry_seconds: float = 1.0
     seal_seconds: float = 1.0
+    stepped: bool = False
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work.

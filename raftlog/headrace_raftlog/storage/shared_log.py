@@ -279,6 +279,14 @@ class SharedLog:
         jobs, self._gathered = self._gathered, []
         self._writer.submit(jobs)
 
+    def step(self) -> None:
+        """Do the writer's work in this thread, only with `LogOptions.stepped`.
+
+        Everything handed over by `flush` is written and synced, its tokens are called back here;
+        when nothing was, a seal is written, as after a time without work.
+        """
+        self._writer.step()
+
     def close(self) -> None:
         """Write and sync what was appended, stop the writer, release the directory.
 

@@ -93,7 +93,7 @@ class WriterPosition:
 
 @final
 class LogWriter:
-    """Writes jobs in the order they are handed over, in its own thread.
+    """Writes jobs in the order they are handed over, in its own thread unless it is stepped.
 
     Attributes:
         done: jobs that are durable and not yet noted by the event loop.
@@ -119,6 +119,7 @@ class LogWriter:
         self._segment_bytes: i64 = options.segment_bytes
         self._retry_seconds = options.full_retry_seconds
         self._seal_seconds = options.seal_seconds
+        self._stepped = options.stepped
         self._inbox: SimpleQueue[list[WriteJob] | None] = SimpleQueue()
         self._queue: deque[WriteJob] = deque()
         self._batch: list[WriteJob] = []
@@ -131,7 +132,7 @@ class LogWriter:
         self._worker = threading.Thread(target=self._run, name="headrace-log", daemon=True)
 
     def start(self) -> None:
-        """Write a seal behind what was recovered and start the thread.
+        """Write a seal behind what was recovered and start the thread, unless stepped.
 
         Raises:
             OSError: the seal could not be written; no thread was started.
@@ -141,7 +142,8 @@ class LogWriter:
         except OSError:
             self.files.close(self.position.fd)
             raise
-        self._worker.start()
+        if not self._stepped:
+            self._worker.start()
 
     def submit(self, jobs: list[WriteJob]) -> None:
         """Hand jobs over; never blocks."""
@@ -153,8 +155,30 @@ class LogWriter:
         While the disk is full, what waits for space is given up: it was never reported durable.
         """
         self._inbox.put(None)
-        self._worker.join()
+        if not self._stepped:
+            self._worker.join()
+        elif self.failure is None:
+            self._run()
         self.files.close(self.position.fd)
+
+    def step(self) -> None:
+        """Do in the caller's thread what the writer's would do next: see `LogOptions.stepped`.
+
+        What was handed over is written; when there is nothing, time passes and a seal is written.
+        While the disk is full, a step is one attempt. After a failure it does nothing.
+        """
+        assert self._stepped, "the writer has a thread"
+        if self.failure is not None:
+            return
+        try:
+            if self._inbox.qsize() == 0 and not self._queue:
+                self._seal()
+            while self._inbox.qsize() > 0:
+                self._take(self._inbox.get())
+            self._write_queued()
+        except Exception as error:  # noqa: BLE001 - as in the thread
+            self._fail(error)
+            self._abandon_draft()
 
     def _run(self) -> None:
         try:
@@ -163,15 +187,21 @@ class LogWriter:
                 self._write_queued()
             self._seal()
         except Exception as error:  # noqa: BLE001 - outermost loop of the thread: reported, final
-            self.failure = LogWriteError(
-                f"{self._path()}: write or sync failed: {error}. The node must stop: what "
-                "the disk holds since the last successful sync is unknown."
-            )
-            self.failure.__cause__ = error
-            self.on_failed(self.failure)
+            self._fail(error)
         finally:
-            if self._draft is not None:
-                self._draft.abandon()
+            self._abandon_draft()
+
+    def _fail(self, error: Exception) -> None:
+        self.failure = LogWriteError(
+            f"{self._path()}: write or sync failed: {error}. The node must stop: what "
+            "the disk holds since the last successful sync is unknown."
+        )
+        self.failure.__cause__ = error
+        self.on_failed(self.failure)
+
+    def _abandon_draft(self) -> None:
+        if self._draft is not None:
+            self._draft.abandon()
 
     def _path(self) -> str:
         return f"{self.directory} segment {self.position.header.sequence}"
@@ -209,6 +239,8 @@ class LogWriter:
         if not self.full:
             self.full = True
             self.on_full(True)
+        if self._stepped:
+            return False
         retry_at = monotonic() + self._retry_seconds
         while not self._closing:
             left = retry_at - monotonic()

@@ -12,6 +12,8 @@ import pytest
 from headrace_raftlog.model.entry import Entry, HardState
 from headrace_raftlog.model.errors import CorruptLogError, LogWriteError
 from headrace_raftlog.storage.memory_files import MemoryFiles
+from headrace_raftlog.storage.options import LogOptions
+from headrace_raftlog.storage.shared_log import SharedLog
 
 Run = Callable[..., list[Entry]]
 FIRST = "/log/0000000000000001.log"
@@ -302,3 +304,66 @@ def test_seal_follows_an_idle_batch(disk: MemoryFiles, open_log, run: Run) -> No
     before[data] ^= 1
     with pytest.raises(CorruptLogError, match="more was written behind that batch"):
         open_log(disk)
+
+
+def test_stepped_log_writes_in_steps_and_has_no_thread(disk: MemoryFiles, run: Run) -> None:
+    threads = threading.active_count()
+    log = SharedLog.open("/log", LogOptions(segment_bytes=8192, stepped=True), None, disk)
+    tokens: list[object] = []
+    log.on_durable = tokens.extend
+    assert threading.active_count() == threads
+    for index in (1, 2):
+        log.append(1, None, run(index, 1, b"x"), True, index)
+        log.flush()
+    before = syncs(disk)
+    assert tokens == []
+    log.step()
+    assert tokens == [1, 2]
+    assert syncs(disk) == before + 1
+    log.step()
+    log.step()
+    assert syncs(disk) == before + 2, "one seal, and only one"
+    log.append(1, None, run(3, 1, b"x"), True, 3)
+    log.close()
+    assert tokens == [1, 2, 3]
+
+
+def test_stepped_log_tries_a_full_disk_once_per_step(disk: MemoryFiles, run: Run) -> None:
+    log = SharedLog.open("/log", LogOptions(segment_bytes=8192, stepped=True), None, disk)
+    tokens: list[object] = []
+    log.on_durable = tokens.extend
+    attempts = 0
+
+    def no_space(call: str, path: str) -> None:
+        nonlocal attempts
+        if call == "write":
+            attempts += 1
+            raise OSError(errno.ENOSPC, "no space left on device", path)
+
+    disk.fault = no_space
+    log.append(1, None, run(1, 1, b"x"), True, 1)
+    log.flush()
+    for count in (1, 2):
+        log.step()
+        assert (attempts, tokens, log.full, log.failure) == (count, [], True, None)
+    disk.fault = lambda call, path: None
+    log.step()
+    assert (tokens, log.full) == ([1], False)
+    log.close()
+
+
+def test_stepped_log_does_nothing_after_a_failure(disk: MemoryFiles, run: Run) -> None:
+    log = SharedLog.open("/log", LogOptions(segment_bytes=8192, stepped=True), None, disk)
+
+    def fail(call: str, path: str) -> None:
+        raise OSError(errno.EIO, "input/output error", path)
+
+    disk.fault = fail
+    log.append(1, None, run(1, 1, b"x"), True, 1)
+    log.flush()
+    log.step()
+    calls = len(disk.calls)
+    log.step()
+    assert isinstance(log.failure, LogWriteError)
+    log.close()
+    assert len(disk.calls) == calls
