@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from typing import final
+from typing import Final, final
 
 from mypy_extensions import i64
 
-from headrace_raftlog.model.entry import Entry, HardState
+from headrace_raftlog.model.entry import ENTRY_CONFIG, Entry, HardState
 from headrace_raftlog.model.errors import CorruptLogError
 from headrace_raftlog.model.log import GroupLog
+from headrace_raftlog.model.membership import NOBODY, Membership
+from headrace_raftlog.storage.accounting import Ledger
 from headrace_raftlog.storage.record import (
     HEADER_BYTES,
     RECORD_ENTRY,
+    RECORD_INCOMING,
     decode_entry,
     record_bytes,
     record_group_at,
@@ -22,65 +25,129 @@ from headrace_raftlog.storage.record import (
     record_type_at,
 )
 from headrace_raftlog.storage.segment import SegmentReader
+from headrace_raftlog.storage.snapshot_record import StoredSnapshot
+from headrace_raftlog.storage.sparse_index import HINTED, LENGTH_MASK, SparseIndex
+
+STATE_BYTES: Final = HEADER_BYTES + 8  # a hard state's whole record
 
 
 @final
 class StoredGroup(GroupLog):
-    """Index of one group's entries: 12 bytes each, and a run per term.
+    """Index of one group's records: 12 bytes an entry behind the snapshot, 20 before it.
 
     A location packs segment sequence and offset (32 bits each); it is 0 while the entry is not
     known to be durable, and the entry is then in memory. Belongs to the event loop's thread.
 
     Attributes:
         group: incarnation id.
+        member: own member id, 0 for a group that was never begun.
         hard_state: newest one, appended or recovered.
+        membership: who belonged to the group at `snapshot_index`.
+        snapshot_index: everything up to here is in the snapshot; 0 while there is none.
+        snapshot_term: term of the entry there.
+        snapshot: where the newest effective snapshot lies, or None.
+        era: stands in every record written now; rises when entries are cut off.
+        origin: no segment before this one holds records of the group; 0 while it has none.
+        state_at: location of the newest durable hard state, 0 for none.
+        base_at: location of the record that began the group, 0 for none.
+        base_bytes: length of that record.
+        retired: another incarnation of the group took this one's place, or it was removed.
+        last: see `last_index`.
+        locations: of the entries behind the snapshot.
+        lengths: of their blobs, with the bit HINTED.
+        run_starts: indexes at which a run of entries of one term and era begins.
+        run_terms: their terms.
+        run_eras: their eras.
+        recent: entries in memory.
+        live: entries kept up to `snapshot_index`; None for none.
+        incoming: entries fetched from a peer ahead of an install; None for none.
+        fetched: those of them that are not durable; None for none.
+        configs: indexes behind the snapshot of entries of kind ENTRY_CONFIG; None for none.
+        ledger: accounts of the segments.
     """
 
-    def __init__(self, group: i64, reader: SegmentReader) -> None:
+    def __init__(self, group: i64, reader: SegmentReader, ledger: Ledger) -> None:
         self.group = group
+        self.member: i64 = 0
         self.hard_state = HardState(0, 0, 0)
-        self._reader = reader
-        self._first: i64 = 1
-        self._last: i64 = 0
-        self._locations: array[int] = array("Q")
-        self._lengths: array[int] = array("I")
-        self._run_starts: list[int] = []
-        self._run_terms: list[int] = []
-        self._recent: dict[int, Entry] = {}
+        self.membership: Membership = NOBODY
+        self.snapshot_index: i64 = 0
+        self.snapshot_term: i64 = 0
+        self.snapshot: StoredSnapshot | None = None
+        self.era: i64 = 0
+        self.origin: i64 = 0
+        self.state_at: i64 = 0
+        self.base_at: i64 = 0
+        self.base_bytes: i64 = 0
+        self.retired = False
+        self.reader = reader
+        self.ledger = ledger
+        self.last: i64 = 0
+        self.locations: array[int] = array("Q")
+        self.lengths: array[int] = array("I")
+        self.run_starts: list[int] = []
+        self.run_terms: list[int] = []
+        self.run_eras: list[int] = []
+        self.recent: dict[int, Entry] = {}
+        self.live: SparseIndex | None = None
+        self.incoming: SparseIndex | None = None
+        self.fetched: dict[int, Entry] | None = None
+        self.configs: list[int] | None = None
 
     def first_index(self) -> i64:
-        """Return the lowest index that `entries` can give."""
-        return self._first
+        """Return the index behind the snapshot: the lowest that `entries` can give."""
+        return self.snapshot_index + 1
 
     def last_index(self) -> i64:
-        """Return the highest appended index, durable or not; 0 for an empty log."""
-        return self._last
+        """Return the highest appended index, durable or not; the snapshot's when none follows."""
+        return self.last
 
     def term_at(self, index: i64) -> i64:
         """Return the term of `index`; 0 for index 0; -1 where it is not known."""
-        if index == 0:
-            return 0
-        if index < self._first or index > self._last:
+        if index <= self.snapshot_index:
+            if index == self.snapshot_index:
+                return self.snapshot_term
+            return 0 if index == 0 else -1
+        if index > self.last:
             return -1
-        starts = self._run_starts
+        starts = self.run_starts
         if starts[-1] <= index:
-            return self._run_terms[-1]
-        return self._run_terms[bisect_right(starts, index) - 1]
+            return self.run_terms[-1]
+        return self.run_terms[bisect_right(starts, index) - 1]
+
+    def config_entries(self) -> list[Entry]:
+        """Return the entries of kind ENTRY_CONFIG from `first_index()` on, in order."""
+        configs = self.configs
+        return [self.entry(index) for index in configs] if configs is not None else []
+
+    def live_indexes(self) -> array[int]:
+        """Return the indexes up to `snapshot_index` whose entries are kept, ascending."""
+        live = self.live
+        return live.indexes if live is not None else array("Q")
 
     def config_entries(self) -> list[Entry]:
         """Return the entries of kind ENTRY_CONFIG, in order: none, while none are proposed."""
         return []
 
     def entry(self, index: i64) -> Entry:
-        """Return one entry, from memory or disk.
+        """Return one entry, from memory or disk; also a live one that the snapshot left out.
 
         Raises:
             KeyError: there is no such entry.
             CorruptLogError: its record fails its checksum.
             OSError: its file cannot be read.
         """
-        hit = self._recent.get(index)
-        return hit if hit is not None else self.entries(index, index + 1, 0)[0]
+        hit = self.recent.get(index)
+        if hit is not None:
+            return hit
+        if index > self.snapshot_index:
+            return self.entries(index, index + 1, 0)[0]
+        location: i64 = self.location_of(index)
+        if location == 0:
+            raise KeyError(f"group {self.group} keeps no entry {index}")
+        out: list[Entry] = []
+        self._read(location, HEADER_BYTES + self.length_of(index), index, index + 1, out)
+        return out[0]
 
     def entries(self, low: i64, high: i64, bytes_max: i64) -> list[Entry]:
         """Return entries from `low` up to and without `high`, cut by bytes but never empty.
@@ -90,24 +157,25 @@ class StoredGroup(GroupLog):
             CorruptLogError: a stored record fails its checksum.
             OSError: a file cannot be read.
         """
-        if low < self._first or low > self._last or high <= low:
+        first: i64 = self.snapshot_index + 1
+        if low < first or low > self.last or high <= low:
             raise KeyError(
-                f"group {self.group} has entries {self._first} to {self._last}, "
+                f"group {self.group} has entries {first} to {self.last}, "
                 f"asked for {low} up to {high}"
             )
         out: list[Entry] = []
-        stop: i64 = min(high, self._last + 1)
+        stop: i64 = min(high, self.last + 1)
         index: i64 = low
         left: i64 = bytes_max
         while index < stop:
-            left -= i64(self._lengths[index - self._first])
+            left -= i64(self.lengths[index - first]) & LENGTH_MASK
             if left < 0 and index > low:
                 break
             index += 1
         stop = index
         index = low
         while index < stop:
-            hit = self._recent.get(index)
+            hit = self.recent.get(index)
             if hit is not None:
                 out.append(hit)
                 index += 1
@@ -117,41 +185,98 @@ class StoredGroup(GroupLog):
 
     def _load(self, low: i64, high: i64, out: list[Entry]) -> i64:
         """Read the entries from `low` that lie one behind the other on disk; return the next."""
-        at: i64 = low - self._first
-        location: i64 = self._locations[at]
-        size: i64 = HEADER_BYTES + i64(self._lengths[at])
+        at: i64 = low - self.snapshot_index - 1
+        location: i64 = self.locations[at]
+        size: i64 = HEADER_BYTES + (i64(self.lengths[at]) & LENGTH_MASK)
         stop: i64 = low + 1
-        while stop < high and stop not in self._recent:
-            if i64(self._locations[stop - self._first]) != location + size:
+        while stop < high and stop not in self.recent:
+            at += 1
+            if i64(self.locations[at]) != location + size:
                 break
-            size += HEADER_BYTES + i64(self._lengths[stop - self._first])
+            size += HEADER_BYTES + (i64(self.lengths[at]) & LENGTH_MASK)
             stop += 1
+        self._read(location, size, low, stop, out)
+        return stop
+
+    def _read(self, location: i64, size: i64, low: i64, stop: i64, out: list[Entry]) -> None:
         sequence: i64 = location >> 32
         offset: i64 = location & 0xFFFFFFFF
-        data = self._reader.read(sequence, offset, size)
+        data = self.reader.read(sequence, offset, size)
         position: i64 = 0
         index: i64 = low
         while index < stop:
-            taken: i64 = record_bytes(data, position, len(data), self._reader.salt)
+            taken: i64 = record_bytes(data, position, len(data), self.reader.salt)
             if taken < 0 or not self._is_record_of(data, position, index):
                 raise CorruptLogError(
-                    self._reader.path(sequence),
+                    self.reader.path(sequence),
                     offset + position,
                     f"entry {index} of group {self.group} is not intact there",
                 )
             out.append(decode_entry(data, position))
             position += taken
             index += 1
-        return stop
 
     def _is_record_of(self, data: bytes, position: i64, index: i64) -> bool:
-        if record_type_at(data, position) != RECORD_ENTRY:
-            return False
+        record_type: i64 = record_type_at(data, position)
         if record_group_at(data, position) != self.group:
             return False
         if record_index_at(data, position) != index:
             return False
-        return record_term_at(data, position) == self.term_at(index)
+        if index <= self.snapshot_index:
+            return record_type in (RECORD_ENTRY, RECORD_INCOMING)
+        return record_type == RECORD_ENTRY and record_term_at(data, position) == self.term_at(index)
+
+    def location_of(self, index: i64) -> i64:
+        """Return where an entry of the log, or a live one before it, is durable; 0 for nowhere."""
+        if index > self.snapshot_index:
+            return (
+                i64(self.locations[index - self.snapshot_index - 1]) if (index <= self.last) else 0
+            )
+        live = self.live
+        at: i64 = live.find(index) if live is not None else -1
+        return i64(live.locations[at]) if live is not None and at >= 0 else 0
+
+    def length_of(self, index: i64) -> i64:
+        """Return the blob's length of an entry that is there."""
+        return self.stored_length(index) & LENGTH_MASK
+
+    def is_hinted(self, index: i64) -> bool:
+        """Return whether the application reads an entry, which is there, no more."""
+        return self.stored_length(index) & HINTED != 0
+
+    def stored_length(self, index: i64) -> i64:
+        """Return the length of an entry that is there, with the bit HINTED."""
+        if index > self.snapshot_index:
+            return self.lengths[index - self.snapshot_index - 1]
+        live = self.live
+        assert live is not None
+        return live.lengths[live.find(index)]
+
+    def era_of(self, index: i64) -> i64:
+        """Return the era that an entry's record was written in; the current one before the log."""
+        if index <= self.snapshot_index:
+            return self.era
+        return self.run_eras[bisect_right(self.run_starts, index) - 1]
+
+    def has(self, index: i64) -> bool:
+        """Return whether the entry is in the log, or live before it."""
+        if index > self.snapshot_index:
+            return index <= self.last
+        live = self.live
+        return live is not None and live.find(index) >= 0
+
+    def hint_dead(self, index: i64) -> None:
+        """Note that the application will not read an entry again; nothing if it is not there."""
+        if not self.has(index) or self.is_hinted(index):
+            return
+        location: i64 = self.location_of(index)
+        size: i64 = HEADER_BYTES + self.length_of(index)
+        live = self.live
+        if index > self.snapshot_index:
+            self.lengths[index - self.snapshot_index - 1] |= HINTED
+        elif live is not None:
+            live.lengths[live.find(index)] |= HINTED
+        self.ledger.hint(location, size)
 
     def append(self, entries: list[Entry]) -> None:
         """Make entries visible, in memory only so far; drop what they replace.
@@ -163,46 +288,56 @@ class StoredGroup(GroupLog):
             AssertionError: they would leave a gap or replace compacted entries.
         """
         first: i64 = entries[0].index
-        assert self._first <= first <= self._last + 1, (
-            f"group {self.group}: entry {first} behind {self._last} (first {self._first})"
+        assert self.snapshot_index < first <= self.last + 1, (
+            f"group {self.group}: entry {first} behind {self.last} "
+            f"(first {self.snapshot_index + 1})"
         )
-        if first <= self._last:
+        if first <= self.last:
             self.truncate(first)
+            self.era += 1
         for entry in entries:
-            assert entry.index == self._last + 1, f"group {self.group}: gap before {entry!r}"
-            self._push(entry.index, entry.term, 0, len(entry.data))
-            self._recent[entry.index] = entry
+            assert entry.index == self.last + 1, f"group {self.group}: gap before {entry!r}"
+            self.push(entry.index, entry.term, self.era, 0, len(entry.data), entry.kind)
+            self.recent[entry.index] = entry
 
     def truncate(self, index: i64) -> None:
         """Drop every entry from `index` on."""
-        assert index >= self._first
-        while self._last >= index:
-            self._recent.pop(self._last, None)
-            self._last -= 1
-        del self._locations[index - self._first :]
-        del self._lengths[index - self._first :]
-        while self._run_starts and self._run_starts[-1] >= index:
-            self._run_starts.pop()
-            self._run_terms.pop()
+        first: i64 = self.snapshot_index + 1
+        assert index >= first
+        while self.last >= index:
+            self.recent.pop(self.last, None)
+            self.die(self.locations[self.last - first], self.lengths[self.last - first])
+            self.last -= 1
+        del self.locations[index - first :]
+        del self.lengths[index - first :]
+        while self.run_starts and self.run_starts[-1] >= index:
+            self.run_starts.pop()
+            self.run_terms.pop()
+            self.run_eras.pop()
+        configs = self.configs
+        while configs and configs[-1] >= index:
+            configs.pop()
 
-    def restore(self, index: i64, term: i64, location: i64, length: i64) -> str:
-        """Take in an entry that recovery found; return what is wrong with it, or ''."""
-        if index < self._first or index > self._last + 1:
-            return f"entry {index} of group {self.group} follows entry {self._last}"
-        if index <= self._last:
-            self.truncate(index)
-        if self._run_terms and self._run_terms[-1] > term:
-            return f"entry {index} of group {self.group} goes back to term {term}"
-        self._push(index, term, location, length)
-        return ""
+    def push(self, index: i64, term: i64, era: i64, location: i64, length: i64, kind: i64) -> None:
+        """Put an entry behind the last one."""
+        self.locations.append(location)
+        self.lengths.append(length)
+        if not self.run_terms or self.run_terms[-1] != term or self.run_eras[-1] != era:
+            self.run_starts.append(index)
+            self.run_terms.append(term)
+            self.run_eras.append(era)
+        if kind == ENTRY_CONFIG:
+            if self.configs is None:
+                self.configs = []
+            self.configs.append(index)
+        self.last = index
 
-    def _push(self, index: i64, term: i64, location: i64, length: i64) -> None:
-        self._locations.append(location)
-        self._lengths.append(length)
-        if not self._run_terms or self._run_terms[-1] != term:
-            self._run_starts.append(index)
-            self._run_terms.append(term)
-        self._last = index
+    def die(self, location: i64, length: i64) -> None:
+        """Take an entry off the accounts, once what was appended last is durable."""
+        size: i64 = HEADER_BYTES + (length & LENGTH_MASK)
+        self.ledger.die(location, size)
+        if length & HINTED:
+            self.ledger.hint(location, -size)
 
     def settle(self, entries: list[Entry], location: i64) -> None:
         """Note where entries became durable; those replaced meanwhile are passed over.
@@ -212,15 +347,103 @@ class StoredGroup(GroupLog):
             location: of the first one's record; the others follow it directly.
         """
         at: i64 = location
-        recent = self._recent
+        first: i64 = self.snapshot_index + 1
+        recent = self.recent
         for entry in entries:
-            if recent.get(entry.index) is entry:
-                self._locations[entry.index - self._first] = at
-            at += HEADER_BYTES + i64(len(entry.data))
+            size: i64 = HEADER_BYTES + i64(len(entry.data))
+            self.ledger.add(at, size)
+            if recent.get(entry.index) is not entry:
+                self.ledger.die(at, size)
+            elif entry.index >= first:
+                self.locations[entry.index - first] = at
+                if i64(self.lengths[entry.index - first]) & HINTED:
+                    self.ledger.hint(at, size)
+            else:
+                self._settle_live(entry.index, at, size)
+            at += size
+
+    def _settle_live(self, index: i64, location: i64, size: i64) -> None:
+        live = self.live
+        assert live is not None
+        at: i64 = live.find(index)
+        live.locations[at] = location
+        if i64(live.lengths[at]) & HINTED:
+            self.ledger.hint(location, size)
 
     def forget(self, entries: list[Entry]) -> None:
         """Let durable entries leave memory."""
-        recent = self._recent
+        recent = self.recent
         for entry in entries:
             if recent.get(entry.index) is entry:
                 del recent[entry.index]
+
+    def add_incoming(self, entries: list[Entry]) -> None:
+        """Keep entries fetched from a peer until an install needs them; known ones are passed."""
+        if self.incoming is None:
+            self.incoming = SparseIndex()
+        if self.fetched is None:
+            self.fetched = {}
+        for entry in entries:
+            if self.incoming.find(entry.index) < 0:
+                self.incoming.add(entry.index, 0, len(entry.data))
+                self.fetched[entry.index] = entry
+
+    def settle_incoming(self, entries: list[Entry], location: i64) -> None:
+        """Note where fetched entries became durable."""
+        at: i64 = location
+        incoming, fetched = self.incoming, self.fetched
+        for entry in entries:
+            size: i64 = HEADER_BYTES + i64(len(entry.data))
+            self.ledger.add(at, size)
+            if fetched is not None and fetched.get(entry.index) is entry:
+                assert incoming is not None
+                incoming.locations[incoming.find(entry.index)] = at
+                del fetched[entry.index]
+            elif self.recent.get(entry.index) is entry and self.has(entry.index):
+                self._settle_live(entry.index, at, size)
+                del self.recent[entry.index]
+            else:
+                self.ledger.die(at, size)
+            at += size
+        if fetched is not None and not fetched:
+            self.fetched = None
+
+    def has_incoming(self, index: i64) -> bool:
+        """Return whether a fetched entry waits for an install."""
+        return self.incoming is not None and self.incoming.find(index) >= 0
+
+    def incoming_at(self, index: i64) -> i64:
+        """Return where a fetched entry is durable, 0 for nowhere."""
+        incoming = self.incoming
+        at: i64 = incoming.find(index) if incoming is not None else -1
+        return i64(incoming.locations[at]) if incoming is not None and at >= 0 else 0
+
+    def keeps(self, index: i64, location: i64) -> bool:
+        """Return whether the record of an entry at a location is the one that is needed."""
+        if index > self.snapshot_index:
+            return self.location_of(index) == location or self.incoming_at(index) == location
+        return self.location_of(index) == location
+
+    def move_entry(self, index: i64, old: i64, location: i64) -> bool:
+        """Note that an entry has a durable copy; return False when the old one is not needed."""
+        sparse = self.live
+        if index > self.snapshot_index:
+            at: i64 = index - self.snapshot_index - 1
+            if index <= self.last and i64(self.locations[at]) == old:
+                self._move_hint(self.lengths[at], old, location)
+                self.locations[at] = location
+                return True
+            sparse = self.incoming
+        at = sparse.find(index) if sparse is not None else -1
+        if sparse is None or at < 0 or i64(sparse.locations[at]) != old:
+            return False
+        self._move_hint(sparse.lengths[at], old, location)
+        sparse.locations[at] = location
+        return True
+
+    def _move_hint(self, length: i64, old: i64, location: i64) -> None:
+        if length & HINTED:
+            size: i64 = HEADER_BYTES + (length & LENGTH_MASK)
+            self.ledger.hint(old, -size)
+            self.ledger.expect(location)
+            self.ledger.hint(location, size)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from headrace_raftlog.model.errors import CorruptLogError
+from headrace_raftlog.storage.file_survey import read_file
 from headrace_raftlog.storage.files import Files
 from headrace_raftlog.storage.record import (
     RECORD_ENTRY,
@@ -23,7 +24,7 @@ from headrace_raftlog.storage.record import (
     record_group_at,
     record_type_at,
 )
-from headrace_raftlog.storage.recovery import Recovery, later_head, nonzero_end, read_file
+from headrace_raftlog.storage.recovery import Recovery
 from headrace_raftlog.storage.segment import (
     SEGMENT_HEADER_BYTES,
     SegmentHeader,
@@ -31,6 +32,7 @@ from headrace_raftlog.storage.segment import (
     decode_segment_header,
     segment_sequence,
 )
+from headrace_raftlog.storage.segment_scan import later_head, nonzero_end
 
 
 @dataclass(frozen=True, slots=True)

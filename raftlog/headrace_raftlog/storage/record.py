@@ -18,11 +18,19 @@ from headrace_raftlog.model.entry import Entry, HardState
 
 HEADER_BYTES: Final = 40
 SECTOR_BYTES: Final = 512
-BATCH_FRAME_BYTES: Final = 2 * HEADER_BYTES  # the head and the trailer of a batch
+BATCH_FRAME_BYTES: Final = 2 * HEADER_BYTES  # head and trailer of a batch that names no group
+GROUP_FRAME_BYTES: Final = 16  # what head and trailer grow by for each group named
 
 RECORD_ENTRY: Final = 1
 RECORD_STATE: Final = 2
 RECORD_TOMBSTONE: Final = 3
+RECORD_BASE: Final = 4
+RECORD_PART: Final = 5
+RECORD_SNAPSHOT: Final = 6
+RECORD_INCOMING: Final = 7
+RECORD_FILES: Final = 8
+RECORD_GONE: Final = 9
+RECORD_QUARANTINE: Final = 10
 RECORD_HEAD: Final = 16
 RECORD_TRAILER: Final = 17
 
@@ -30,56 +38,99 @@ RECORD_NAMES: Final = {
     RECORD_ENTRY: "entry",
     RECORD_STATE: "state",
     RECORD_TOMBSTONE: "tombstone",
+    RECORD_BASE: "base",
+    RECORD_PART: "snapshot part",
+    RECORD_SNAPSHOT: "snapshot",
+    RECORD_INCOMING: "incoming",
+    RECORD_FILES: "files",
+    RECORD_GONE: "gone",
+    RECORD_QUARANTINE: "quarantine",
     RECORD_HEAD: "head",
     RECORD_TRAILER: "trailer",
 }
 
+HEAD_PLAIN: Final = 0  # kind of a batch head
+HEAD_FILES: Final = 1  # kind of the head of a batch that says which files exist
+FLAG_COPY: Final = 1  # a record that was moved here; it was written first somewhere else
+
 _CHECKSUM: Final = Struct("<I")
-_FIELDS: Final = Struct("<IBB6xQQQ")  # length, type, kind, group, term, index
+_FIELDS: Final = Struct("<IBBBxIQQQ")  # length, type, kind, flags, era, group, term, index
 _VOTE: Final = Struct("<Q")
+_COPY: Final = bytes([FLAG_COPY])
 _SECTOR_ZEROS: Final = bytes(SECTOR_BYTES)
 
 
 def encode_record(
-    salt: i64, record_type: i64, kind: i64, group: i64, term: i64, index: i64, payload: bytes
+    salt: i64,
+    record_type: i64,
+    kind: i64,
+    era: i64,
+    group: i64,
+    term: i64,
+    index: i64,
+    payload: bytes,
+    flags: i64 = 0,
 ) -> bytes:
     """Return a record's header; the payload is written behind it, uncopied.
 
     Args:
         salt: the log's salt, unsigned 32 bits.
         record_type: one of the RECORD_ constants.
-        kind: entry kind, 0 for other records.
+        kind: entry kind; HEAD_FILES or HEAD_PLAIN in a head; 0 for other records.
+        era: how often the group's log was cut back or begun anew before, unsigned 32 bits.
         group: incarnation id; the batch number in a head or trailer.
         term: term; the batch's length in a head, its start in a trailer.
         index: index; the count of records in a head or trailer.
         payload: what follows, possibly empty.
+        flags: FLAG_COPY or 0.
     """
-    fields = _FIELDS.pack(len(payload), record_type, kind, group, term, index)
+    fields = _FIELDS.pack(len(payload), record_type, kind, flags, era, group, term, index)
     checksum: int = extend(salt, fields)
     if payload:
         checksum = extend(checksum, payload)
     return _CHECKSUM.pack(checksum) + fields
 
 
-def encode_entry(salt: i64, group: i64, entry: Entry) -> bytes:
+def encode_entry(salt: i64, era: i64, group: i64, entry: Entry) -> bytes:
     """Return the header of an entry's record; `entry.data` is its payload."""
-    return encode_record(salt, RECORD_ENTRY, entry.kind, group, entry.term, entry.index, entry.data)
+    return encode_record(
+        salt, RECORD_ENTRY, entry.kind, era, group, entry.term, entry.index, entry.data
+    )
 
 
-def encode_state(salt: i64, group: i64, state: HardState) -> bytes:
+def encode_incoming(salt: i64, era: i64, group: i64, entry: Entry) -> bytes:
+    """Return the header of the record of an entry fetched from a peer."""
+    return encode_record(
+        salt, RECORD_INCOMING, entry.kind, era, group, entry.term, entry.index, entry.data
+    )
+
+
+def encode_state(salt: i64, era: i64, group: i64, state: HardState) -> bytes:
     """Return the whole record of a hard state: its commit stands in the index field."""
     payload = _VOTE.pack(state.vote)
-    return encode_record(salt, RECORD_STATE, 0, group, state.term, state.commit, payload) + payload
+    head = encode_record(salt, RECORD_STATE, 0, era, group, state.term, state.commit, payload)
+    return head + payload
 
 
-def encode_head(salt: i64, number: i64, size: i64, count: i64) -> bytes:
-    """Return the record that opens a batch of `size` bytes from here through its trailer."""
-    return encode_record(salt, RECORD_HEAD, 0, number, size, count, b"")
+def encode_copy(salt: i64, data: bytes, start: i64, stop: i64) -> bytes:
+    """Return the intact record at `start` as a copy: the same but for its flag and checksum."""
+    rest = data[start + 4 : start + 10] + _COPY + data[start + 11 : stop]
+    return _CHECKSUM.pack(extend(salt, rest)) + rest
 
 
-def encode_trailer(salt: i64, number: i64, start: i64, count: i64) -> bytes:
-    """Return the record that commits a batch that began at file offset `start`."""
-    return encode_record(salt, RECORD_TRAILER, 0, number, start, count, b"")
+def encode_groups(groups: list[int]) -> bytes:
+    """Return the payload of a head or trailer: the ids of the groups with records in the batch."""
+    return b"".join([group.to_bytes(8, "little") for group in groups])
+
+
+def encode_head(salt: i64, kind: i64, number: i64, size: i64, count: i64, groups: bytes) -> bytes:
+    """Return the whole record that opens a batch of `size` bytes from here through its trailer."""
+    return encode_record(salt, RECORD_HEAD, kind, 0, number, size, count, groups) + groups
+
+
+def encode_trailer(salt: i64, number: i64, start: i64, count: i64, groups: bytes) -> bytes:
+    """Return the whole record that commits a batch that began at file offset `start`."""
+    return encode_record(salt, RECORD_TRAILER, 0, 0, number, start, count, groups) + groups
 
 
 def sector_end(offset: i64) -> i64:
@@ -110,6 +161,32 @@ def record_bytes(data: bytes, start: i64, stop: i64, salt: i64) -> i64:
 def record_type_at(data: bytes, start: i64) -> i64:
     """Return the type byte of the record at `start`."""
     return data[start + 8]
+
+
+def record_kind_at(data: bytes, start: i64) -> i64:
+    """Return the kind byte of the record at `start`."""
+    return data[start + 9]
+
+
+def record_is_copy_at(data: bytes, start: i64) -> bool:
+    """Return whether the record at `start` was moved there."""
+    return data[start + 10] & FLAG_COPY != 0
+
+
+def record_era_at(data: bytes, start: i64) -> i64:
+    """Return the era field of the record at `start`."""
+    return i64(read_i32_le(data, start + 12)) & 0xFFFFFFFF
+
+
+def record_length_at(data: bytes, start: i64) -> i64:
+    """Return the length of the payload of the record at `start`."""
+    return i64(read_i32_le(data, start + 4)) & 0xFFFFFFFF
+
+
+def record_payload_at(data: bytes, start: i64) -> bytes:
+    """Return the payload of the record at `start`."""
+    payload: i64 = start + HEADER_BYTES
+    return data[payload : payload + record_length_at(data, start)]
 
 
 def record_group_at(data: bytes, start: i64) -> i64:
@@ -148,11 +225,17 @@ def decode_state(data: bytes, start: i64) -> HardState:
     )
 
 
+def groups_at(data: bytes, start: i64) -> list[int]:
+    """Return the group ids that an intact head or trailer at `start` names."""
+    payload = record_payload_at(data, start)
+    return [int.from_bytes(payload[at : at + 8], "little") for at in range(0, len(payload), 8)]
+
+
 def head_number_at(data: bytes, start: i64, salt: i64) -> i64:
     """Return the number of the batch whose intact head stands at `start`, or 0."""
     if start + HEADER_BYTES > len(data) or data[start + 8] != RECORD_HEAD:
         return 0
-    if record_bytes(data, start, start + HEADER_BYTES, salt) < 0:
+    if record_bytes(data, start, len(data), salt) < 0:
         return 0
     return read_i64_le(data, start + 16)
 
@@ -185,14 +268,15 @@ def _damaged(batch: Batch, offset: i64, reason: str) -> Batch:
     return batch
 
 
-def read_batch(data: bytes, start: i64, number: i64, salt: i64) -> Batch:
+def read_batch(data: bytes, start: i64, number: i64, salt: i64, base: i64 = 0) -> Batch:
     """Read the batch that must stand at `start`; never raises.
 
     Args:
-        data: a whole segment.
-        start: a sector boundary.
+        data: a segment, or a stretch of one that holds the batch whole.
+        start: a sector boundary in it.
         number: the number the batch must have.
         salt: the log's salt.
+        base: where in the segment `data` begins.
     """
     batch = Batch(number, start)
     found: i64 = head_number_at(data, start, salt)
@@ -202,11 +286,12 @@ def read_batch(data: bytes, start: i64, number: i64, salt: i64) -> Batch:
     size: i64 = record_term_at(data, start)
     count: i64 = record_index_at(data, start)
     end: i64 = sector_end(start + size)
-    if size < BATCH_FRAME_BYTES or end > len(data):
+    frame: i64 = HEADER_BYTES + record_length_at(data, start)
+    if size < 2 * frame or end > len(data):
         return _damaged(batch, start, f"batch {number} claims {size} bytes")
     offsets = batch.offsets
-    position: i64 = start + HEADER_BYTES
-    trailer: i64 = start + size - HEADER_BYTES
+    position: i64 = start + frame
+    trailer: i64 = start + size - frame
     while position < trailer:
         taken: i64 = record_bytes(data, position, trailer, salt)
         if taken < 0:
@@ -217,9 +302,10 @@ def read_batch(data: bytes, start: i64, number: i64, salt: i64) -> Batch:
         record_bytes(data, trailer, start + size, salt) < 0
         or record_type_at(data, trailer) != RECORD_TRAILER
         or record_group_at(data, trailer) != number
-        or record_term_at(data, trailer) != start
+        or record_term_at(data, trailer) != base + start
         or record_index_at(data, trailer) != count
         or len(offsets) != count
+        or data[trailer + HEADER_BYTES : start + size] != data[start + HEADER_BYTES : start + frame]
     ):
         return _damaged(batch, trailer, f"trailer of batch {number} missing or wrong")
     padding: i64 = end - start - size

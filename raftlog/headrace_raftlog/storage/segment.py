@@ -18,7 +18,7 @@ from headrace_raftlog.storage.files import Files
 
 SEGMENT_HEADER_BYTES: Final = 512
 SEGMENT_MAGIC: Final = b"HEADRACE"
-SEGMENT_VERSION: Final = 1
+SEGMENT_VERSION: Final = 2
 UNFINISHED_SUFFIX: Final = ".new"
 
 _NAME: Final = re.compile(r"(\d{16})\.log")
@@ -194,6 +194,12 @@ class SegmentReader:
         else:
             self._open.move_to_end(sequence)
         return self.files.read(fd, count, offset)
+
+    def forget(self, sequence: int) -> None:
+        """Close a segment that is to be removed."""
+        fd = self._open.pop(sequence, None)
+        if fd is not None:
+            self.files.close(fd)
 
     def path(self, sequence: int) -> str:
         """Return the path of a segment."""

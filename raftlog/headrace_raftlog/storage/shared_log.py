@@ -2,55 +2,56 @@
 
 from __future__ import annotations
 
-import os
+from array import array
 from collections.abc import Callable
 from typing import Final, final
 
 from mypy_extensions import i64
 
 from headrace_raftlog.model.entry import Entry, HardState
-from headrace_raftlog.model.errors import IdentityError, LogLockedError, LogWriteError
-from headrace_raftlog.model.limits import WRITE_BACKLOG_BYTES_MAX, WRITE_JOB_BYTES_MAX
+from headrace_raftlog.model.errors import LogWriteError
+from headrace_raftlog.model.limits import (
+    WRITE_BACKLOG_BYTES_MAX,
+    WRITE_JOB_BYTES_MAX,
+)
+from headrace_raftlog.model.membership import Membership
+from headrace_raftlog.model.snapshot import Snapshot
 from headrace_raftlog.storage.cache import EntryCache, cached_bytes
+from headrace_raftlog.storage.collector import Collector
+from headrace_raftlog.storage.compaction import drop_snapshot, install, lacking
 from headrace_raftlog.storage.files import Files
 from headrace_raftlog.storage.group_log import StoredGroup
+from headrace_raftlog.storage.group_table import GroupTable
 from headrace_raftlog.storage.identity import Identity
+from headrace_raftlog.storage.job_queue import JobQueue
+from headrace_raftlog.storage.opening import check_identity, find_position, lock_directory
 from headrace_raftlog.storage.options import LogOptions
-from headrace_raftlog.storage.record import BATCH_FRAME_BYTES, HEADER_BYTES, SECTOR_BYTES
-from headrace_raftlog.storage.recovery import Recovery, repair
-from headrace_raftlog.storage.segment import (
-    SEGMENT_HEADER_BYTES,
-    SegmentDraft,
-    SegmentHeader,
-    SegmentReader,
+from headrace_raftlog.storage.record import BATCH_FRAME_BYTES, GROUP_FRAME_BYTES, HEADER_BYTES
+from headrace_raftlog.storage.recovery import Recovery
+from headrace_raftlog.storage.repair import repair
+from headrace_raftlog.storage.segment import SEGMENT_HEADER_BYTES, SegmentReader
+from headrace_raftlog.storage.snapshot_store import (
+    INSTALLED,
+    TAKEN,
+    SnapshotWrite,
+    read_snapshot,
 )
-from headrace_raftlog.storage.write_job import WriteJob, append_jobs, state_job, tombstone_job
-from headrace_raftlog.storage.writer import LogWriter, WriterPosition
+from headrace_raftlog.storage.write_job import (
+    WriteJob,
+    append_jobs,
+    base_job,
+    delete_job,
+    incoming_jobs,
+    quarantine_job,
+    state_job,
+    tombstone_job,
+)
+from headrace_raftlog.storage.writer import RESERVE_BYTES, LogWriter, WriterPosition
 
-LOCK_NAME: Final = "lock"
 _OVERHEAD_BYTES: Final = (
-    SEGMENT_HEADER_BYTES + BATCH_FRAME_BYTES + 2 * SECTOR_BYTES + 2 * HEADER_BYTES
+    SEGMENT_HEADER_BYTES + BATCH_FRAME_BYTES + GROUP_FRAME_BYTES + RESERVE_BYTES + 3 * HEADER_BYTES
 )
-
-
-def _lock(files: Files, directory: str) -> int:
-    path = os.path.join(directory, LOCK_NAME)
-    try:
-        return files.lock(path)
-    except BlockingIOError:
-        raise LogLockedError(
-            f"{directory} is in use: another process, or this one a second time, has {path} locked"
-        ) from None
-
-
-def _check_identity(identity: Identity | None, header: SegmentHeader, path: str) -> None:
-    if identity is None:
-        return
-    if (header.cluster, header.node) != (identity.cluster, identity.node):
-        raise IdentityError(
-            f"{path} belongs to node {header.node} of cluster {header.cluster!r}, "
-            f"this is node {identity.node} of cluster {identity.cluster!r}"
-        )
+_FILES_SHARE: Final = 8  # one part in so many of a segment is kept for the list of the others
 
 
 @final
@@ -76,21 +77,27 @@ class SharedLog:
         """Use `open`."""
         self.directory = recovery.directory
         self.recovery = recovery
+        recovery.ledger.segment_bytes = options.segment_bytes
         self._files = files
         self._lock = lock
         self._salt: i64 = position.header.salt
-        self._entry_bytes_max: i64 = options.segment_bytes - _OVERHEAD_BYTES
+        self._entry_bytes_max: i64 = (
+            options.segment_bytes - _OVERHEAD_BYTES - options.segment_bytes // _FILES_SHARE
+        )
         self._job_bytes_max: i64 = min(self._entry_bytes_max, WRITE_JOB_BYTES_MAX)
-        self._groups = recovery.groups
-        self._removed = recovery.removed
-        self._reader = recovery.reader
+        self._table = GroupTable(
+            recovery.groups,
+            recovery.replay.removed,
+            recovery.quarantined,
+            recovery.ledger,
+            recovery.reader,
+        )
+        self._collector = Collector(self._table, self._salt, self._job_bytes_max)
         self._cache = EntryCache(options.cache_bytes)
-        self._gathered: list[WriteJob] = []
-        self._lazy: dict[int, WriteJob] = {}
-        self._must_sync = False
-        self._backlog: i64 = 0
+        self._next_serial: i64 = (position.number & 0x7FFFFFFF) << 32
         self._closed = False
         self._writer = LogWriter(files, self.directory, options, position)
+        self._queue = JobQueue(self._salt, self._table, self._cache, self._writer)
 
     @staticmethod
     def open(
@@ -116,18 +123,19 @@ class SharedLog:
         """
         disk = files if files is not None else Files()
         disk.make_directory(directory)
-        lock = _lock(disk, directory)
+        lock = lock_directory(disk, directory)
         reader = SegmentReader(disk, directory)
         try:
             recovery = Recovery(disk, directory, reader)
             recovery.run()
             for header in recovery.headers:
-                _check_identity(identity, header, reader.path(header.sequence))
+                check_identity(identity, header, reader.path(header.sequence))
             repair(recovery)
-            position = _begin(disk, recovery, options, identity)
+            position = find_position(disk, recovery, options, identity)
             reader.salt = position.header.salt
             log = SharedLog(disk, options, lock, recovery, position)
             log._writer.start()
+            log._mark_quarantined()
             return log
         except BaseException:
             reader.close()
@@ -147,8 +155,8 @@ class SharedLog:
     @property
     def backlog_bytes(self) -> int:
         """Bytes appended and not yet known to be durable."""
-        self._reap()
-        return self._backlog
+        self._queue.reap()
+        return self._queue.backlog
 
     @property
     def backlogged(self) -> bool:
@@ -182,23 +190,56 @@ class SharedLog:
     def on_failed(self, callback: Callable[[LogWriteError], None]) -> None:
         self._writer.on_failed = callback
 
+    @property
+    def quarantined(self) -> dict[int, str]:
+        """Groups whose data was found damaged, and why; nothing of them is served.
+
+        `begin` with a new member id makes such a group usable again.
+        """
+        return {group: known.reason for group, known in self._table.quarantined.items()}
+
     def groups(self) -> list[int]:
-        """Return the ids of all groups that are not removed, ascending."""
-        return sorted(self._groups)
+        """Return the ids of all groups that are neither removed nor quarantined, ascending."""
+        return sorted(self._table.groups)
+
+    def known(self, group: int) -> bool:
+        """Return whether the log holds anything of a group that is not removed or quarantined."""
+        return group in self._table.groups
 
     def group(self, group: int) -> StoredGroup:
         """Return a group's view, new and empty if there is none.
 
         Raises:
-            KeyError: the group was removed; ids are never used again.
+            KeyError: the group was removed, or is quarantined.
         """
-        found = self._groups.get(group)
-        if found is None:
-            if group in self._removed:
-                raise KeyError(f"group {group} was removed")
-            found = StoredGroup(group, self._reader)
-            self._groups[group] = found
-        return found
+        return self._table.view(group)
+
+    def begin(self, group: int, member: int, membership: Membership) -> StoredGroup:
+        """Forget everything of a group that came before and begin it; also ends a quarantine.
+
+        For a group that nothing was known of, this is written with whatever needs a sync next, and
+        ahead of it; otherwise with the next `flush`.
+
+        Args:
+            group: incarnation id.
+            member: this node's member id in it.
+            membership: the founding one; NOBODY for a member that waits to be admitted.
+
+        Returns:
+            The group's new view; an earlier one must not be used any more.
+
+        Raises:
+            KeyError: the group was removed.
+            LogWriteError: an earlier write failed.
+        """
+        self._check_open()
+        self._queue.reap()
+        view = self._table.begin(group, member, membership)
+        if view.era > 1:
+            self._queue.must_sync = True
+        newest: i64 = self._table.ledger.newest
+        self._queue.begin(group, base_job(self._salt, view, max(0, newest - 1)))
+        return view
 
     def append(
         self,
@@ -221,36 +262,32 @@ class SharedLog:
             token: called back once this and every earlier append is durable; None: no call.
 
         Raises:
-            KeyError: the group was removed.
+            KeyError: the group was removed, or is quarantined.
             LogWriteError: an earlier write failed.
             ValueError: an entry is longer than a segment takes; nothing was appended.
         """
         view = self.group(group)
         self._check_open()
-        self._reap()
-        cost: i64 = 0
+        self._queue.reap()
         if entries:
             self._check_entries(entries)
-            cost = cached_bytes(entries)
             view.append(entries)
-            self._cache.pin(cost)
+            self._cache.pin(cached_bytes(entries))
         if hard_state is not None:
             known = view.hard_state
             must_sync = must_sync or (known.term, known.vote) != (hard_state.term, hard_state.vote)
             view.hard_state = hard_state
-            self._lazy.pop(group, None)
+            self._queue.replace_state(group)
         if must_sync or entries:
             jobs = append_jobs(self._salt, view, hard_state, entries, token, self._job_bytes_max)
-            self._gather(jobs)
-            self._must_sync = True
+            self._queue.gather(jobs)
             return
         if hard_state is not None:
-            self._lazy[group] = state_job(self._salt, group, hard_state)
-        if token is not None:
-            self._gathered.append(WriteJob(None, token))
+            self._queue.defer_state(group, state_job(self._salt, view, hard_state))
+        self._queue.note(token)
 
     def remove_group(self, group: int, token: object = None) -> None:
-        """Forget a group for good; its id is refused from now on.
+        """Forget a group for good; its id is refused while any of its records may be left.
 
         Args:
             group: incarnation id, known or not.
@@ -260,24 +297,155 @@ class SharedLog:
             LogWriteError: an earlier write failed.
         """
         self._check_open()
-        self._groups.pop(group, None)
-        self._lazy.pop(group, None)
-        self._removed.add(group)
-        self._gather([tombstone_job(self._salt, group, token)])
-        self._must_sync = True
+        self._queue.reap()
+        self._queue.forget(group)
+        if group in self._table.removed:
+            self._queue.gather([WriteJob(None, token)])
+            return
+        tomb = self._table.remove(group)
+        self._queue.gather([tombstone_job(self._salt, group, tomb.origin, token)])
+
+    def save_snapshot(self, group: int, snapshot: Snapshot, token: object = None) -> None:
+        """Write a snapshot of the group's own applied state; durable, it replaces the log's start.
+
+        From then on every entry up to its index is gone but the live ones, and `first_index` is
+        behind it. One that is not newer than the group's snapshot changes nothing.
+
+        Args:
+            group: incarnation id.
+            snapshot: at an applied index; every live entry is in the log.
+            token: called back once it is durable; None: no call.
+
+        Raises:
+            AssertionError: it does not fit the log.
+            KeyError: the group was removed, or is quarantined.
+            LogWriteError: an earlier write failed.
+        """
+        view = self.group(group)
+        self._check_open()
+        self._queue.reap()
+        if snapshot.index <= view.snapshot_index:
+            self._queue.note(token)
+            return
+        assert view.term_at(snapshot.index) == snapshot.term, f"{snapshot!r} does not fit the log"
+        lost = lacking(view, snapshot.live, snapshot.index)
+        assert not lost, f"group {group}: live entry {lost[0]} is not in the log"
+        self._queue.feed(self._snapshot_write(view, snapshot, token, TAKEN))
+
+    def install_snapshot(
+        self, group: int, snapshot: Snapshot, keep_suffix: bool, token: object = None
+    ) -> None:
+        """Put a peer's snapshot in the place of the log, or of its start; visible at once.
+
+        Args:
+            group: incarnation id.
+            snapshot: newer than the group's; `missing` names none of its live entries any more.
+            keep_suffix: whether entries behind its index stay; else the log is empty behind it.
+            token: called back once it is durable; None: no call.
+
+        Raises:
+            AssertionError: it is not newer, or a live entry is not there; nothing was changed.
+            KeyError: the group was removed, or is quarantined.
+            LogWriteError: an earlier write failed.
+        """
+        view = self.group(group)
+        self._check_open()
+        self._queue.reap()
+        assert snapshot.index > view.snapshot_index, f"{snapshot!r} is not newer"
+        write = self._snapshot_write(view, snapshot, token, INSTALLED)
+        kept = install(view, snapshot.index, snapshot.term, snapshot.live, keep_suffix)
+        if view.snapshot is not None:
+            drop_snapshot(view, view.snapshot)
+        view.snapshot = write.stored
+        view.membership = snapshot.membership
+        while not write.done:
+            self._queue.gather([write.next_job(self._salt, kept)])
+
+    def add_incoming(self, group: int, entries: list[Entry]) -> None:
+        """Keep committed entries fetched from a peer for an install; they survive a restart.
+
+        Args:
+            group: incarnation id.
+            entries: ascending; the list is kept and must not change afterwards.
+
+        Raises:
+            KeyError: the group was removed, or is quarantined.
+            LogWriteError: an earlier write failed.
+            ValueError: an entry is longer than a segment takes; nothing was added.
+        """
+        view = self.group(group)
+        self._check_open()
+        self._queue.reap()
+        self._check_entries(entries)
+        fresh = [entry for entry in entries if not view.has_incoming(entry.index)]
+        if fresh:
+            view.add_incoming(fresh)
+            self._queue.gather(incoming_jobs(self._salt, view, fresh, self._job_bytes_max))
+
+    def missing(self, group: int, live: array[int], commit_index: int) -> list[int]:
+        """Return which live entries of a peer's snapshot are to be fetched before its install.
+
+        Args:
+            group: incarnation id.
+            live: indexes, ascending.
+            commit_index: up to here the group's own entries are the committed ones.
+
+        Raises:
+            KeyError: the group was removed, or is quarantined.
+        """
+        return lacking(self.group(group), live, commit_index)
+
+    def read_snapshot(self, group: int) -> Snapshot | None:
+        """Return a group's newest effective snapshot, None when it has none.
+
+        Raises:
+            CorruptLogError: it is not intact on disk.
+            KeyError: the group was removed, or is quarantined.
+            OSError: a file cannot be read.
+        """
+        return read_snapshot(self.group(group))
+
+    def entry_dead(self, group: int, index: int) -> None:
+        """Note that the application will not read an entry again.
+
+        A hint about what the group's next snapshot frees; what is not there is passed over.
+        """
+        view = self._table.groups.get(group)
+        if view is not None:
+            view.hint_dead(index)
+
+    def collect(self, bytes_max: int) -> list[int]:
+        """Do one bounded step of giving space back; the caller flushes afterwards.
+
+        Files that nothing needs are removed, and live records of the file that frees most are
+        copied forward when too much of the disk is held by what is dead.
+
+        Args:
+            bytes_max: bytes to copy at most, roughly.
+
+        Returns:
+            Groups, SNAPSHOT_REQUESTS_MAX at most, whose next snapshot frees a file that is wanted.
+
+        Raises:
+            OSError: a file cannot be read.
+        """
+        self._check_open()
+        self._queue.reap()
+        doomed = self._collector.dead_segments()
+        if doomed:
+            self._writer.submit([delete_job(doomed)])
+        if self.full or self.backlogged:
+            return []
+        self._collector.step(bytes_max)
+        jobs, self._collector.jobs = self._collector.jobs, []
+        asked, self._collector.asked = self._collector.asked, []
+        if jobs:
+            self._queue.gather(jobs)
+        return asked
 
     def flush(self) -> None:
         """Hand what gathered since the last call to the writer; never blocks."""
-        self._reap()
-        if self._must_sync:
-            if self._lazy:
-                self._gather(list(self._lazy.values()))
-                self._lazy.clear()
-        elif not self._gathered:
-            return
-        self._must_sync = False
-        jobs, self._gathered = self._gathered, []
-        self._writer.submit(jobs)
+        self._queue.flush()
 
     def step(self) -> None:
         """Do the writer's work in this thread, only with `LogOptions.stepped`.
@@ -295,10 +463,10 @@ class SharedLog:
         if self._closed:
             return
         self._closed = True
-        self._must_sync = True
+        self._queue.must_sync = True
         self.flush()
         self._writer.close()
-        self._reader.close()
+        self._table.reader.close()
         self._files.close(self._lock)
 
     def _check_open(self) -> None:
@@ -315,37 +483,17 @@ class SharedLog:
                     f"a segment takes {self._entry_bytes_max}"
                 )
 
-    def _gather(self, jobs: list[WriteJob]) -> None:
-        for job in jobs:
-            if job.entries:
-                job.cached = cached_bytes(job.entries)
-            self._backlog += job.size
-            self._gathered.append(job)
+    def _mark_quarantined(self) -> None:
+        """Have it written which groups were found damaged, so that no later start forgets it."""
+        for group, known in self._table.quarantined.items():
+            if known.location == 0:
+                job = quarantine_job(self._salt, group, known.era, known.reason)
+                self._queue.gather([job])
+        self.flush()
 
-    def _reap(self) -> None:
-        """Note what the writer made durable meanwhile."""
-        done = self._writer.done
-        while done:
-            job = done.popleft()
-            self._backlog -= job.size
-            group = job.group
-            if group is not None and job.entries:
-                group.settle(job.entries, job.location + job.lead)
-                self._cache.settle(group, job.entries, job.cached)
-
-
-def _begin(
-    files: Files, recovery: Recovery, options: LogOptions, identity: Identity | None
-) -> WriterPosition:
-    """Return where to go on writing; create the first segment of a new log."""
-    last = recovery.last
-    if recovery.headers:
-        header = recovery.headers[-1]
-        fd = files.open(recovery.reader.path(header.sequence), write=True)
-        offset = SEGMENT_HEADER_BYTES if last is None else last.end
-        return WriterPosition(header, fd, offset, recovery.next_number)
-    salt = int.from_bytes(files.random(4), "little") | 1
-    node, cluster = (identity.node, identity.cluster) if identity is not None else (0, "")
-    header = SegmentHeader(1, options.segment_bytes, salt, node, cluster)
-    draft = SegmentDraft(files, recovery.directory, header)
-    return WriterPosition(header, draft.finish(), SEGMENT_HEADER_BYTES, 1)
+    def _snapshot_write(
+        self, view: StoredGroup, snapshot: Snapshot, token: object, kind: i64
+    ) -> SnapshotWrite:
+        serial = self._next_serial
+        self._next_serial += 1
+        return SnapshotWrite(view, snapshot, serial, token, kind, self._job_bytes_max)

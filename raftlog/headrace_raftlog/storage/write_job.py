@@ -8,22 +8,60 @@ from librt.strings import BytesWriter
 from mypy_extensions import i64
 
 from headrace_raftlog.model.entry import Entry, HardState
-from headrace_raftlog.storage.group_log import StoredGroup
+from headrace_raftlog.storage.group_log import STATE_BYTES, StoredGroup
 from headrace_raftlog.storage.record import (
+    GROUP_FRAME_BYTES,
     HEADER_BYTES,
+    RECORD_BASE,
+    RECORD_QUARANTINE,
     RECORD_TOMBSTONE,
     encode_entry,
+    encode_incoming,
     encode_record,
     encode_state,
 )
+from headrace_raftlog.storage.snapshot_record import StoredSnapshot
+
+JOB_NOTE: Final = 0  # nothing to note once it is durable but its token
+JOB_APPEND: Final = 1  # a hard state, entries or both
+JOB_INCOMING: Final = 2
+JOB_BASE: Final = 3
+JOB_PART: Final = 4
+JOB_SNAPSHOT: Final = 5
+JOB_MOVE: Final = 6
+JOB_TOMBSTONE: Final = 7
+JOB_QUARANTINE: Final = 8
+JOB_DELETE: Final = 9  # no records: the writer removes files
+
+
+@final
+class Moved:
+    """One record that was copied forward.
+
+    Attributes:
+        record_type: what it is.
+        group: whose it is.
+        index: of the entry, or number of the snapshot part.
+        location: where the original stands.
+        size: bytes of the record.
+    """
+
+    def __init__(self, record_type: i64, group: i64, index: i64, location: i64, size: i64) -> None:
+        self.record_type = record_type
+        self.group = group
+        self.index = index
+        self.location = location
+        self.size = size
 
 
 @final
 class WriteJob:
-    """Records of one group that go into one batch.
+    """Records that go into one batch.
 
     Attributes:
-        group: the group; None when nothing is to be noted once the job is durable.
+        kind: one of the JOB_ constants.
+        groups: ids of the groups with records in it.
+        group: the group whose index is to be changed once the job is durable, or None.
         entries: its entries, consecutive; they come last in the job.
         pieces: the records' bytes, in order.
         size: sum of their lengths.
@@ -32,9 +70,16 @@ class WriteJob:
         cached: what the entries cost in memory.
         token: for the callback; None for none.
         location: packed location of the job's first record, set by the writer.
+        dying: bytes by segment that are dead once this job is durable, or None.
+        snapshot: the snapshot that a part or a final record belongs to, or None.
+        part: number of that part.
+        moved: what a JOB_MOVE copies, in order.
+        doomed: sequences of the segments that a JOB_DELETE removes.
     """
 
-    def __init__(self, group: StoredGroup | None, token: object) -> None:
+    def __init__(self, group: StoredGroup | None, token: object, kind: i64 = JOB_NOTE) -> None:
+        self.kind = kind
+        self.groups: list[int] = [group.group] if group is not None else []
         self.group = group
         self.token = token
         self.entries: list[Entry] = []
@@ -44,15 +89,33 @@ class WriteJob:
         self.lead: i64 = 0
         self.cached: i64 = 0
         self.location: i64 = 0
+        self.dying: dict[int, int] | None = None
+        self.snapshot: StoredSnapshot | None = None
+        self.part: i64 = 0
+        self.moved: list[Moved] = []
+        self.doomed: list[int] = []
+
+    def add(self, record: bytes) -> None:
+        """Put a whole record behind the others."""
+        self.pieces.append(record)
+        self.size += len(record)
+        self.count += 1
+
+    @property
+    def cost(self) -> int:
+        """Bytes that the job takes of a batch, its part of the frame included."""
+        return self.size + GROUP_FRAME_BYTES * len(self.groups)
 
 
+QUARANTINE_REASON_BYTES_MAX: Final = 400  # bytes; path, offset and a sentence
 _COPY_BYTES_MAX: Final = 32 << 10  # bytes; a larger blob is written from where it lies
 
 
-def _fill(
-    job: WriteJob, salt: i64, group: i64, entries: list[Entry], start: i64, bytes_max: i64
-) -> i64:
+def _fill(job: WriteJob, salt: i64, entries: list[Entry], start: i64, bytes_max: i64) -> i64:
     """Add entries from position `start` while the job has room; return the next position."""
+    group = job.group
+    assert group is not None
+    incoming = job.kind == JOB_INCOMING
     out = BytesWriter()
     at: i64 = start
     end: i64 = len(entries)
@@ -61,7 +124,10 @@ def _fill(
         length: i64 = len(entry.data)
         if at > start and job.size + HEADER_BYTES + length > bytes_max:
             break
-        out.write(encode_entry(salt, group, entry))
+        if incoming:
+            out.write(encode_incoming(salt, group.era, group.group, entry))
+        else:
+            out.write(encode_entry(salt, group.era, group.group, entry))
         if length > _COPY_BYTES_MAX:
             job.pieces.append(out.getvalue())
             job.pieces.append(entry.data)
@@ -90,37 +156,72 @@ def append_jobs(
     The hard state comes first, so that no entry is ever durable before the term it came in. A
     job exceeds `bytes_max` only by a first entry that is longer, and the hard state before it.
     """
-    job = WriteJob(group, None)
+    job = WriteJob(group, None, JOB_APPEND)
     jobs = [job]
     if state is not None:
-        job.pieces.append(encode_state(salt, group.group, state))
-        job.lead = len(job.pieces[0])
-        job.size = job.lead
-        job.count = 1
+        job.add(encode_state(salt, group.era, group.group, state))
+        job.lead = STATE_BYTES
     at: i64 = 0
     end: i64 = len(entries)
     while at < end:
         if at > 0:
-            job = WriteJob(group, None)
+            job = WriteJob(group, None, JOB_APPEND)
             jobs.append(job)
-        at = _fill(job, salt, group.group, entries, at, bytes_max)
+        at = _fill(job, salt, entries, at, bytes_max)
     job.token = token
     return jobs
 
 
-def state_job(salt: i64, group: i64, state: HardState) -> WriteJob:
-    """Encode a hard state that need not become durable at any particular time."""
-    job = WriteJob(None, None)
-    job.pieces.append(encode_state(salt, group, state))
-    job.size = len(job.pieces[0])
-    job.count = 1
+def incoming_jobs(
+    salt: i64, group: StoredGroup, entries: list[Entry], bytes_max: i64
+) -> list[WriteJob]:
+    """Encode entries fetched from a peer, ascending but not consecutive."""
+    jobs: list[WriteJob] = []
+    at: i64 = 0
+    end: i64 = len(entries)
+    while at < end:
+        job = WriteJob(group, None, JOB_INCOMING)
+        jobs.append(job)
+        at = _fill(job, salt, entries, at, bytes_max)
+    return jobs
+
+
+def state_job(salt: i64, group: StoredGroup, state: HardState) -> WriteJob:
+    """Encode a hard state alone."""
+    job = WriteJob(group, None, JOB_APPEND)
+    job.add(encode_state(salt, group.era, group.group, state))
+    job.lead = STATE_BYTES
     return job
 
 
-def tombstone_job(salt: i64, group: i64, token: object) -> WriteJob:
-    """Encode the removal of a group."""
-    job = WriteJob(None, token)
-    job.pieces.append(encode_record(salt, RECORD_TOMBSTONE, 0, group, 0, 0, b""))
-    job.size = HEADER_BYTES
-    job.count = 1
+def base_job(salt: i64, group: StoredGroup, since: i64) -> WriteJob:
+    """Encode the beginning of a group; all segments up to `since` were complete before it."""
+    job = WriteJob(group, None, JOB_BASE)
+    payload = int(group.member).to_bytes(8, "little") + group.membership.encode()
+    head = encode_record(salt, RECORD_BASE, 0, group.era, group.group, 0, since, payload)
+    job.add(head + payload)
+    return job
+
+
+def tombstone_job(salt: i64, group: i64, origin: i64, token: object) -> WriteJob:
+    """Encode the removal of a group that has no record before segment `origin`."""
+    job = WriteJob(None, token, JOB_TOMBSTONE)
+    job.groups.append(group)
+    job.add(encode_record(salt, RECORD_TOMBSTONE, 0, 0, group, 0, origin, b""))
+    return job
+
+
+def quarantine_job(salt: i64, group: i64, era: i64, reason: str) -> WriteJob:
+    """Encode that a group was found damaged, so that later starts know it as well."""
+    job = WriteJob(None, None, JOB_QUARANTINE)
+    job.groups.append(group)
+    payload = reason.encode()[:QUARANTINE_REASON_BYTES_MAX]
+    job.add(encode_record(salt, RECORD_QUARANTINE, 0, era, group, 0, 0, payload) + payload)
+    return job
+
+
+def delete_job(doomed: list[int]) -> WriteJob:
+    """Return a job that makes the writer remove segments."""
+    job = WriteJob(None, None, JOB_DELETE)
+    job.doomed = doomed
     return job

@@ -10,6 +10,7 @@ ATC 2020.
 from __future__ import annotations
 
 import errno
+import os
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -25,20 +26,30 @@ from headrace_raftlog.model.limits import (
     ZERO_STEP_BYTES_MAX,
     ZERO_STEP_BYTES_MIN,
 )
+from headrace_raftlog.storage.file_list import GONE_MAX, FileSpan, encode_files, encode_gone
 from headrace_raftlog.storage.files import IOV_MAX, Files
 from headrace_raftlog.storage.options import LogOptions
 from headrace_raftlog.storage.record import (
     BATCH_FRAME_BYTES,
+    HEAD_FILES,
+    HEAD_PLAIN,
     HEADER_BYTES,
     SECTOR_BYTES,
+    encode_groups,
     encode_head,
     encode_trailer,
     sector_end,
 )
-from headrace_raftlog.storage.segment import SEGMENT_HEADER_BYTES, SegmentDraft, SegmentHeader
-from headrace_raftlog.storage.write_job import WriteJob
+from headrace_raftlog.storage.segment import (
+    SEGMENT_HEADER_BYTES,
+    SegmentDraft,
+    SegmentHeader,
+    segment_name,
+)
+from headrace_raftlog.storage.write_job import JOB_DELETE, WriteJob
 
 FULL_ERRNOS: Final = (errno.ENOSPC, errno.EDQUOT)
+RESERVE_BYTES: Final = 3 * SECTOR_BYTES  # at a segment's end: a seal, and two lists of gone files
 
 
 def ignore_tokens(tokens: list[object]) -> None:
@@ -82,13 +93,25 @@ class WriterPosition:
         fd: the segment, open for writing.
         offset: a sector boundary in it.
         number: number of the next batch.
+        first: number of the first batch in the segment; `number` while there is none.
+        spans: the segments before it, ascending.
     """
 
-    def __init__(self, header: SegmentHeader, fd: int, offset: i64, number: i64) -> None:
+    def __init__(
+        self,
+        header: SegmentHeader,
+        fd: int,
+        offset: i64,
+        number: i64,
+        first: i64,
+        spans: list[FileSpan],
+    ) -> None:
         self.header = header
         self.fd = fd
         self.offset = offset
         self.number = number
+        self.first = first
+        self.spans = spans
 
 
 @final
@@ -125,6 +148,8 @@ class LogWriter:
         self._batch: list[WriteJob] = []
         self._pieces: list[bytes] = []
         self._size: i64 = 0
+        self._doomed: list[int] = []
+        self._removing: list[int] = []
         self._sealed = False
         self._closing = False
         self._draft: SegmentDraft | None = None
@@ -171,7 +196,7 @@ class LogWriter:
         if self.failure is not None:
             return
         try:
-            if self._inbox.qsize() == 0 and not self._queue:
+            if self._inbox.qsize() == 0 and not self._has_work():
                 self._seal()
             while self._inbox.qsize() > 0:
                 self._take(self._inbox.get())
@@ -221,11 +246,20 @@ class LogWriter:
     def _take(self, jobs: list[WriteJob] | None) -> None:
         if jobs is None:
             self._closing = True
-        else:
-            self._queue.extend(jobs)
+            return
+        for job in jobs:
+            if job.kind == JOB_DELETE:
+                self._doomed.extend(job.doomed)
+            else:
+                self._queue.append(job)
+
+    def _has_work(self) -> bool:
+        if self._queue or self._batch or self._size > 0:
+            return True
+        return len(self._doomed) > 0 and self._gone_fits()
 
     def _write_queued(self) -> None:
-        while self._queue or self._batch:
+        while self._has_work():
             try:
                 self._write_batch()
             except OSError as error:
@@ -254,7 +288,7 @@ class LogWriter:
 
     def _write_batch(self) -> None:
         """Write one batch; on an error it stays as it is and can be written again in place."""
-        if not self._batch and not self._compose():
+        if not self._batch and self._size == 0 and not self._compose():
             return
         position = self.position
         if self._size > 0:
@@ -262,11 +296,12 @@ class LogWriter:
             position.offset = sector_end(position.offset + self._size)
             position.number += 1
             self._sealed = False
-            if self.full:
+            if self.full and self._batch:
                 self.full = False
                 self.on_full(False)
         batch, size = self._batch, self._size
         self._batch, self._pieces, self._size = [], [], 0
+        self._remove()
         self.done.extend(batch)
         tokens = [job.token for job in batch if job.token is not None]
         if tokens:
@@ -274,56 +309,121 @@ class LogWriter:
         self._prepare_next(size)
 
     def _compose(self) -> bool:
-        """Move jobs from the queue into a batch; return False if there was none."""
+        """Frame a batch; return False if there is nothing to write.
+
+        Files that are to go come first: while the disk is full, that is what makes room.
+        """
         queue = self._queue
+        if self._doomed and self._gone_fits():
+            self._compose_gone()
+            return True
         if not queue:
             return False
-        if queue[0].size > self._room():
+        if queue[0].cost > self._room():
             self._rotate()
-            assert queue[0].size <= self._room(), "a job is longer than a segment"
-        room = min(self._room(), WRITE_BATCH_BYTES_MAX)
-        offset: i64 = self.position.offset + HEADER_BYTES
-        base: i64 = i64(self.position.header.sequence) << 32
+            assert queue[0].cost <= self._room(), "a job is longer than a segment"
+        room: i64 = min(self._room(), WRITE_BATCH_BYTES_MAX)
+        cost: i64 = 0
         size: i64 = 0
         count: i64 = 0
-        pieces: list[bytes] = [b""]
+        groups: dict[int, None] = {}
+        pieces: list[bytes] = []
         batch = self._batch
-        while queue and (not batch or size + queue[0].size <= room):
+        while queue and (not batch or cost + i64(queue[0].cost) <= room):
             job = queue.popleft()
-            job.location = base | (offset + size)
+            cost += i64(job.cost)
             size += job.size
             count += job.count
+            for group in job.groups:
+                groups[group] = None
             pieces.extend(job.pieces)
             batch.append(job)
         if size > 0:
-            self._frame(pieces, size + BATCH_FRAME_BYTES, count)
+            lead: i64 = self._frame(pieces, size, count, list(groups))
+            location: i64 = (i64(self.position.header.sequence) << 32) | (
+                self.position.offset + lead
+            )
+            for job in batch:
+                job.location = location
+                location += job.size
         return True
 
-    def _frame(self, pieces: list[bytes], size: i64, count: i64) -> None:
+    def _compose_gone(self) -> None:
+        """Frame a batch after which the files that are to go do not exist."""
+        self._removing = self._doomed[:GONE_MAX]
+        del self._doomed[:GONE_MAX]
+        record = encode_gone(self.position.header.salt, self._removing)
+        self._frame([record], len(record), 1, [], HEAD_FILES)
+
+    def _gone_fits(self) -> bool:
+        """Return whether one more sector can be used and one still be left for the seal."""
+        position = self.position
+        if position.offset == SEGMENT_HEADER_BYTES:
+            return False
+        return position.offset + 2 * SECTOR_BYTES <= position.header.size
+
+    def _remove(self) -> None:
+        """Remove the files of which the batch just written says that they are gone.
+
+        The directory is not synced: a file that comes back is removed by the next recovery.
+        """
+        if not self._removing:
+            return
+        for sequence in self._removing:
+            self.files.remove(os.path.join(self.directory, segment_name(sequence)))
+        gone = set(self._removing)
+        self.position.spans = [s for s in self.position.spans if s.sequence not in gone]
+        self._removing = []
+
+    def _frame(
+        self, records: list[bytes], size: i64, count: i64, groups: list[int], kind: i64 = HEAD_PLAIN
+    ) -> i64:
+        """Put a head and a trailer around records; return how far from its start the first is.
+
+        The first batch of a segment begins with the list of all segments before it.
+        """
         position = self.position
         salt: i64 = position.header.salt
-        pieces[0] = encode_head(salt, position.number, size, count)
-        pieces.append(encode_trailer(salt, position.number, position.offset, count))
+        names = encode_groups(groups)
+        lead: i64 = HEADER_BYTES + len(names)
+        pieces = [b""]
+        if position.offset == SEGMENT_HEADER_BYTES:
+            kind = HEAD_FILES
+            files = self._files_record()
+            pieces.append(files)
+            lead += len(files)
+            count += 1
+        whole: i64 = lead + size + HEADER_BYTES + len(names)
+        pieces[0] = encode_head(salt, kind, position.number, whole, count, names)
+        pieces.extend(records)
+        pieces.append(encode_trailer(salt, position.number, position.offset, count, names))
         self._pieces = pieces
-        self._size = size
+        self._size = whole
+        return lead
+
+    def _files_record(self) -> bytes:
+        return encode_files(self.position.header.salt, self.position.spans)
 
     def _room(self) -> i64:
         """Return how many bytes of records one more batch of this segment can hold.
 
-        A sector stays free for the seal.
+        What is reserved at its end stays free.
         """
         position = self.position
-        return i64(position.header.size) - position.offset - BATCH_FRAME_BYTES - SECTOR_BYTES
+        room: i64 = i64(position.header.size) - position.offset - BATCH_FRAME_BYTES - RESERVE_BYTES
+        if position.offset == SEGMENT_HEADER_BYTES:
+            room -= len(self._files_record())
+        return room
 
     def _seal(self) -> None:
         """Write an empty batch: proof that the batch before it was synced."""
-        if self._sealed or self._batch:
+        position = self.position
+        if self._sealed or self._batch or self._size > 0:
             return
         self._sealed = True
-        if self._room() + SECTOR_BYTES < 0:
+        if position.offset + SECTOR_BYTES > position.header.size:
             return
-        self._frame([b""], BATCH_FRAME_BYTES, 0)
-        position = self.position
+        self._frame([], 0, 0, [])
         try:
             write_all(self.files, position.fd, self._pieces, self._size, position.offset)
         except OSError as error:
@@ -341,9 +441,15 @@ class LogWriter:
         fd = draft.finish()
         self._draft = None
         self.files.close(position.fd)
+        gone = set(self._doomed)
+        spans = [span for span in position.spans if span.sequence not in gone]
+        spans.append(FileSpan(position.header.sequence, position.first, position.number - 1))
+        self._removing, self._doomed = self._doomed, []
         position.header = draft.header
         position.fd = fd
         position.offset = SEGMENT_HEADER_BYTES
+        position.first = position.number
+        position.spans = spans
 
     def _next_draft(self) -> SegmentDraft:
         if self._draft is None:

@@ -25,7 +25,7 @@ def appended(cache: EntryCache, group: StoredGroup, count: int) -> list[list[Ent
 
 
 def test_pinned_entries_stay_beyond_the_bound(disk: MemoryFiles) -> None:
-    group = StoredGroup(1, SegmentReader(disk, "/log"))
+    group = StoredGroup(1, SegmentReader(disk, "/log"), Ledger(8192))
     cache = EntryCache(2 * COST)
     appended(cache, group, 5)
     assert in_memory(group) == [1, 2, 3, 4, 5]
@@ -45,7 +45,7 @@ def test_oldest_settled_entries_leave_first_over_all_groups(disk: MemoryFiles) -
 
 
 def test_replaced_entry_counts_until_its_turn_and_spares_its_successor(disk: MemoryFiles) -> None:
-    group = StoredGroup(1, SegmentReader(disk, "/log"))
+    group = StoredGroup(1, SegmentReader(disk, "/log"), Ledger(8192))
     cache = EntryCache(2 * COST)
     old = appended(cache, group, 1)[0]
     new = [Entry(1, 2, 0, bytes(1000))]

@@ -17,7 +17,7 @@ Run = Callable[..., list[Entry]]
 
 @pytest.fixture
 def group(disk: MemoryFiles) -> StoredGroup:
-    return StoredGroup(5, SegmentReader(disk, "/log"))
+    return StoredGroup(5, SegmentReader(disk, "/log"), Ledger(8192))
 
 
 def test_new_group_is_empty(group: StoredGroup) -> None:
@@ -81,7 +81,7 @@ def test_settling_a_replaced_entry_does_not_touch_the_new_one(group: StoredGroup
     group.settle(old, (1 << 32) | 512)
     group.forget(old)
     assert group.entry(2) is new[0]
-    assert list(group._locations) == [(1 << 32) | 512, 0]
+    assert list(group.locations) == [(1 << 32) | 512, 0]
 
 
 def test_damage_found_by_a_read_names_file_and_offset(

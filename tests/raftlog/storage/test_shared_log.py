@@ -113,7 +113,7 @@ def test_removed_group_stays_dead(disk: MemoryFiles, open_log, run: Run) -> None
 def test_record_behind_a_tombstone_revives_nothing(disk: MemoryFiles, open_log, run: Run) -> None:
     opened = open_log(disk)
     opened.log.remove_group(1)
-    opened.log._removed.clear()
+    opened.log._table.removed.clear()
     opened.commit(1, run(1, 1, b"a"))
     opened.log.close()
     assert open_log(disk).log.groups() == []

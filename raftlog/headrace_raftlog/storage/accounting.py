@@ -1,0 +1,114 @@
+"""How much of each segment is still needed.
+
+Bytes count as live from the moment they are known to be durable until what makes them superfluous
+is durable as well. So a segment without live bytes can be removed at any time, in whatever order.
+"""
+
+from __future__ import annotations
+
+from typing import final
+
+from mypy_extensions import i64
+
+
+@final
+class SegmentUse:
+    """One segment's part in the accounts.
+
+    Attributes:
+        sequence: its place in the log.
+        size: length of the file in bytes.
+        live: bytes of records that are needed.
+        soon: bytes among them of entries that the application reads no more: they go with their
+            group's next snapshot.
+        pinned: why the file must stay though nothing in it may be live; '' for no reason.
+        rest: how many more steps of collection leave it alone.
+        passes: how often it was looked through.
+        stuck: a batch in it is not intact: nothing is moved out of it.
+    """
+
+    def __init__(self, sequence: i64, size: i64) -> None:
+        self.sequence = sequence
+        self.size = size
+        self.live: i64 = 0
+        self.soon: i64 = 0
+        self.pinned = ""
+        self.rest: i64 = 0
+        self.passes: i64 = 0
+        self.stuck = False
+
+
+@final
+class Ledger:
+    """Accounts of all segments. Belongs to the event loop's thread.
+
+    Attributes:
+        segments: by sequence; those that were decided to be removed are not among them.
+        newest: highest sequence that anything durable was found in; only older ones are closed.
+        size: bytes of all files.
+        live: live bytes over all segments.
+        soon: bytes among them that go with their groups' next snapshots.
+        segment_bytes: length of each new segment.
+        dying: bytes by sequence that die as soon as what was appended last is durable.
+    """
+
+    def __init__(self, segment_bytes: i64) -> None:
+        self.segments: dict[int, SegmentUse] = {}
+        self.newest: i64 = 0
+        self.size: i64 = 0
+        self.live: i64 = 0
+        self.soon: i64 = 0
+        self.dying: dict[int, int] = {}
+        self.segment_bytes = segment_bytes
+
+    def open(self, sequence: i64, size: i64) -> SegmentUse:
+        """Take in a segment."""
+        use = SegmentUse(sequence, size)
+        self.segments[sequence] = use
+        self.size += size
+        self.newest = max(self.newest, sequence)
+        return use
+
+    def close(self, sequence: i64) -> None:
+        """Forget a segment that is to be removed."""
+        use = self.segments.pop(sequence)
+        self.size -= use.size
+        self.live -= use.live
+        self.soon -= use.soon
+
+    def expect(self, location: i64) -> SegmentUse:
+        """Return the accounts of the segment of a packed location, opened if it is new."""
+        sequence: i64 = location >> 32
+        use = self.segments.get(sequence)
+        if use is None:
+            use = self.open(sequence, self.segment_bytes)
+        return use
+
+    def add(self, location: i64, size: i64) -> None:
+        """Count bytes that are durable at a packed location."""
+        use = self.expect(location)
+        use.live += size
+        self.live += size
+
+    def drop(self, sequence: i64, size: i64) -> None:
+        """Take off bytes whose successor is durable."""
+        use = self.segments[sequence]
+        use.live -= size
+        self.live -= size
+
+    def die(self, location: i64, size: i64) -> None:
+        """Take off bytes once what was appended last is durable; nothing while they are not."""
+        if location != 0:
+            sequence: i64 = location >> 32
+            self.dying[sequence] = self.dying.get(sequence, 0) + size
+
+    def hint(self, location: i64, size: i64) -> None:
+        """Count live bytes as such that the next snapshot frees; a negative size takes back."""
+        if location != 0:
+            self.segments[location >> 32].soon += size
+            self.soon += size
+
+    def settle(self, dying: dict[int, int]) -> None:
+        """Take off what waited for its job to be durable."""
+        for sequence, size in dying.items():
+            self.drop(sequence, size)

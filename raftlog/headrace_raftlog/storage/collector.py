@@ -1,0 +1,287 @@
+"""Giving back the space of what is not needed any more, in bounded steps.
+
+A closed segment without live bytes is removed. Of the others the one that would free most is looked
+through batch by batch: its live records are copied forward, and groups whose next snapshot would
+free the rest are named. Cleaning by copying follows Rosenblum and Ousterhout, "The Design and
+Implementation of a Log-Structured File System", SOSP 1991, section 3.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from headrace_raftlog.model.limits import (
+    COLLECT_READ_BYTES_MIN,
+    COLLECT_REST_STEPS,
+    SNAPSHOT_REQUESTS_MAX,
+)
+from headrace_raftlog.storage.accounting import SegmentUse
+from headrace_raftlog.storage.group_log import StoredGroup
+from headrace_raftlog.storage.group_table import GroupTable
+from headrace_raftlog.storage.record import (
+    FLAG_COPY,
+    HEADER_BYTES,
+    RECORD_BASE,
+    RECORD_ENTRY,
+    RECORD_INCOMING,
+    RECORD_PART,
+    RECORD_QUARANTINE,
+    RECORD_SNAPSHOT,
+    RECORD_STATE,
+    RECORD_TOMBSTONE,
+    SECTOR_BYTES,
+    Batch,
+    encode_copy,
+    encode_record,
+    head_number_at,
+    read_batch,
+    record_group_at,
+    record_index_at,
+    record_length_at,
+    record_term_at,
+    record_type_at,
+    sector_end,
+)
+from headrace_raftlog.storage.segment import SEGMENT_HEADER_BYTES
+from headrace_raftlog.storage.write_job import JOB_MOVE, Moved, WriteJob, state_job
+
+_WINDOW_BYTES: Final = 1 << 20  # bytes read at once; a longer batch is read on its own
+_ZEROS: Final = bytes(SECTOR_BYTES)
+
+
+@final
+class Collector:
+    """Decides what goes and what moves. Belongs to the event loop's thread.
+
+    Attributes:
+        jobs: copies to be written, for the caller to take.
+        asked: groups whose next snapshot would free a file that is wanted, likewise.
+    """
+
+    def __init__(self, table: GroupTable, salt: i64, job_bytes_max: i64) -> None:
+        self.jobs: list[WriteJob] = []
+        self.asked: list[int] = []
+        self._table = table
+        self._salt = salt
+        self._job_bytes_max = job_bytes_max
+        self._victim: SegmentUse | None = None
+        self._seen: set[int] = set()
+        self._window = b""
+        self._window_at: i64 = 0
+        self._at: i64 = 0
+        self._batch: Batch | None = None
+        self._record: i64 = 0
+        self._moved: i64 = 0
+        self._read: i64 = 0
+
+    def dead_segments(self) -> list[int]:
+        """Take the closed segments that nothing needs out of the accounts; return them."""
+        table, ledger = self._table, self._table.ledger
+        pins: set[int] = set()
+        for known in table.quarantined.values():
+            if known.location == 0:
+                return []
+            pins.add(known.sequence)
+        out: list[int] = []
+        for use in ledger.segments.values():
+            if use.pinned and use.sequence not in pins:
+                use.pinned = ""
+            if use.live == 0 and use.sequence < ledger.newest and not use.pinned:
+                out.append(use.sequence)
+        for sequence in out:
+            ledger.close(sequence)
+            table.reader.forget(sequence)
+            if self._victim is not None and self._victim.sequence == sequence:
+                self._leave()
+        return out
+
+    def step(self, bytes_max: i64) -> None:
+        """Copy up to about `bytes_max` bytes of live records out of the file that frees most."""
+        self._moved = 0
+        self._read = 0
+        self._age()
+        if self._victim is None:
+            self._choose()
+        read_max: i64 = max(4 * bytes_max, COLLECT_READ_BYTES_MIN)
+        while self._victim is not None and self._moved < bytes_max and self._read < read_max:
+            batch = self._batch
+            if batch is None:
+                self._next_batch(self._victim)
+            elif self._record < len(batch.offsets):
+                if len(self.asked) >= SNAPSHOT_REQUESTS_MAX:
+                    return
+                offset: i64 = batch.offsets[self._record]
+                self._record += 1
+                self._look_at(self._victim, offset)
+            else:
+                self._at = self._window_at + batch.end
+                self._batch = None
+
+    def _age(self) -> None:
+        for use in self._table.ledger.segments.values():
+            if use.rest > 0:
+                use.rest -= 1
+
+    def _choose(self) -> None:
+        """Take the file that would free most, if the closed files hold too much that is dead.
+
+        The bound to keep is twice the live data and two files, the one in use and the one being
+        prepared. Collection begins earlier, for copies need room before they free any.
+        """
+        ledger = self._table.ledger
+        closed: i64 = 0
+        most: i64 = 0
+        best: SegmentUse | None = None
+        for use in ledger.segments.values():
+            if use.sequence >= ledger.newest or use.rest > 0:
+                continue
+            closed += use.size
+            gain: i64 = use.size - use.live + use.soon
+            if gain > most and not use.pinned and not use.stuck:
+                most = gain
+                best = use
+        kept: i64 = ledger.live - ledger.soon
+        if best is None or closed * 2 <= kept * 3:
+            return
+        self._victim = best
+        self._at = SEGMENT_HEADER_BYTES
+        self._window = b""
+        self._window_at = 0
+        self._batch = None
+
+    def _leave(self) -> None:
+        self._victim = None
+        self._window = b""
+        self._batch = None
+        self._seen = set()
+
+    def _next_batch(self, use: SegmentUse) -> None:
+        """Read the batch at the current position, or leave the file at its end."""
+        batch = self._parse()
+        if batch is None:
+            self._load(use, _WINDOW_BYTES)
+            batch = self._parse()
+        if batch is None and len(self._window) >= HEADER_BYTES:
+            size: i64 = record_term_at(self._window, 0)
+            if _WINDOW_BYTES < size <= use.size and head_number_at(self._window, 0, self._salt):
+                self._load(use, sector_end(size))
+                batch = self._parse()
+        if batch is not None:
+            self._batch = batch
+            self._record = 0
+            return
+        if self._window[:SECTOR_BYTES] == _ZEROS[: len(self._window)]:
+            use.passes += 1
+        else:
+            use.stuck = True
+        use.rest = COLLECT_REST_STEPS
+        self._leave()
+
+    def _load(self, use: SegmentUse, count: i64) -> None:
+        self._window = self._table.reader.read(use.sequence, self._at, count)
+        self._window_at = self._at
+        self._read += len(self._window)
+
+    def _parse(self) -> Batch | None:
+        """Return the batch at the current position if the window holds it whole."""
+        start: i64 = self._at - self._window_at
+        if start >= len(self._window):
+            return None
+        number: i64 = head_number_at(self._window, start, self._salt)
+        if number == 0:
+            return None
+        batch = read_batch(self._window, start, number, self._salt, self._window_at)
+        return batch if batch.end else None
+
+    def _look_at(self, use: SegmentUse, offset: i64) -> None:
+        """Copy a record if it is needed."""
+        data = self._window
+        record_type: i64 = record_type_at(data, offset)
+        group: i64 = record_group_at(data, offset)
+        location: i64 = (i64(use.sequence) << 32) | (self._window_at + offset)
+        size: i64 = HEADER_BYTES + record_length_at(data, offset)
+        index: i64 = record_index_at(data, offset)
+        if record_type == RECORD_TOMBSTONE:
+            self._look_at_tombstone(use, group, location)
+            return
+        if record_type == RECORD_QUARANTINE:
+            known = self._table.quarantined.get(group)
+            if known is not None and known.location == location:
+                self._copy(record_type, group, 0, location, data, offset, size)
+            return
+        view = self._table.groups.get(group)
+        if view is None:
+            return
+        if record_type in (RECORD_ENTRY, RECORD_INCOMING):
+            if not view.keeps(index, location):
+                return
+            if use.passes < 2 and view.location_of(index) == location and view.is_hinted(index):
+                self._ask(group)
+                return
+        elif record_type == RECORD_STATE:
+            if view.state_at == location:
+                self.jobs.append(state_job(self._salt, view, view.hard_state))
+                self._moved += size
+            return
+        elif record_type == RECORD_PART:
+            index = record_term_at(data, offset)
+        if self._is_needed(view, record_type, index, location):
+            self._copy(record_type, group, index, location, data, offset, size)
+
+    def _is_needed(self, view: StoredGroup, record_type: i64, index: i64, location: i64) -> bool:
+        if record_type in (RECORD_ENTRY, RECORD_INCOMING):
+            return True
+        if record_type == RECORD_BASE:
+            return view.base_at == location
+        stored = view.snapshot
+        if stored is None:
+            return False
+        if record_type == RECORD_SNAPSHOT:
+            return stored.location == location
+        if record_type == RECORD_PART:
+            return index < len(stored.parts) and stored.parts[index] == location
+        return False
+
+    def _ask(self, group: i64) -> None:
+        if group not in self._seen:
+            self._seen.add(group)
+            self.asked.append(group)
+
+    def _look_at_tombstone(self, use: SegmentUse, group: i64, location: i64) -> None:
+        """Copy a tombstone while another file may hold records of its group; else forget it."""
+        tomb = self._table.removed.get(group)
+        if tomb is None or tomb.location != location:
+            return
+        for sequence in self._table.ledger.segments:
+            if tomb.origin <= sequence <= tomb.end and sequence != use.sequence:
+                break
+        else:
+            del self._table.removed[group]
+            self._table.ledger.drop(use.sequence, HEADER_BYTES)
+            return
+        record = encode_record(
+            self._salt, RECORD_TOMBSTONE, 0, 0, group, tomb.end, tomb.origin, b"", FLAG_COPY
+        )
+        self._copy(RECORD_TOMBSTONE, group, 0, location, record, 0, HEADER_BYTES)
+
+    def _copy(
+        self,
+        record_type: i64,
+        group: i64,
+        index: i64,
+        location: i64,
+        data: bytes,
+        start: i64,
+        size: i64,
+    ) -> None:
+        job = self.jobs[-1] if self.jobs else None
+        if job is None or job.kind != JOB_MOVE or job.size + size > self._job_bytes_max:
+            job = WriteJob(None, None, JOB_MOVE)
+            self.jobs.append(job)
+        job.add(encode_copy(self._salt, data, start, start + size))
+        job.moved.append(Moved(record_type, group, index, location, size))
+        if not job.groups or job.groups[-1] != group:
+            job.groups.append(group)
+        self._moved += size

@@ -1,0 +1,205 @@
+"""What a snapshot does to a group's index: most entries before it go, live ones stay."""
+
+from __future__ import annotations
+
+from array import array
+from typing import Final
+
+from mypy_extensions import i64
+
+from headrace_raftlog.storage.group_log import STATE_BYTES, StoredGroup
+from headrace_raftlog.storage.snapshot_record import StoredSnapshot
+from headrace_raftlog.storage.sparse_index import SparseIndex
+
+_EMPTY: Final = SparseIndex()
+
+
+def lacking(group: StoredGroup, live: array[int], trusted: i64) -> list[int]:
+    """Return which live indexes neither the log up to `trusted` nor fetched entries cover."""
+    out: list[int] = []
+    for index in live:
+        if group.has_incoming(index):
+            continue
+        if not group.has(index) or (index > trusted and index > group.snapshot_index):
+            out.append(index)
+    return out
+
+
+def compact(group: StoredGroup, index: i64, term: i64, live: array[int]) -> None:
+    """Let everything up to `index` go but the live entries, which the group has itself.
+
+    Args:
+        group: its snapshot lies before `index`.
+        index: at most the last index of the log.
+        term: of the entry there.
+        live: ascending, up to `index`.
+
+    Raises:
+        AssertionError: a live entry is not there.
+    """
+    fresh = SparseIndex()
+    at: i64 = 0
+    count: i64 = len(live)
+    old = group.live if group.live is not None else _EMPTY
+    for position in range(len(old.indexes)):
+        known: i64 = old.indexes[position]
+        if at < count and live[at] == known:
+            fresh.add(known, old.locations[position], old.lengths[position])
+            at += 1
+        else:
+            group.recent.pop(known, None)
+            group.die(old.locations[position], old.lengths[position])
+    first: i64 = group.snapshot_index + 1
+    for position in range(index - group.snapshot_index):
+        known = first + position
+        if at < count and live[at] == known:
+            fresh.add(known, group.locations[position], group.lengths[position])
+            at += 1
+        else:
+            group.recent.pop(known, None)
+            group.die(group.locations[position], group.lengths[position])
+    assert at == count, f"group {group.group}: live entry {live[at]} is not in the log"
+    _cut_front(group, index)
+    _finish(group, index, term, fresh)
+
+
+def _cut_front(group: StoredGroup, index: i64) -> None:
+    """Take the entries up to `index` out of the log; nobody counts or holds them any more."""
+    gone: i64 = index - group.snapshot_index
+    group.locations = group.locations[gone:]
+    group.lengths = group.lengths[gone:]
+    keep: i64 = 0
+    starts = group.run_starts
+    while keep + 1 < len(starts) and starts[keep + 1] <= index + 1:
+        keep += 1
+    del starts[:keep]
+    del group.run_terms[:keep]
+    del group.run_eras[:keep]
+    if index == group.last:
+        group.run_starts, group.run_terms, group.run_eras = [], [], []
+    elif starts[0] <= index:
+        starts[0] = index + 1
+    configs = group.configs
+    if configs is not None:
+        configs = [config for config in configs if config > index]
+        group.configs = configs if configs else None
+
+
+def _finish(group: StoredGroup, index: i64, term: i64, live: SparseIndex) -> None:
+    group.live = live if live.indexes else None
+    group.snapshot_index = index
+    group.snapshot_term = term
+    group.last = max(group.last, index)
+
+
+def install(group: StoredGroup, index: i64, term: i64, live: array[int], keep_suffix: bool) -> i64:
+    """Let a peer's snapshot take the place of the log, or of its beginning.
+
+    Args:
+        group: its snapshot lies before `index`.
+        index: of the snapshot.
+        term: of the entry there.
+        live: ascending; the group has fetched or owns the entry of each.
+        keep_suffix: whether entries behind `index` stay.
+
+    Returns:
+        Beyond this index, entries of earlier eras are void.
+
+    Raises:
+        AssertionError: a live entry is neither fetched nor the group's own; nothing was changed.
+    """
+    incoming = group.incoming if group.incoming is not None else _EMPTY
+    fetched = group.fetched
+    fresh = SparseIndex()
+    kept: i64 = 0
+    for wanted in live:
+        at: i64 = incoming.find(wanted)
+        if at >= 0:
+            fresh.add(wanted, incoming.locations[at], incoming.lengths[at])
+        else:
+            assert group.has(wanted), f"group {group.group}: live entry {wanted} was not fetched"
+            fresh.add(wanted, group.location_of(wanted), group.stored_length(wanted))
+            kept = wanted
+    old = group.live if group.live is not None else _EMPTY
+    for position in range(len(old.indexes)):
+        _release(
+            group, fresh, old.indexes[position], old.locations[position], old.lengths[position]
+        )
+    stop: i64 = min(index, group.last) if keep_suffix else group.last
+    first: i64 = group.snapshot_index + 1
+    for position in range(stop - group.snapshot_index):
+        _release(group, fresh, first + position, group.locations[position], group.lengths[position])
+    for wanted in fresh.indexes:
+        if incoming.find(wanted) >= 0:
+            group.recent.pop(wanted, None)
+            if fetched is not None and wanted in fetched:
+                group.recent[wanted] = fetched.pop(wanted)
+    _release_incoming(group, index, fresh)
+    if keep_suffix and group.last > index:
+        _cut_front(group, index)
+        kept = group.last
+    else:
+        group.locations, group.lengths = array("Q"), array("I")
+        group.run_starts, group.run_terms, group.run_eras = [], [], []
+        group.configs = None
+        group.last = index
+        if keep_suffix:
+            kept = index
+        else:
+            group.era += 1
+    _finish(group, index, term, fresh)
+    return kept
+
+
+def _release(
+    group: StoredGroup, fresh: SparseIndex, index: i64, location: i64, length: i64
+) -> None:
+    """Take an own entry off the accounts unless it is among the live ones."""
+    at: i64 = fresh.find(index)
+    if at < 0:
+        group.recent.pop(index, None)
+    elif i64(fresh.locations[at]) == location:
+        return
+    group.die(location, length)
+
+
+def _release_incoming(group: StoredGroup, index: i64, fresh: SparseIndex) -> None:
+    """Keep those fetched entries that lie beyond the snapshot; the others are live now or dead."""
+    incoming = group.incoming
+    if incoming is None:
+        return
+    rest = SparseIndex()
+    for position in range(len(incoming.indexes)):
+        known: i64 = incoming.indexes[position]
+        if known > index:
+            rest.add(known, incoming.locations[position], incoming.lengths[position])
+        elif fresh.find(known) < 0:
+            group.die(incoming.locations[position], incoming.lengths[position])
+            if group.fetched is not None:
+                group.fetched.pop(known, None)
+    group.incoming = rest if rest.indexes else None
+
+
+def retire(group: StoredGroup) -> None:
+    """Take everything of a group off the accounts: it was removed, or is begun anew."""
+    group.retired = True
+    for sparse in (group.live, group.incoming):
+        if sparse is not None:
+            for position in range(len(sparse.indexes)):
+                group.die(sparse.locations[position], sparse.lengths[position])
+    for position in range(len(group.locations)):
+        group.die(group.locations[position], group.lengths[position])
+    group.ledger.die(group.state_at, STATE_BYTES)
+    group.ledger.die(group.base_at, group.base_bytes)
+    if group.snapshot is not None:
+        drop_snapshot(group, group.snapshot)
+    group.live, group.incoming, group.fetched = None, None, None
+    group.recent = {}
+
+
+def drop_snapshot(group: StoredGroup, stored: StoredSnapshot) -> None:
+    """Take a snapshot's records off the accounts, once what was appended last is durable."""
+    stored.void = True
+    group.ledger.die(stored.location, stored.length)
+    for part in range(len(stored.parts)):
+        group.ledger.die(stored.parts[part], stored.part_bytes[part])

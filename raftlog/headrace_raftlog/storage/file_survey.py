@@ -1,0 +1,183 @@
+"""Which files make up a log: what its newest list says against what is in the directory."""
+
+from __future__ import annotations
+
+from typing import final
+
+from mypy_extensions import i64
+
+from headrace_raftlog.model.errors import CorruptLogError
+from headrace_raftlog.storage.file_list import FileSpan, decode_files, decode_gone
+from headrace_raftlog.storage.files import Files
+from headrace_raftlog.storage.record import (
+    HEAD_FILES,
+    RECORD_FILES,
+    RECORD_GONE,
+    SECTOR_BYTES,
+    Batch,
+    head_number_at,
+    read_batch,
+    record_kind_at,
+    record_payload_at,
+    record_term_at,
+    record_type_at,
+    sector_end,
+)
+from headrace_raftlog.storage.segment import (
+    SEGMENT_HEADER_BYTES,
+    UNFINISHED_SUFFIX,
+    SegmentHeader,
+    SegmentReader,
+    decode_segment_header,
+    segment_name,
+    segment_sequence,
+)
+
+
+@final
+class Survey:
+    """The files of a log.
+
+    Attributes:
+        sequences: of the segments to read, ascending.
+        headers: their headers.
+        spans: what is known of their batches: of all closed segments.
+        listed_in: the segment whose list of the others was used; 0 when there is none yet.
+        first_number: number of that segment's first batch.
+        superfluous: names of files that may go.
+    """
+
+    def __init__(self, files: Files, directory: str, reader: SegmentReader) -> None:
+        self.files = files
+        self.directory = directory
+        self.reader = reader
+        self.sequences: list[int] = []
+        self.headers: dict[int, SegmentHeader] = {}
+        self.spans: dict[int, FileSpan] = {}
+        self.listed_in: i64 = 0
+        self.first_number: i64 = 1
+        self.superfluous: list[str] = []
+        self._present: list[int] = []
+        self._gone: set[int] = set()
+        self._held: dict[int, bytes] = {}
+
+    def run(self) -> None:
+        """Look at the directory.
+
+        Raises:
+            CorruptLogError: a file is missing, or is no segment of this log.
+            OSError: a file cannot be read.
+        """
+        for name in self.files.names(self.directory):
+            sequence = segment_sequence(name)
+            if sequence:
+                self._present.append(sequence)
+            elif name.endswith(UNFINISHED_SUFFIX):
+                self.superfluous.append(name)
+        for sequence in reversed(self._present):
+            if self._find_list(sequence):
+                break
+            del self._held[sequence]
+        self._select()
+        salt = 0
+        for sequence in self.sequences:
+            header = self._header(sequence)
+            self.headers[sequence] = header
+            if salt and header.salt != salt:
+                path = self.reader.path(sequence)
+                raise CorruptLogError(path, 0, "the segment belongs to another log")
+            salt = header.salt
+        self.reader.salt = salt
+
+    def take(self, sequence: int) -> bytes:
+        """Return a segment's bytes."""
+        held = self._held.pop(sequence, None)
+        return held if held is not None else read_file(self.files, self.reader.path(sequence))
+
+    def _header(self, sequence: int) -> SegmentHeader:
+        path = self.reader.path(sequence)
+        fd = self.files.open(path)
+        try:
+            header = decode_segment_header(path, self.files.read(fd, SEGMENT_HEADER_BYTES, 0))
+            size = self.files.size(fd)
+        finally:
+            self.files.close(fd)
+        if header.sequence != sequence:
+            raise CorruptLogError(path, 0, f"the header says segment {header.sequence}")
+        if header.size != size:
+            raise CorruptLogError(path, size, f"the file is not {header.size} bytes long")
+        return header
+
+    def _find_list(self, sequence: int) -> bool:
+        """Read the list that a segment begins with, and what it says later about files."""
+        path = self.reader.path(sequence)
+        data = read_file(self.files, path)
+        self._held[sequence] = data
+        salt: i64 = decode_segment_header(path, data).salt
+        number: i64 = head_number_at(data, SEGMENT_HEADER_BYTES, salt)
+        if number == 0:
+            return False
+        batch = read_batch(data, SEGMENT_HEADER_BYTES, number, salt)
+        if batch.end == 0 or not batch.offsets:
+            return False
+        if record_type_at(data, batch.offsets[0]) != RECORD_FILES:
+            return False
+        for span in self._decode(path, data, batch.offsets[0]):
+            self.spans[span.sequence] = span
+        self.listed_in = sequence
+        self.first_number = number
+        self._follow(data, batch.end, salt)
+        return True
+
+    def _decode(self, path: str, data: bytes, offset: i64) -> list[FileSpan]:
+        try:
+            return decode_files(record_payload_at(data, offset))
+        except ValueError as error:
+            raise CorruptLogError(path, offset, str(error)) from error
+
+    def _follow(self, data: bytes, start: i64, salt: i64) -> None:
+        """Read which files were removed later; only heads are looked at, damage is passed over."""
+        position: i64 = start
+        while position < len(data):
+            number: i64 = head_number_at(data, position, salt)
+            if number == 0:
+                position += SECTOR_BYTES
+                continue
+            size: i64 = record_term_at(data, position)
+            if record_kind_at(data, position) == HEAD_FILES:
+                self._take_gone(data, read_batch(data, position, number, salt))
+            position = max(position + SECTOR_BYTES, sector_end(position + size))
+
+    def _take_gone(self, data: bytes, batch: Batch) -> None:
+        if batch.end == 0:
+            return
+        for offset in batch.offsets:
+            if record_type_at(data, offset) == RECORD_GONE:
+                self._gone.update(decode_gone(record_payload_at(data, offset)))
+
+    def _select(self) -> None:
+        """Compare what should be there with what is."""
+        present = set(self._present)
+        newest = max(present, default=0)
+        expected = sorted(self.spans)
+        expected.extend(range(self.listed_in if self.listed_in else 1, newest + 1))
+        for sequence in expected:
+            if sequence in self._gone:
+                continue
+            if sequence not in present:
+                path = self.reader.path(sequence)
+                raise CorruptLogError(path, 0, f"segment {sequence} is missing")
+            self.sequences.append(sequence)
+        wanted = set(self.sequences)
+        for sequence in self._present:
+            if sequence not in wanted:
+                self.superfluous.append(segment_name(sequence))
+
+
+def read_file(files: Files, path: str) -> bytes:
+    """Return a whole file."""
+    fd = files.open(path)
+    try:
+        return files.read(fd, files.size(fd), 0)
+    finally:
+        files.close(fd)

@@ -1,0 +1,255 @@
+"""Rebuilding one group's index from records in whatever order and selection they are left.
+
+Files are removed once nothing in them is needed, so of the records that are not needed any subset
+may still be there, and needed ones may have been moved behind newer ones. What counts follows from
+eras: within an era a log only grows, and the first entry of a new one cuts off the older eras'
+entries from its index on. `LOG.md` says why that is enough.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import final
+
+from mypy_extensions import i64
+
+from headrace_raftlog.model.entry import ENTRY_CONFIG, HardState
+from headrace_raftlog.model.membership import NOBODY, Membership
+from headrace_raftlog.storage.snapshot_record import StoredSnapshot
+
+
+@final
+class Strays:
+    """Entries that do not continue the log where they were found: 34 bytes each.
+
+    Attributes:
+        indexes: in the order found, like all that follow.
+        locations: packed locations.
+        lengths: bytes of the blobs.
+        terms: terms.
+        eras: eras of the records.
+        kinds: kinds of the entries.
+    """
+
+    def __init__(self) -> None:
+        self.indexes: array[int] = array("Q")
+        self.locations: array[int] = array("Q")
+        self.lengths: array[int] = array("I")
+        self.terms: array[int] = array("Q")
+        self.eras: array[int] = array("I")
+        self.kinds: array[int] = array("B")
+
+    def add(self, era: i64, index: i64, term: i64, location: i64, length: i64, kind: i64) -> None:
+        """Keep one."""
+        self.indexes.append(index)
+        self.locations.append(location)
+        self.lengths.append(length)
+        self.terms.append(term)
+        self.eras.append(era)
+        self.kinds.append(kind)
+
+
+@final
+class FoundGroup:
+    """What recovery found of one group so far.
+
+    Attributes:
+        group: incarnation id.
+        origin: lowest segment with a record of it.
+        era: highest era found.
+        base_era: records of earlier eras are void.
+        member: own member id, 0 for none.
+        membership: the founding one.
+        base_at: location of the newest record that began the group, 0 for none.
+        base_bytes: its length.
+        state: newest hard state.
+        state_at: its location, 0 for none.
+        state_era: its era.
+        snapshot: the effective record with the highest index, or None.
+        snapshot_era: its era.
+        parts: locations and lengths of snapshot parts, by serial and number.
+        first: index of the first entry of the run that is being continued.
+        last: index of its last one; below `first` when there is none.
+        locations: locations of the run's entries.
+        lengths: lengths of their blobs.
+        run_starts: where term or era changes in the run.
+        run_terms: terms from there on.
+        run_eras: eras from there on, ascending.
+        configs: indexes in the run of entries of kind ENTRY_CONFIG.
+        strays: entries outside the run.
+        incoming: entries fetched from a peer.
+        problem: what does not fit though its checksum is right; '' for nothing.
+        problem_at: location of that record.
+    """
+
+    def __init__(self, group: i64, origin: i64) -> None:
+        self.group = group
+        self.origin = origin
+        self.era: i64 = 0
+        self.base_era: i64 = 0
+        self.member: i64 = 0
+        self.membership: Membership = NOBODY
+        self.base_at: i64 = 0
+        self.base_bytes: i64 = 0
+        self.state = HardState(0, 0, 0)
+        self.state_at: i64 = 0
+        self.state_era: i64 = 0
+        self.snapshot: StoredSnapshot | None = None
+        self.snapshot_era: i64 = 0
+        self.parts: dict[int, dict[int, tuple[int, int]]] = {}
+        self.first: i64 = 1
+        self.last: i64 = 0
+        self.locations: array[int] = array("Q")
+        self.lengths: array[int] = array("I")
+        self.run_starts: list[int] = []
+        self.run_terms: list[int] = []
+        self.run_eras: list[int] = []
+        self.configs: list[int] = []
+        self.strays: Strays | None = None
+        self.incoming: Strays | None = None
+        self.problem = ""
+        self.problem_at: i64 = 0
+
+    def take_entry(
+        self,
+        era: i64,
+        index: i64,
+        term: i64,
+        location: i64,
+        length: i64,
+        kind: i64,
+        copy: bool,
+    ) -> None:
+        """Take in an entry's record."""
+        if era < self.base_era:
+            return
+        self.era = max(self.era, era)
+        if copy:
+            self._stray(era, index, term, location, length, kind)
+            return
+        if self.run_eras:
+            newest: i64 = self.run_eras[-1]
+            if era < newest or (era == newest and index <= self.last):
+                self._stray(era, index, term, location, length, kind)
+                return
+            if index != self.last + 1:
+                if era > newest and index <= self.last:
+                    self._cut(index)
+                else:
+                    self._set_aside()
+        if not self.run_eras:
+            self.first = index
+        elif self.run_terms[-1] > term and self.run_eras[-1] == era and not self.problem:
+            self.problem = f"entry {index} of group {self.group} goes back to term {term}"
+            self.problem_at = location
+        self._push(era, index, term, location, length, kind)
+
+    def _push(self, era: i64, index: i64, term: i64, location: i64, length: i64, kind: i64) -> None:
+        self.locations.append(location)
+        self.lengths.append(length)
+        if not self.run_eras or self.run_terms[-1] != term or self.run_eras[-1] != era:
+            self.run_starts.append(index)
+            self.run_terms.append(term)
+            self.run_eras.append(era)
+        if kind == ENTRY_CONFIG:
+            self.configs.append(index)
+        self.last = index
+
+    def _stray(
+        self, era: i64, index: i64, term: i64, location: i64, length: i64, kind: i64
+    ) -> None:
+        if self.strays is None:
+            self.strays = Strays()
+        self.strays.add(era, index, term, location, length, kind)
+
+    def _cut(self, index: i64) -> None:
+        """Drop the run from `index` on: all of it is of earlier eras."""
+        keep: i64 = max(0, index - self.first)
+        del self.locations[keep:]
+        del self.lengths[keep:]
+        while self.run_starts and self.run_starts[-1] >= index:
+            self.run_starts.pop()
+            self.run_terms.pop()
+            self.run_eras.pop()
+        while self.configs and self.configs[-1] >= index:
+            self.configs.pop()
+        self.last = max(index, self.first) - 1
+
+    def _set_aside(self) -> None:
+        """Begin another run: what lay between is in files that are gone, or comes yet."""
+        run: i64 = 0
+        configs = set(self.configs)
+        for at in range(len(self.locations)):
+            index: i64 = self.first + at
+            if run + 1 < len(self.run_starts) and self.run_starts[run + 1] == index:
+                run += 1
+            self._stray(
+                self.run_eras[run],
+                index,
+                self.run_terms[run],
+                self.locations[at],
+                self.lengths[at],
+                ENTRY_CONFIG if index in configs else 0,
+            )
+        self.clear_run()
+
+    def clear_run(self) -> None:
+        """Forget the run."""
+        self.locations = array("Q")
+        self.lengths = array("I")
+        self.run_starts = []
+        self.run_terms = []
+        self.run_eras = []
+        self.configs = []
+        self.last = self.first - 1
+
+    def take_incoming(self, era: i64, index: i64, term: i64, location: i64, length: i64) -> None:
+        """Take in an entry that was fetched from a peer."""
+        if era >= self.base_era:
+            self.era = max(self.era, era)
+            if self.incoming is None:
+                self.incoming = Strays()
+            self.incoming.add(era, index, term, location, length, 0)
+
+    def take_state(self, era: i64, state: HardState, location: i64) -> None:
+        """Take in a hard state: the last one of the newest incarnation counts."""
+        if era >= self.base_era and era >= self.state_era:
+            self.era = max(self.era, era)
+            self.state_era = era
+            self.state = state
+            self.state_at = location
+
+    def take_base(
+        self, era: i64, member: i64, membership: Membership, location: i64, size: i64
+    ) -> None:
+        """Take in the beginning of an incarnation; earlier ones are forgotten."""
+        if era < self.base_era:
+            return
+        self.era = max(self.era, era)
+        self.base_era = era
+        self.member = member
+        self.membership = membership
+        self.base_at = location
+        self.base_bytes = size
+        if self.state_era < era:
+            self.state_era = 0
+            self.state_at = 0
+            self.state = HardState(0, 0, 0)
+        if self.snapshot_era < era:
+            self.snapshot = None
+        if self.run_eras and self.run_eras[-1] < era:
+            self.clear_run()
+
+    def take_part(self, era: i64, serial: i64, number: i64, location: i64, size: i64) -> None:
+        """Take in a part of a snapshot."""
+        if era >= self.base_era:
+            self.era = max(self.era, era)
+            self.parts.setdefault(serial, {})[number] = (location, size)
+
+    def take_snapshot(self, era: i64, stored: StoredSnapshot) -> None:
+        """Take in the record that makes a snapshot effective."""
+        if era >= self.base_era:
+            self.era = max(self.era, era)
+            if self.snapshot is None or stored.index >= self.snapshot.index:
+                self.snapshot = stored
+                self.snapshot_era = era

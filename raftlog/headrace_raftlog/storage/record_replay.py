@@ -1,0 +1,201 @@
+"""Sorting the records of all segments by group, in the order they were written."""
+
+from __future__ import annotations
+
+from typing import final
+
+from mypy_extensions import i64
+
+from headrace_raftlog.model.errors import CorruptLogError
+from headrace_raftlog.model.membership import decode_membership
+from headrace_raftlog.storage.group_recovery import FoundGroup
+from headrace_raftlog.storage.record import (
+    HEADER_BYTES,
+    RECORD_BASE,
+    RECORD_ENTRY,
+    RECORD_FILES,
+    RECORD_GONE,
+    RECORD_INCOMING,
+    RECORD_PART,
+    RECORD_QUARANTINE,
+    RECORD_SNAPSHOT,
+    RECORD_STATE,
+    RECORD_TOMBSTONE,
+    Batch,
+    decode_state,
+    record_era_at,
+    record_group_at,
+    record_index_at,
+    record_is_copy_at,
+    record_kind_at,
+    record_length_at,
+    record_payload_at,
+    record_term_at,
+    record_type_at,
+)
+from headrace_raftlog.storage.snapshot_record import decode_final, part_serial
+
+
+@final
+class Tombstone:
+    """A group that was removed, while files may still hold records of it.
+
+    Attributes:
+        origin: no segment before this one has records of the group.
+        end: nor has any behind this one, in which the group was removed.
+        location: of the record that says so; 0 while it is not durable.
+    """
+
+    def __init__(self, origin: i64, end: i64, location: i64) -> None:
+        self.origin = origin
+        self.end = end
+        self.location = location
+
+
+@final
+class Quarantine:
+    """A group whose data cannot be trusted.
+
+    Attributes:
+        reason: what is wrong, with file and offset.
+        era: highest era found of it.
+        origin: no segment before this one has records of the group.
+        sequence: segment with the damage, 0 when it is only known from an earlier start.
+        location: of the record that says so, 0 while it is not durable.
+        size: bytes of that record.
+    """
+
+    def __init__(self, reason: str, era: i64, origin: i64, sequence: i64) -> None:
+        self.reason = reason
+        self.era = era
+        self.origin = origin
+        self.sequence = sequence
+        self.location: i64 = 0
+        self.size: i64 = 0
+
+
+@final
+class Replay:
+    """Takes the batches of a log in order.
+
+    Attributes:
+        groups: what was found, by group, without removed ones.
+        removed: groups that were removed.
+        quarantined: groups found damaged, now or at an earlier start, and not begun anew since.
+    """
+
+    def __init__(self) -> None:
+        self.groups: dict[int, FoundGroup] = {}
+        self.removed: dict[int, Tombstone] = {}
+        self.quarantined: dict[int, Quarantine] = {}
+
+    def suspect(self, group: i64, sequence: i64, reason: str) -> None:
+        """Note that records of a group are not readable."""
+        if group in self.removed or group in self.quarantined:
+            return
+        found = self.groups.get(group)
+        origin: i64 = found.origin if found is not None else sequence
+        era: i64 = found.era if found is not None else 0
+        self.quarantined[group] = Quarantine(reason, era, origin, sequence)
+
+    def take(self, data: bytes, batch: Batch, sequence: i64, path: str) -> None:
+        """Take in the records of one batch.
+
+        Raises:
+            CorruptLogError: a record is intact and yet none that this release knows.
+        """
+        groups = self.groups
+        base: i64 = sequence << 32
+        for start in batch.offsets:
+            offset: i64 = start
+            record_type: i64 = record_type_at(data, offset)
+            group_id: i64 = record_group_at(data, offset)
+            if record_type in (RECORD_FILES, RECORD_GONE):
+                continue
+            if group_id in self.removed:
+                if record_type == RECORD_TOMBSTONE:
+                    self.removed[group_id].location = base | offset
+                continue
+            found = groups.get(group_id)
+            if found is None:
+                found = FoundGroup(group_id, sequence)
+                groups[group_id] = found
+            if record_type == RECORD_ENTRY:
+                found.take_entry(
+                    record_era_at(data, offset),
+                    record_index_at(data, offset),
+                    record_term_at(data, offset),
+                    base | offset,
+                    record_length_at(data, offset),
+                    record_kind_at(data, offset),
+                    record_is_copy_at(data, offset),
+                )
+            elif record_type == RECORD_STATE:
+                found.take_state(
+                    record_era_at(data, offset), decode_state(data, offset), base | offset
+                )
+            else:
+                self._take_other(found, record_type, data, offset, base | offset, path)
+
+    def _take_other(
+        self,
+        found: FoundGroup,
+        record_type: i64,
+        data: bytes,
+        offset: i64,
+        location: i64,
+        path: str,
+    ) -> None:
+        era: i64 = record_era_at(data, offset)
+        index: i64 = record_index_at(data, offset)
+        term: i64 = record_term_at(data, offset)
+        size: i64 = HEADER_BYTES + record_length_at(data, offset)
+        group = found.group
+        if record_type == RECORD_TOMBSTONE:
+            end: i64 = term if term else location >> 32
+            self.removed[group] = Tombstone(index, end, location)
+            self.groups.pop(group, None)
+            self.quarantined.pop(group, None)
+            return
+        try:
+            if record_type == RECORD_BASE:
+                payload = record_payload_at(data, offset)
+                member = int.from_bytes(payload[:8], "little")
+                found.take_base(era, member, decode_membership(payload[8:]), location, size)
+                self._begin(group, era, index, record_is_copy_at(data, offset))
+            elif record_type == RECORD_PART:
+                serial = part_serial(record_payload_at(data, offset))
+                found.take_part(era, serial, term, location, size)
+            elif record_type == RECORD_SNAPSHOT:
+                stored = decode_final(record_payload_at(data, offset), index, term)
+                stored.location = location
+                stored.length = size
+                found.take_snapshot(era, stored)
+            elif record_type == RECORD_INCOMING:
+                found.take_incoming(era, index, term, location, size - HEADER_BYTES)
+            elif record_type == RECORD_QUARANTINE:
+                if era >= found.base_era:
+                    found.era = max(found.era, era)
+                    reason = record_payload_at(data, offset).decode(errors="replace")
+                    known = Quarantine(reason, found.era, found.origin, 0)
+                    known.location = location
+                    known.size = size
+                    self.quarantined[group] = known
+            else:
+                raise CorruptLogError(path, offset, f"record type {record_type} is not known")
+        except ValueError as error:
+            raise CorruptLogError(path, offset, f"the record cannot be read: {error}") from error
+
+    def _begin(self, group: i64, era: i64, since: i64, copy: bool) -> None:
+        """A group that was begun after it was found damaged is whole again.
+
+        A copy stands behind damage that the original may have stood before; the segment it names
+        was the last one complete when the group was begun.
+        """
+        known = self.quarantined.get(group)
+        if known is None:
+            return
+        if known.sequence and copy and known.sequence > since:
+            return
+        if known.sequence or era > known.era:
+            del self.quarantined[group]
