@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from headrace_raftlog.storage import inspect
+from headrace_raftlog.model.errors import CorruptLogError
+from headrace_raftlog.storage import inspect, usage
 
 directory_argument = click.argument(
     "directory", type=click.Path(exists=True, file_okay=False, path_type=Path)
@@ -15,13 +16,13 @@ directory_argument = click.argument(
 
 @click.group()
 def log() -> None:
-    """Verify or dump the log in a node's data directory; nothing is changed."""
+    """Verify, dump or measure the log in a node's data directory; nothing is changed."""
 
 
 @log.command()
 @directory_argument
 def verify(directory: Path) -> None:
-    """Check every byte; exit code 1 when a node would refuse to start with it."""
+    """Check every byte; exit code 1 when a node would not serve all of it."""
     try:
         report = inspect.verify(str(directory))
     except OSError as error:
@@ -38,11 +39,19 @@ def verify(directory: Path) -> None:
         )
     for damage in report.damaged:
         click.echo(f"{damage.path}: DAMAGED at byte {damage.offset}: {damage.reason}")
-    if not report.intact:
+    for group, reason in sorted(report.quarantined.items()):
+        click.echo(f"group {group} is quarantined: {reason}")
+    if report.refused:
         raise click.ClickException(
             "the node would refuse to start. With the other members alive, move the data "
             "directory away and let the node join again as a new member."
         )
+    if report.quarantined:
+        raise click.ClickException(
+            "the node would start without these groups and fetch them from their other members."
+        )
+    if report.damaged:
+        raise click.ClickException("what is damaged is not needed any more; the node would start.")
     if report.segments == 0:
         raise click.ClickException(f"{directory} holds no log; give the node's data directory")
     click.echo("intact")
@@ -57,3 +66,34 @@ def dump(directory: Path) -> None:
             click.echo(line)
     except OSError as error:
         raise click.ClickException(str(error)) from None
+
+
+@log.command()
+@directory_argument
+@click.option("--top", default=20, show_default=True, help="Groups to list, largest first.")
+def stat(directory: Path, top: int) -> None:
+    """Print what the space is used for: per file, per group and in total."""
+    try:
+        used = usage.measure(str(directory), top)
+    except (OSError, CorruptLogError) as error:
+        raise click.ClickException(str(error)) from None
+    click.echo("file  bytes  live  dead  flags")
+    for file in used.files:
+        flags = " ".join(file.flags)
+        click.echo(
+            f"{file.path}  {file.size}  {file.live}  {file.size - file.live}  {flags}".rstrip()
+        )
+    click.echo(
+        "group  entries  live-before-snapshot  bytes  snapshot-index  snapshot-bytes  last-term"
+    )
+    for group in used.groups:
+        click.echo(
+            f"{group.group}  {group.entries}  {group.kept}  {group.data_bytes}  "
+            f"{group.snapshot_index}  {group.snapshot_bytes}  {group.last_term}"
+        )
+    for number, reason in sorted(used.quarantined.items()):
+        click.echo(f"group {number} is quarantined: {reason}")
+    click.echo(
+        f"{len(used.files)} files, {used.group_count} groups, {used.size} bytes, "
+        f"{used.live} live, at most {used.bound} wanted (twice the live ones and two files)"
+    )

@@ -11,13 +11,16 @@ from headrace_raftlog.storage.file_list import FileSpan, decode_files, decode_go
 from headrace_raftlog.storage.files import Files
 from headrace_raftlog.storage.record import (
     HEAD_FILES,
+    HEADER_BYTES,
     RECORD_FILES,
     RECORD_GONE,
     SECTOR_BYTES,
     Batch,
     head_number_at,
     read_batch,
+    record_bytes,
     record_kind_at,
+    record_length_at,
     record_payload_at,
     record_term_at,
     record_type_at,
@@ -32,6 +35,7 @@ from headrace_raftlog.storage.segment import (
     segment_name,
     segment_sequence,
 )
+from headrace_raftlog.storage.segment_scan import later_head
 
 
 @final
@@ -117,16 +121,21 @@ class Survey:
         number: i64 = head_number_at(data, SEGMENT_HEADER_BYTES, salt)
         if number == 0:
             return False
+        offset: i64 = (
+            SEGMENT_HEADER_BYTES + HEADER_BYTES + record_length_at(data, SEGMENT_HEADER_BYTES)
+        )
         batch = read_batch(data, SEGMENT_HEADER_BYTES, number, salt)
-        if batch.end == 0 or not batch.offsets:
+        if record_bytes(data, offset, len(data), salt) < 0:
             return False
-        if record_type_at(data, batch.offsets[0]) != RECORD_FILES:
+        if batch.end == 0 and later_head(data, SEGMENT_HEADER_BYTES, len(data), number, salt) < 0:
+            return False  # torn: what it says was never acted on
+        if record_type_at(data, offset) != RECORD_FILES:
             return False
-        for span in self._decode(path, data, batch.offsets[0]):
+        for span in self._decode(path, data, offset):
             self.spans[span.sequence] = span
         self.listed_in = sequence
         self.first_number = number
-        self._follow(data, batch.end, salt)
+        self._follow(data, SEGMENT_HEADER_BYTES + SECTOR_BYTES, salt)
         return True
 
     def _decode(self, path: str, data: bytes, offset: i64) -> list[FileSpan]:

@@ -240,6 +240,10 @@ class StoredGroup(GroupLog):
         """Return the blob's length of an entry that is there."""
         return self.stored_length(index) & LENGTH_MASK
 
+    def record_bytes_of(self, index: i64) -> i64:
+        """Return the length of the record of an entry that is there."""
+        return HEADER_BYTES + self.length_of(index)
+
     def is_hinted(self, index: i64) -> bool:
         """Return whether the application reads an entry, which is there, no more."""
         return self.stored_length(index) & HINTED != 0

@@ -1,4 +1,4 @@
-"""Looking into a log's files without changing them: `headrace log verify` and `dump`.
+"""Looking into a log's files without changing them: `headrace log verify`, `dump`.
 
 The log may be in use meanwhile; what is being written just then may look torn.
 """
@@ -10,18 +10,33 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from headrace_raftlog.model.errors import CorruptLogError
+from headrace_raftlog.model.membership import decode_membership, name_of
+from headrace_raftlog.storage.file_list import decode_files, decode_gone
 from headrace_raftlog.storage.file_survey import read_file
 from headrace_raftlog.storage.files import Files
 from headrace_raftlog.storage.record import (
+    RECORD_BASE,
     RECORD_ENTRY,
+    RECORD_FILES,
+    RECORD_GONE,
+    RECORD_INCOMING,
     RECORD_NAMES,
+    RECORD_PART,
+    RECORD_QUARANTINE,
+    RECORD_SNAPSHOT,
     RECORD_STATE,
+    RECORD_TOMBSTONE,
     Batch,
-    decode_entry,
     decode_state,
     head_number_at,
     read_batch,
+    record_era_at,
     record_group_at,
+    record_index_at,
+    record_is_copy_at,
+    record_kind_at,
+    record_payload_at,
+    record_term_at,
     record_type_at,
 )
 from headrace_raftlog.storage.recovery import Recovery
@@ -33,6 +48,7 @@ from headrace_raftlog.storage.segment import (
     segment_sequence,
 )
 from headrace_raftlog.storage.segment_scan import later_head, nonzero_end
+from headrace_raftlog.storage.snapshot_record import decode_final
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +77,9 @@ class VerifyReport:
         data_bytes: bytes of the batches, with padding.
         groups: groups with records that are not removed; 0 when something is damaged.
         torn: the remains of a write that a crash cut off, which the next start cuts; or None.
-        damaged: what a node refuses to start with.
+        damaged: what else is not intact.
+        quarantined: groups that a node would not serve, and why.
+        refused: why a node would not start at all, '' when it would.
     """
 
     segments: int = 0
@@ -71,11 +89,13 @@ class VerifyReport:
     groups: int = 0
     torn: Damage | None = None
     damaged: list[Damage] = field(default_factory=list)
+    quarantined: dict[int, str] = field(default_factory=dict)
+    refused: str = ""
 
     @property
     def intact(self) -> bool:
-        """Whether a node would start with this log."""
-        return not self.damaged
+        """Whether a node would start with this log and serve every group in it."""
+        return not self.damaged and not self.quarantined and not self.refused
 
 
 @dataclass(slots=True)
@@ -158,11 +178,18 @@ def _judged(directory: str, files: Files, report: VerifyReport) -> VerifyReport:
     try:
         recovery.run()
     except CorruptLogError as error:
+        report.refused = error.reason
         if all((d.path, d.offset) != (error.path, error.offset) for d in report.damaged):
             report.damaged.append(Damage(error.path, error.offset, error.reason))
         return report
+    finally:
+        recovery.reader.close()
     report.groups = len(recovery.groups)
-    report.damaged.clear()
+    report.quarantined = {group: q.reason for group, q in recovery.quarantined.items()}
+    report.damaged = [
+        Damage(recovery.reader.path(stretch.sequence), stretch.offset, stretch.reason)
+        for stretch in recovery.damaged
+    ]
     torn = recovery.torn
     if torn is not None:
         path = recovery.reader.path(torn.sequence)
@@ -174,19 +201,45 @@ def _record_line(data: bytes, offset: int) -> str:
     group = record_group_at(data, offset)
     kind = record_type_at(data, offset)
     name = RECORD_NAMES.get(kind, f"type {kind}")
-    if kind == RECORD_ENTRY:
-        entry = decode_entry(data, offset)
-        return (
-            f"    {offset} {name} group {group} index {entry.index} term {entry.term} "
-            f"kind {entry.kind} bytes {len(entry.data)}"
-        )
+    if record_is_copy_at(data, offset):
+        name = f"copy of {name}"
+    line = f"    {offset} {name}"
+    if kind == RECORD_FILES:
+        spans = decode_files(record_payload_at(data, offset))
+        return line + "".join(f" {s.sequence} ({s.first} to {s.last})" for s in spans)
+    if kind == RECORD_GONE:
+        return line + "".join(f" {s}" for s in decode_gone(record_payload_at(data, offset)))
+    line += f" group {group} era {record_era_at(data, offset)}"
     if kind == RECORD_STATE:
         state = decode_state(data, offset)
+        return f"{line} term {state.term} vote {state.vote} commit {state.commit}"
+    return line + _detail(data, offset, kind)
+
+
+def _detail(data: bytes, offset: int, kind: int) -> str:
+    index, term = record_index_at(data, offset), record_term_at(data, offset)
+    payload = record_payload_at(data, offset)
+    if kind in (RECORD_ENTRY, RECORD_INCOMING):
         return (
-            f"    {offset} {name} group {group} term {state.term} vote {state.vote} "
-            f"commit {state.commit}"
+            f" index {index} term {term} kind {record_kind_at(data, offset)} bytes {len(payload)}"
         )
-    return f"    {offset} {name} group {group}"
+    if kind == RECORD_BASE:
+        members = decode_membership(payload[8:])
+        return f" member {name_of(int.from_bytes(payload[:8], 'little'))} of {members}"
+    if kind == RECORD_PART:
+        return f" index {index} number {term} bytes {len(payload)}"
+    if kind == RECORD_SNAPSHOT:
+        stored = decode_final(payload, index, term)
+        whence = "installed" if record_kind_at(data, offset) else "taken"
+        return (
+            f" {whence} at index {index} term {term}, {stored.size} bytes, "
+            f"{len(stored.parts)} parts, kept {stored.kept}"
+        )
+    if kind == RECORD_TOMBSTONE:
+        return f" since segment {index}"
+    if kind == RECORD_QUARANTINE:
+        return f": {payload.decode(errors='replace')}"
+    return f" bytes {len(payload)}"
 
 
 def dump(directory: str, files: Files | None = None) -> Iterator[str]:

@@ -12,7 +12,6 @@ from headrace_broker.cli.main import main
 from headrace_raftlog.model.entry import ENTRY_NORMAL, Entry, HardState
 from headrace_raftlog.storage.identity import Identity
 from headrace_raftlog.storage.options import LogOptions
-from headrace_raftlog.storage.segment import SEGMENT_HEADER_BYTES
 from headrace_raftlog.storage.shared_log import SharedLog
 
 
@@ -50,24 +49,51 @@ def test_an_intact_log_is_counted(directory: Path) -> None:
     assert result.output.endswith("intact\n")
 
 
-def test_damage_in_the_middle_is_named_with_file_and_offset(directory: Path) -> None:
-    path = segment(directory)
+def damage(path: Path, position: int) -> bytes:
+    """Flip a bit of a file; return its bytes."""
     data = bytearray(path.read_bytes())
-    position = SEGMENT_HEADER_BYTES + 200
     data[position] ^= 1
     path.write_bytes(data)
+    return bytes(data)
+
+
+def test_damage_in_the_middle_is_named_with_file_and_offset(directory: Path) -> None:
+    path = segment(directory)
+    data = damage(path, path.read_bytes().index(b"payload"))
     result = invoke("verify", str(directory))
     assert result.exit_code == 1
     assert f"{path}: DAMAGED at byte " in result.output
+    assert f"group 7 is quarantined: {path}: damaged record at byte " in result.output
+    assert "would start without these groups" in result.output
+    assert path.read_bytes() == data
+
+
+def test_damage_that_concerns_everything_says_what_to_do(directory: Path) -> None:
+    damage(segment(directory), 20)
+    result = invoke("verify", str(directory))
+    assert result.exit_code == 1
     assert "move the data directory away" in result.output
-    assert path.read_bytes() == bytes(data)
+    assert invoke("stat", str(directory)).exit_code == 1
+
+
+def test_space_is_told_by_file_by_group_and_in_total(directory: Path) -> None:
+    result = invoke("stat", str(directory))
+    assert result.exit_code == 0, result.output
+    lines = result.output.splitlines()
+    live = 3 * (40 + 700) + 48
+    assert lines[1] == f"{segment(directory)}  {1 << 20}  {live}  {(1 << 20) - live}  active"
+    assert lines[3] == f"7  3  0  {3 * 740}  0  0  1"
+    assert lines[4] == (
+        f"1 files, 1 groups, {1 << 20} bytes, {live} live, at most {2 * live + (2 << 20)} wanted "
+        "(twice the live ones and two files)"
+    )
 
 
 def test_a_dump_lists_the_entries(directory: Path) -> None:
     result = invoke("dump", str(directory))
     assert result.exit_code == 0
     for index in (1, 2, 3):
-        assert f"group 7 index {index} term 1" in result.output
+        assert f"group 7 era 0 index {index} term 1" in result.output
 
 
 def test_a_directory_without_a_log_is_an_error(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headrace_raftlog.model.entry import Entry
 from headrace_raftlog.model.limits import ENTRY_CACHE_OVERHEAD_BYTES
+from headrace_raftlog.storage.accounting import Ledger
 from headrace_raftlog.storage.cache import EntryCache, cached_bytes
 from headrace_raftlog.storage.group_log import StoredGroup
 from headrace_raftlog.storage.memory_files import MemoryFiles
@@ -13,7 +14,7 @@ COST = 1000 + ENTRY_CACHE_OVERHEAD_BYTES
 
 
 def in_memory(group: StoredGroup) -> list[int]:
-    return sorted(group._recent)
+    return sorted(group.recent)
 
 
 def appended(cache: EntryCache, group: StoredGroup, count: int) -> list[list[Entry]]:
@@ -34,7 +35,7 @@ def test_pinned_entries_stay_beyond_the_bound(disk: MemoryFiles) -> None:
 
 def test_oldest_settled_entries_leave_first_over_all_groups(disk: MemoryFiles) -> None:
     reader = SegmentReader(disk, "/log")
-    one, two = StoredGroup(1, reader), StoredGroup(2, reader)
+    one, two = StoredGroup(1, reader, Ledger(8192)), StoredGroup(2, reader, Ledger(8192))
     cache = EntryCache(3 * COST)
     runs_one, runs_two = appended(cache, one, 2), appended(cache, two, 2)
     for entries_one, entries_two in zip(runs_one, runs_two, strict=True):

@@ -8,6 +8,7 @@ import pytest
 
 from headrace_raftlog.model.entry import Entry
 from headrace_raftlog.model.errors import CorruptLogError
+from headrace_raftlog.storage.accounting import Ledger
 from headrace_raftlog.storage.group_log import StoredGroup
 from headrace_raftlog.storage.memory_files import MemoryFiles
 from headrace_raftlog.storage.segment import SegmentReader

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable
 
 import pytest
 
 from headrace_raftlog.model.entry import Entry, HardState
+from headrace_raftlog.model.membership import Membership
+from headrace_raftlog.model.snapshot import Snapshot
 from headrace_raftlog.storage.identity import Identity
 from headrace_raftlog.storage.inspect import Damage, dump, verify
 from headrace_raftlog.storage.memory_files import MemoryFiles
@@ -20,7 +23,7 @@ SECOND = "/log/0000000000000002.log"
 def stored(disk: MemoryFiles, open_log, run: Run) -> MemoryFiles:
     opened = open_log(disk, identity=Identity("mill", 3, 1, 5))
     opened.commit(1, run(1, 1, b"a" * 2000, b""), HardState(1, 2, 0))
-    opened.commit(2, run(1, 4, b"b" * 5000))
+    opened.commit(2, run(1, 4, b"b" * 4500))
     opened.commit(7, run(1, 1, b"c"))
     opened.log.remove_group(7)
     opened.log.close()
@@ -38,8 +41,8 @@ def test_intact_log_is_counted(stored: MemoryFiles) -> None:
     report = verify("/log", stored)
     assert report.intact
     assert report.torn is None
-    assert (report.segments, report.groups, report.records) == (2, 2, 6)
-    assert report.data_bytes > 5000
+    assert (report.segments, report.groups, report.records) == (2, 2, 8)
+    assert report.data_bytes > 4500
 
 
 def test_empty_directory_is_intact() -> None:
@@ -56,6 +59,8 @@ def test_every_damage_is_named(stored: MemoryFiles) -> None:
         (FIRST, first - 40),
         (SECOND, second - 40),
     ]
+    assert sorted(report.quarantined) == [1, 2]
+    assert report.refused == ""
 
 
 def test_damaged_header_is_named_and_the_rest_still_read(stored: MemoryFiles) -> None:
@@ -67,8 +72,9 @@ def test_damaged_header_is_named_and_the_rest_still_read(stored: MemoryFiles) ->
 
 def test_what_only_recovery_sees_is_named(stored: MemoryFiles) -> None:
     stored.remove(FIRST)
-    reasons = [damage.reason for damage in verify("/log", stored).damaged]
-    assert "segment 1 is missing" in reasons
+    report = verify("/log", stored)
+    assert report.refused == "segment 1 is missing"
+    assert not report.intact
 
 
 def test_torn_tail_is_no_damage(disk: MemoryFiles, open_log, run: Run) -> None:
@@ -88,19 +94,42 @@ def test_torn_tail_is_no_damage(disk: MemoryFiles, open_log, run: Run) -> None:
     assert report.intact
     assert report.torn is not None
     assert report.torn.path == FIRST
-    assert report.records == 1
+    assert report.records == 2
     assert lost.calls == []
 
 
 def test_dump_shows_every_record_with_its_offset(stored: MemoryFiles) -> None:
     lines = list(dump("/log", stored))
     assert lines[0] == f"{FIRST}: segment 1, 8192 bytes, node 3 of cluster 'mill'"
-    assert "  512 batch 1, seal, to byte 1024" in lines
+    assert "  512 batch 1, 1 records, to byte 1024" in lines
+    assert "    552 files" in lines
     assert "  1024 batch 2, 3 records, to byte 3584" in lines
-    assert "    1064 state group 1 term 1 vote 2 commit 0" in lines
-    assert "    1112 entry group 1 index 1 term 1 kind 0 bytes 2000" in lines
-    assert any(line.endswith("entry group 2 index 1 term 4 kind 0 bytes 5000") for line in lines)
-    assert any(line.endswith("tombstone group 7") for line in lines)
+    assert "    1072 state group 1 era 0 term 1 vote 2 commit 0" in lines
+    assert "    1120 entry group 1 era 0 index 1 term 1 kind 0 bytes 2000" in lines
+    assert "    560 files 1 (1 to 2)" in lines
+    assert any(line.endswith("group 2 era 0 index 1 term 4 kind 0 bytes 4500") for line in lines)
+    assert any(line.endswith("tombstone group 7 era 0 since segment 2") for line in lines)
+
+
+def test_dump_describes_every_kind_of_record(disk: MemoryFiles, open_log, run: Run) -> None:
+    opened = open_log(disk)
+    opened.log.begin(4, 5, Membership((1, 2, 5)))
+    opened.commit(4, run(1, 1, b"a" * 1000, b"b"), HardState(1, 0, 2))
+    snapshot = Snapshot(2, 1, Membership((1, 2, 5)), b"s" * 9000, array("Q", [1]))
+    opened.log.save_snapshot(4, snapshot, "saved")
+    opened.log.flush()
+    opened.wait(lambda: "saved" in opened.tokens)
+    opened.log.add_incoming(4, run(5, 1, b"e"))
+    opened.commit(9, run(1, 1, b"x" * 3000))
+    for _ in range(9):
+        opened.log.collect(1 << 20)
+        opened.commit(9, run(opened.log.group(9).last_index() + 1, 1, b"x"))
+    opened.log.close()
+    text = "\n".join(dump("/log", disk))
+    assert " base group 4 era 1 member 5 of 1,2,5" in text
+    assert " snapshot part group 4 era 1 index 2 number 0 bytes" in text
+    assert " snapshot group 4 era 1 taken at index 2 term 1, " in text
+    assert " incoming group 4 era 1 index 5 term 1 kind 0 bytes 1" in text
 
 
 def test_dump_goes_on_behind_damage(stored: MemoryFiles) -> None:

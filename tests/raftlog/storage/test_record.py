@@ -15,17 +15,18 @@ POSITIVE = st.integers(0, 2**63 - 1)
 def a_batch(start: int, number: int, records: list[bytes], count: int | None = None) -> bytes:
     body = b"".join(records)
     count = len(records) if count is None else count
-    size = len(body) + record.BATCH_FRAME_BYTES
+    groups = record.encode_groups([7] if records else [])
+    size = len(body) + record.BATCH_FRAME_BYTES + 2 * len(groups)
     batch = (
-        record.encode_head(SALT, number, size, count)
+        record.encode_head(SALT, record.HEAD_PLAIN, number, size, count, groups)
         + body
-        + record.encode_trailer(SALT, number, start, count)
+        + record.encode_trailer(SALT, number, start, count, groups)
     )
     return batch.ljust(record.sector_end(start + size) - start, b"\0")
 
 
 def entry_record(entry: Entry) -> bytes:
-    return record.encode_entry(SALT, 7, entry) + entry.data
+    return record.encode_entry(SALT, 5, 7, entry) + entry.data
 
 
 @given(POSITIVE, POSITIVE, st.integers(0, 2), st.binary(max_size=100), st.binary(max_size=9))
@@ -33,25 +34,26 @@ def test_entry_is_read_as_written(
     index: int, term: int, kind: int, data: bytes, lead: bytes
 ) -> None:
     entry = Entry(index, term, kind, data)
-    stored = lead + record.encode_entry(SALT, 2**62, entry) + data
+    stored = lead + record.encode_entry(SALT, 2**32 - 1, 2**62, entry) + data
     assert record.record_bytes(stored, len(lead), len(stored), SALT) == 40 + len(data)
     assert record.record_type_at(stored, len(lead)) == record.RECORD_ENTRY
     assert record.record_group_at(stored, len(lead)) == 2**62
+    assert record.record_era_at(stored, len(lead)) == 2**32 - 1
     assert record.decode_entry(stored, len(lead)) == entry
 
 
 @given(POSITIVE, POSITIVE, POSITIVE)
 def test_hard_state_is_read_as_written(term: int, vote: int, commit: int) -> None:
     state = HardState(term, vote, commit)
-    stored = record.encode_state(SALT, 9, state)
+    stored = record.encode_state(SALT, 1, 9, state)
     assert record.record_bytes(stored, 0, len(stored), SALT) == len(stored)
     assert record.decode_state(stored, 0) == state
 
 
 def test_byte_layout_of_an_entry_is_the_documented_one() -> None:
-    header = record.encode_entry(0, 0x0102, Entry(0x0304, 0x0506, ENTRY_CONFIG, b"abc"))
+    header = record.encode_entry(0, 0x0708, 0x0102, Entry(0x0304, 0x0506, ENTRY_CONFIG, b"abc"))
     assert header[4:].hex() == (
-        "030000000102000000000000"
+        "030000000102000008070000"
         "020100000000000006050000000000000403000000000000"
     )  # fmt: skip
 
@@ -61,6 +63,22 @@ def test_any_flipped_bit_of_a_record_is_noticed(data: bytes, where: int) -> None
     stored = bytearray(entry_record(Entry(3, 2, 0, data)))
     stored[where % len(stored)] ^= 1 << (where >> 20 & 7)
     assert record.record_bytes(bytes(stored), 0, len(stored), SALT) == -1
+
+
+def test_copy_of_a_record_differs_only_in_its_flag() -> None:
+    lead = b"lead"
+    stored = entry_record(Entry(3, 2, 1, b"data"))
+    copy = record.encode_copy(SALT, lead + stored, len(lead), len(lead) + len(stored))
+    assert record.record_bytes(copy, 0, len(copy), SALT) == len(stored)
+    assert (record.record_is_copy_at(stored, 0), record.record_is_copy_at(copy, 0)) == (False, True)
+    assert (copy[4:10], copy[11:]) == (stored[4:10], stored[11:])
+
+
+def test_head_and_trailer_name_the_groups() -> None:
+    data = a_batch(0, 5, [entry_record(Entry(1, 1, 0, b"a"))])
+    batch = record.read_batch(data, 0, 5, SALT)
+    assert record.groups_at(data, 0) == [7]
+    assert record.groups_at(data, batch.offsets[0] + 41) == [7]
 
 
 def test_record_of_another_log_is_not_taken() -> None:
@@ -117,7 +135,7 @@ def test_every_flipped_byte_of_a_batch_is_noticed_at_its_record() -> None:
         broken[at] ^= 0x10
         batch = record.read_batch(bytes(broken), 0, 1, SALT)
         assert batch.end == 0, f"byte {at}"
-        assert batch.damage <= at < batch.damage + 240 or batch.damage >= 560, f"byte {at}"
+        assert batch.damage <= at < batch.damage + 240 or batch.damage >= 576, f"byte {at}"
 
 
 @given(st.binary(max_size=1500))

@@ -11,9 +11,10 @@ import pytest
 
 from headrace_raftlog.model.entry import Entry, HardState
 from headrace_raftlog.model.errors import CorruptLogError
+from headrace_raftlog.model.membership import NOBODY
 from headrace_raftlog.storage.memory_files import SECTOR_BYTES, MemoryFile, MemoryFiles, overlay
 from headrace_raftlog.storage.recovery import Recovery
-from headrace_raftlog.storage.segment import SegmentReader
+from headrace_raftlog.storage.segment import SEGMENT_HEADER_BYTES, SegmentReader
 
 Run = Callable[..., list[Entry]]
 Contents = dict[int, tuple[HardState, list[Entry]]]
@@ -171,7 +172,16 @@ def test_recovered_last_batch_is_synced_before_anything_builds_on_it(
     assert open_log(lost).log.group(1).last_index() == 2
 
 
-def test_every_flipped_byte_of_acknowledged_data_is_refused_where_it_is(
+def whole(recovery: Recovery) -> Contents:
+    """The entries and hard states of the groups that are served."""
+    out = {}
+    for group, view in recovery.groups.items():
+        last = view.last_index()
+        out[group] = (view.hard_state, view.entries(1, last + 1, 1 << 40) if last else [])
+    return out
+
+
+def test_every_flipped_byte_of_acknowledged_data_is_noticed_and_never_served(
     disk: MemoryFiles, open_log, run: Run
 ) -> None:
     opened = open_log(disk)
@@ -179,29 +189,88 @@ def test_every_flipped_byte_of_acknowledged_data_is_refused_where_it_is(
     opened.commit(2, run(1, 1, b"c" * 10))
     opened.commit(1, run(3, 1, b"d" * 100))
     end = opened.log._writer.position.offset
+    before = opened.contents()
     opened.log.close()
     intact = bytes(disk.file(FIRST).written)
+    quarantined = set()
     for at in range(end):
         data = bytearray(intact)
         data[at] ^= 1 << (at % 8)
-        with pytest.raises(CorruptLogError) as caught:
-            recovered(with_file(disk, FIRST, bytes(data)))
-        assert caught.value.path == FIRST
-        assert caught.value.offset // SECTOR_BYTES <= at // SECTOR_BYTES + 1, at
-        assert str(caught.value.offset) in str(caught.value)
+        trial = with_file(disk, FIRST, bytes(data))
+        if at < SEGMENT_HEADER_BYTES:
+            with pytest.raises(CorruptLogError) as caught:
+                recovered(trial)
+            assert (caught.value.path, caught.value.offset) == (FIRST, 0)
+            continue
+        recovery = recovered(trial)
+        assert recovery.torn is None, at
+        stretch = recovery.damaged[0]
+        assert stretch.offset // SECTOR_BYTES <= at // SECTOR_BYTES + 1, at
+        assert sorted(recovery.quarantined) == stretch.groups
+        quarantined.update(stretch.groups)
+        left = {group: held for group, held in before.items() if group not in stretch.groups}
+        assert whole(recovery) == left, at
+    assert quarantined == {1, 2}
 
 
-def test_refusal_changes_nothing_on_disk(disk: MemoryFiles, open_log, run: Run) -> None:
+def test_damaged_head_leaves_the_trailer_to_say_whom_it_concerns(
+    disk: MemoryFiles, open_log, run: Run
+) -> None:
     opened = open_log(disk)
     opened.commit(1, run(1, 1, b"a" * 50))
+    start = opened.log._writer.position.offset
+    opened.commit(2, run(1, 1, b"c" * 10))
+    opened.commit(3, run(1, 1, b"d" * 10))
     opened.log.close()
     data = bytearray(disk.file(FIRST).written)
-    data[data.index(b"a" * 50)] ^= 1
-    trial = with_file(disk, FIRST, bytes(data))
+    data[start] ^= 1
+    recovery = recovered(with_file(disk, FIRST, bytes(data)))
+    assert list(recovery.quarantined) == [2]
+    assert f"{FIRST}: damaged record at byte {start}" in recovery.quarantined[2].reason
+    data[data.index(b"c" * 10) + 12] ^= 1  # the trailer too
+    with pytest.raises(CorruptLogError, match="which groups batch 3 concerns is unreadable too"):
+        recovered(with_file(disk, FIRST, bytes(data)))
+
+
+def test_refusal_changes_nothing_on_disk(three_segments: MemoryFiles, open_log) -> None:
+    data = bytearray(three_segments.file(SECOND).written)
+    data[20] ^= 1
+    trial = with_file(three_segments, SECOND, bytes(data))
     with pytest.raises(CorruptLogError):
         open_log(trial)
     assert trial.calls == []
-    assert trial.file(FIRST).written == data
+    assert trial.file(SECOND).written == data
+
+
+def test_quarantine_is_remembered_until_the_group_is_begun_anew(
+    disk: MemoryFiles, open_log, run: Run
+) -> None:
+    opened = open_log(disk)
+    opened.commit(1, run(1, 1, b"a" * 50), HardState(1, 1, 0))
+    opened.commit(2, run(1, 1, b"b"))
+    opened.log.close()
+    data = bytearray(disk.file(FIRST).written)
+    data[data.index(b"a" * 50)] ^= 1
+    disk.put(FIRST, bytes(data))
+    for _ in range(2):
+        opened = open_log(disk)
+        assert opened.log.groups() == [2]
+        assert list(opened.log.quarantined) == [1]
+        with pytest.raises(KeyError, match=r"group 1 is quarantined: /log/0+1\.log"):
+            opened.log.group(1)
+        with pytest.raises(KeyError, match="group 1 is quarantined"):
+            opened.append(1, run(1, 1, b"a"))
+        assert opened.commit(2, run(opened.log.group(2).last_index() + 1, 1, b"b"))
+        opened.log.close()
+    opened = open_log(disk)
+    view = opened.log.begin(1, (77 << 10) | 3, NOBODY)
+    assert (view.last_index(), view.hard_state) == (0, HardState(0, 0, 0))
+    assert opened.commit(1, run(1, 4, b"new"), HardState(4, 0, 0))
+    opened.log.close()
+    again = open_log(disk)
+    assert again.log.quarantined == {}
+    assert again.contents()[1] == (HardState(4, 0, 0), run(1, 4, b"new"))
+    assert again.log.group(1).member == (77 << 10) | 3
 
 
 @pytest.fixture
@@ -220,10 +289,11 @@ def test_damage_in_an_older_segment_is_never_a_torn_tail(three_segments: MemoryF
     data = bytearray(three_segments.file(SECOND).written)
     last = data.rindex(b"x" * 700)
     data[last] ^= 1
-    with pytest.raises(CorruptLogError, match="damaged record at byte") as caught:
-        recovered(with_file(three_segments, SECOND, bytes(data)))
-    assert caught.value.path == SECOND
-    assert caught.value.offset == last - 40
+    recovery = recovered(with_file(three_segments, SECOND, bytes(data)))
+    assert recovery.torn is None
+    assert [(d.sequence, d.offset) for d in recovery.damaged] == [(2, last - 40)]
+    assert list(recovery.quarantined) == [1]
+    assert recovery.ledger.segments[2].pinned
 
 
 def test_flipped_bit_in_the_zeros_of_an_older_segment_is_noticed(
@@ -231,15 +301,18 @@ def test_flipped_bit_in_the_zeros_of_an_older_segment_is_noticed(
 ) -> None:
     data = bytearray(three_segments.file(SECOND).written)
     data[-1] ^= 1
-    with pytest.raises(CorruptLogError, match="no batch head"):
-        recovered(with_file(three_segments, SECOND, bytes(data)))
+    recovery = recovered(with_file(three_segments, SECOND, bytes(data)))
+    assert [d.reason for d in recovery.damaged] == [
+        f"no batch head, expected batch {recovery.spans[2].first}, behind the last batch"
+    ]
+    assert recovery.quarantined == {}
 
 
 def test_batch_lost_whole_from_an_older_segment_is_noticed(three_segments: MemoryFiles) -> None:
     data = bytearray(three_segments.file(SECOND).written)
-    start = (data.rindex(b"x" * 700) - 40) // SECTOR_BYTES * SECTOR_BYTES
+    start = (data.rindex(b"x" * 700) - 48) // SECTOR_BYTES * SECTOR_BYTES
     data[start:] = bytes(len(data) - start)
-    with pytest.raises(CorruptLogError, match="stands here, expected batch"):
+    with pytest.raises(CorruptLogError, match="no batch head, expected batch"):
         recovered(with_file(three_segments, SECOND, bytes(data)))
 
 

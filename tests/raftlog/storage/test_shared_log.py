@@ -112,7 +112,10 @@ def test_removed_group_stays_dead(disk: MemoryFiles, open_log, run: Run) -> None
 
 def test_record_behind_a_tombstone_revives_nothing(disk: MemoryFiles, open_log, run: Run) -> None:
     opened = open_log(disk)
-    opened.log.remove_group(1)
+    opened.log.remove_group(1, "gone")
+    opened.log.flush()
+    opened.wait(lambda: "gone" in opened.tokens)
+    opened.log.flush()
     opened.log._table.removed.clear()
     opened.commit(1, run(1, 1, b"a"))
     opened.log.close()
