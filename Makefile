@@ -12,6 +12,8 @@ NODES ?= 3
 DATA ?= data
 SEEDS ?= 2000
 LONG_SEEDS ?= 20000
+CRASH_SEEDS ?= 10
+LONG_CRASH_SEEDS ?= 200
 
 .DEFAULT_GOAL := help
 
@@ -100,6 +102,14 @@ sim: $(VENV)/stamp-install ## SEEDS runs of the simulator
 .PHONY: sim-long
 sim-long: $(VENV)/stamp-install ## LONG_SEEDS runs of the simulator
 	$(BIN)/python -m headrace_raftlog.simulator --seeds 0:$(LONG_SEEDS)
+
+.PHONY: crash
+crash: $(VENV)/stamp-install ## crash the log at every call of every workload, some seeds
+	$(BIN)/python -m headrace_raftlog.crash_explorer --seed 0:$(CRASH_SEEDS)
+
+.PHONY: crash-long
+crash-long: $(VENV)/stamp-install ## the same with more seeds, more samples, more second crashes
+	$(BIN)/python -m headrace_raftlog.crash_explorer --seed 0:$(LONG_CRASH_SEEDS) --samples 200 --nested 20
 
 # Client libraries leave the socket to a killed node to the garbage collector; that is theirs.
 E2E := $(BIN)/python -m pytest e2e -W "default:unclosed <socket:ResourceWarning"

@@ -22,12 +22,14 @@ class MemoryFile:
         written: what reads return.
         synced: what survives a power failure for certain.
         unsynced: (offset, bytes) of writes since the last sync, each within one sector, in order.
+        doubtful: the same of writes whose sync failed: on disk or not, whatever is synced later.
     """
 
     def __init__(self, data: bytes = b"") -> None:
         self.written = bytearray(data)
         self.synced = bytearray(data)
         self.unsynced: list[tuple[int, bytes]] = []
+        self.doubtful: list[tuple[int, bytes]] = []
 
     def write(self, data: bytes, offset: int) -> None:
         """Write without sync, sector by sector."""
@@ -39,9 +41,25 @@ class MemoryFile:
             position += room
 
     def sync(self) -> None:
-        """Make everything written so far survive."""
-        self.synced[:] = self.written
+        """Make everything written survive, except what is in doubt and was not written again."""
+        for offset, sector in self.unsynced:
+            overlay(self.synced, sector, offset)
+            self.doubtful = [each for each in self.doubtful if not covers(offset, sector, each)]
         self.unsynced.clear()
+
+    def doubt(self) -> None:
+        """Note that a sync failed: the system holds what was written for clean from now on."""
+        self.doubtful += self.unsynced
+        self.unsynced.clear()
+
+    def pending(self) -> list[tuple[int, bytes]]:
+        """Return (offset, bytes) of all sector writes that may or may not survive, in order."""
+        return self.doubtful + self.unsynced
+
+
+def covers(offset: int, sector: bytes, other: tuple[int, bytes]) -> bool:
+    """Return whether a write covers every byte of another one."""
+    return offset <= other[0] and other[0] + len(other[1]) <= offset + len(sector)
 
 
 def overlay(target: bytearray, data: bytes, offset: int) -> None:
@@ -51,10 +69,38 @@ def overlay(target: bytearray, data: bytes, offset: int) -> None:
     target[offset : offset + len(data)] = data
 
 
+class NameChange:
+    """A change of a directory that may or may not survive: a creation, renaming or removal.
+
+    Attributes:
+        old: path that goes, '' for none.
+        new: path that comes, '' for none.
+        file: whose path it is.
+    """
+
+    def __init__(self, old: str, new: str, file: MemoryFile) -> None:
+        self.old = old
+        self.new = new
+        self.file = file
+
+    def apply(self, names: dict[str, MemoryFile]) -> None:
+        """Change names, whether or not earlier changes were made to them."""
+        if self.old and names.get(self.old) is self.file:
+            del names[self.old]
+        if self.new:
+            names[self.new] = self.file
+
+    def directory(self) -> str:
+        """Return the directory that is changed."""
+        return os.path.dirname(self.new or self.old)
+
+
 class MemoryFiles(Files):
     """File system calls on memory.
 
     Attributes:
+        synced_names: files by those names that survive a power failure for certain.
+        name_changes: what happened to names since their directory was synced, in order.
         fault: called before each call with its name and path; raises OSError to make it fail.
         short_write_bytes: most bytes a write takes at once; 0 for all.
         capacity_bytes: space over all files; 0 for endless.
@@ -67,8 +113,9 @@ class MemoryFiles(Files):
         self.short_write_bytes = 0
         self.capacity_bytes = 0
         self.calls: list[tuple[str, str]] = []
+        self.synced_names: dict[str, MemoryFile] = {}
+        self.name_changes: list[NameChange] = []
         self._names: dict[str, MemoryFile] = {}
-        self._synced_names: dict[str, MemoryFile] = {}
         self._open: dict[int, tuple[MemoryFile, str]] = {}
         self._locks: dict[int, str] = {}
         self._next_fd = 1000
@@ -95,9 +142,9 @@ class MemoryFiles(Files):
                 all do.
         """
         disk = MemoryFiles()
-        for path, file in (self._synced_names if names_synced else self._names).items():
+        for path, file in (self.synced_names if names_synced else self._names).items():
             data = bytearray(file.synced)
-            for number, (offset, sector) in enumerate(file.unsynced):
+            for number, (offset, sector) in enumerate(file.pending()):
                 if survives(path, number, offset):
                     overlay(data, sector, offset)
             disk.put(path, bytes(data))
@@ -105,11 +152,24 @@ class MemoryFiles(Files):
 
     def put(self, path: str, data: bytes) -> None:
         """Place a file on the disk, synced."""
-        self._names[path] = self._synced_names[path] = MemoryFile(data)
+        self._names[path] = self.synced_names[path] = MemoryFile(data)
+
+    def place(self, names: dict[str, MemoryFile], changes: list[NameChange]) -> None:
+        """Place files on an empty disk, and what was done to their names without a sync."""
+        self.synced_names = names
+        self._names = dict(names)
+        self.name_changes = changes
+        for change in changes:
+            change.apply(self._names)
 
     def _enter(self, call: str, path: str) -> None:
         self.calls.append((call, path))
         self.fault(call, path)
+
+    def _change(self, old: str, new: str, file: MemoryFile) -> None:
+        change = NameChange(old, new, file)
+        change.apply(self._names)
+        self.name_changes.append(change)
 
     def _descriptor(self, file: MemoryFile, path: str) -> int:
         self._next_fd += 1
@@ -131,7 +191,7 @@ class MemoryFiles(Files):
         self._enter("create", path)
         if path in self._names:
             raise FileExistsError(errno.EEXIST, "file exists", path)
-        self._names[path] = MemoryFile()
+        self._change("", path, MemoryFile())
         return self._descriptor(self._names[path], path)
 
     def open(self, path: str, *, write: bool = False) -> int:
@@ -182,7 +242,8 @@ class MemoryFiles(Files):
     def rename(self, source: str, target: str) -> None:
         """See `Files.rename`."""
         self._enter("rename", target)
-        file = self._names[target] = self._names.pop(source)
+        file = self.file(source)
+        self._change(source, target, file)
         for fd, (opened, _) in self._open.items():
             if opened is file:
                 self._open[fd] = (file, target)
@@ -190,19 +251,18 @@ class MemoryFiles(Files):
     def remove(self, path: str) -> None:
         """See `Files.remove`."""
         self._enter("remove", path)
-        self.file(path)
-        del self._names[path]
+        self._change(path, "", self.file(path))
 
     def sync_directory(self, directory: str) -> None:
         """See `Files.sync_directory`."""
         self._enter("sync_directory", directory)
-        for names in (self._synced_names, self._names):
-            for path in list(names):
-                if os.path.dirname(path) == directory:
-                    if path in self._names:
-                        self._synced_names[path] = self._names[path]
-                    else:
-                        del self._synced_names[path]
+        later = []
+        for change in self.name_changes:
+            if change.directory() == directory:
+                change.apply(self.synced_names)
+            else:
+                later.append(change)
+        self.name_changes = later
 
     def lock(self, path: str) -> int:
         """See `Files.lock`."""
