@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace_raftlog.crash_explorer.crash_point import CrashPoint
 from headrace_raftlog.crash_explorer.history import History, Legal
@@ -18,10 +17,13 @@ from headrace_raftlog.crash_explorer.image import (
 )
 from headrace_raftlog.crash_explorer.observed_files import ObservedFiles
 from headrace_raftlog.model.entry import Entry, HardState
+from headrace_raftlog.storage.identity import Identity
 from headrace_raftlog.storage.options import LogOptions
 from headrace_raftlog.storage.shared_log import SharedLog
 
-DIRECTORY = "/log"
+DIRECTORY = "/data"  # the log and node.json stand side by side
+CLUSTER = "explored"
+NODE = 1
 
 
 class ViolationError(Exception):
@@ -34,15 +36,23 @@ class Subject:
 
     Attributes:
         log_type: the log; tests put one with a bug in its place.
+        identity_type: what counts the starts of a data directory, likewise.
         segment_bytes: length of its files.
         cache_bytes: entries it keeps in memory; 0 makes every read go to the disk.
         universe: groups are 1 to this.
+        with_identity: whether each start is counted in the data directory before the log is opened.
     """
 
     log_type: type[SharedLog] = SharedLog
+    identity_type: type[Identity] = Identity
     segment_bytes: int = 4096
     cache_bytes: int = 0
     universe: int = 4
+    with_identity: bool = False
+
+    def boot(self, files: ObservedFiles) -> int:
+        """Count a start of the node."""
+        return self.identity_type.open(DIRECTORY, CLUSTER, NODE, files).boot
 
     def open(self, files: ObservedFiles) -> SharedLog:
         """Open the log of a disk, without a writer thread."""
@@ -57,17 +67,18 @@ class Driver:
 
     Attributes:
         files: the disk.
-        points: every moment at which the power could have failed, so far.
+        points: every moment at which the power could have failed, so far, if it is watched.
         history: since the log was last opened.
     """
 
-    def __init__(self, subject: Subject, files: ObservedFiles, legal: Legal) -> None:
+    def __init__(self, subject: Subject, files: ObservedFiles, legal: Legal, watched: bool) -> None:
         """Open the log.
 
         Args:
             subject: what is explored.
             files: the disk; not changed elsewhere from now on.
             legal: what the log may hold when it is opened.
+            watched: whether to note the moments at which it could crash.
 
         Raises:
             ViolationError: it holds anything else.
@@ -75,9 +86,11 @@ class Driver:
         self.subject = subject
         self.files = files
         self.points: list[CrashPoint] = []
+        self.log: SharedLog
         self._legal: Callable[[], Legal] = lambda: legal
-        files.on_call = self._observe
         self._serial = 0
+        if watched:
+            files.on_call = self._observe
         self._open()
 
     def _observe(self, call: str) -> None:
@@ -85,18 +98,35 @@ class Driver:
         self.points.append(CrashPoint(number, call, self.files, self._legal()))
 
     def _open(self) -> None:
+        legal = self._legal()
+        if self.subject.with_identity:
+            legal = self._boot(legal)
         self.log = self.subject.open(self.files)
         self.log.on_durable = self._durable
         found = log_image(self.log, self.subject.universe)
-        problem = self._legal().judge(found)
+        problem = legal.judge(found)
         if problem:
             raise ViolationError(problem)
         self.history = History(found)
-        self._legal = self.history.legal
+        self._legal = lambda: self.history.legal(legal.boots, legal.boots)
+
+    def _boot(self, legal: Legal) -> Legal:
+        legal = replace(legal, boots_begun=legal.boots_begun + 1)
+        self._legal = lambda: legal
+        boots = self.subject.boot(self.files)
+        if not legal.boots < boots <= legal.boots_begun:
+            raise ViolationError(
+                f"this is start {boots}, {legal.boots} to {legal.boots_begun - 1} came before"
+            )
+        legal = replace(legal, boots=boots, boots_begun=boots)
+        self._legal = lambda: legal
+        return legal
 
     def _durable(self, tokens: list[object]) -> None:
         for token in tokens:
             assert isinstance(token, int)
+            if self.log.failure is not None:
+                raise ViolationError(f"call {token} was reported durable after the log had failed")
             self.history.acknowledge(token)
 
     def image(self, group: int) -> GroupImage:
@@ -106,17 +136,28 @@ class Driver:
     def end(self) -> None:
         """Close the log and take a last look."""
         self.log.close()
-        self._observe("end")
+        self.files.on_call("end")
 
     def restart(self) -> None:
         """Close the log and open it again."""
         self.log.close()
-        self._open()
+        self._open_again()
 
     def kill(self) -> None:
         """End the process without closing the log, and open it again in another one."""
         self.files.end_process()
-        self._open()
+        self._open_again()
+
+    def _open_again(self) -> None:
+        """Open the log; once more if a fault of the disk that was asked for hinders it."""
+        try:
+            self._open()
+        except OSError:
+            if not self.files.is_faulty():
+                raise
+            self.files.heal()
+            self.files.end_process()
+            self._open()
 
     def step(self) -> None:
         """Let the writer do what there is to do; a seal if there is nothing."""
@@ -166,6 +207,8 @@ class Driver:
 
     def hint(self, group: int, commit: int) -> None:
         """Raise the commit index, which need not be durable at any particular time."""
+        if self.log.failure is not None:
+            return
         held = self.image(group)
         state = HardState(held.term, held.vote, commit)
         image = {**self.history.now, group: held._replace(commit=commit)}
@@ -174,6 +217,8 @@ class Driver:
 
     def remove(self, group: int) -> None:
         """Remove a group."""
+        if self.log.failure is not None:
+            return
         image = {**self.history.now, group: REMOVED}
         number = self.history.add(f"remove({group})", image, [])
         self.log.remove_group(group, number)
@@ -184,6 +229,8 @@ class Driver:
         return (word * (size // len(word) + 1))[:size]
 
     def _submit(self, group: int, state: HardState | None, entries: list[Entry]) -> None:
+        if self.log.failure is not None:
+            return  # nothing may be asked of a log that failed
         held = self.image(group)
         if state is not None:
             held = held._replace(
@@ -201,8 +248,3 @@ class Driver:
         name = f"append({group}, {state}, {entries})"
         number = self.history.add(name, image, within[:-1])
         self.log.append(group, state, entries, True, number)
-
-
-def fail_with(number: int, path: str) -> OSError:
-    """Return an error of the system."""
-    return OSError(number, errno.errorcode[number], path)

@@ -101,7 +101,9 @@ class Explorer:
     """One exploration of one workload."""
 
     def __init__(self, subject: Subject, workload: Workload, seed: int, bounds: Bounds) -> None:
-        self.subject = replace(subject, segment_bytes=workload.segment_bytes)
+        self.subject = replace(
+            subject, segment_bytes=workload.segment_bytes, with_identity=workload.with_identity
+        )
         self.workload = workload
         self.seed = seed
         self.bounds = bounds
@@ -109,18 +111,29 @@ class Explorer:
         self._seen: dict[bytes, Legal] = {}
         self._lived: set[bytes] = set()
         self._repairs: dict[tuple[str, ...], int] = {}
+        self._nested: list[Crash] = []
 
     def run(self) -> Outcome:
         """Explore until everything within the bounds was seen, or something is wrong."""
         outcome = self.outcome
         try:
             for crash in rounds(self._first_life(), self.bounds.samples, self.seed):
-                if outcome.states + outcome.nested_states >= self.bounds.states_max:
-                    break
                 self._check((crash,))
+                if self._exhausted():
+                    return outcome
+            for first in self._nested:
+                life = self._open((first,), watched=True)
+                self._use(life, (first,))
+                for second in rounds(life.points, self.bounds.nested_samples, self.seed):
+                    self._check((first, second))
+                    if self._exhausted():
+                        return outcome
         except ViolationFoundError as found:
             outcome.violation = found.violation
         return outcome
+
+    def _exhausted(self) -> bool:
+        return self.outcome.states + self.outcome.nested_states >= self.bounds.states_max
 
     def repeat(self, places: list[Place]) -> Outcome:
         """Go to one place only."""
@@ -129,7 +142,7 @@ class Explorer:
             crashes: tuple[Crash, ...] = ()
             for number, mask in places:
                 crashes = (*crashes, Crash(points[number - 1], mask))
-                life = self._open(crashes)
+                life = self._open(crashes, watched=True)
                 points = life.points
                 self._use(life, crashes)
                 self._trace(points, f"after crash {len(crashes)}, ")
@@ -140,7 +153,7 @@ class Explorer:
     def _first_life(self) -> list[CrashPoint]:
         dice = random.Random(f"{self.workload.name}/{self.seed}")  # noqa: S311 - sampling
         try:
-            driver = Driver(self.subject, ObservedFiles(), History({}).legal())
+            driver = Driver(self.subject, ObservedFiles(), History({}).legal(), watched=True)
             self.workload.run(driver, dice)
             driver.end()
         except Exception as error:
@@ -153,7 +166,7 @@ class Explorer:
         self.outcome.calls += [f"{where}{point.number}: {point.call}" for point in points]
 
     def _check(self, crashes: tuple[Crash, ...]) -> None:
-        """Open what a crash left, use it, and crash that too, unless the same was seen before."""
+        """Open what a crash left and use it, unless the same was seen before."""
         point, mask = crashes[-1].point, crashes[-1].mask
         if mask != KILL:
             _, digest = point.disk(mask)
@@ -166,20 +179,18 @@ class Explorer:
             self.outcome.nested_states += 1
         else:
             self.outcome.states += 1
-        life = self._open(crashes)
-        repair = tuple(each.call for each in life.points)
+        life = self._open(crashes, watched=False)
+        repair = tuple(life.files.trace)
         alike = self._repairs.get(repair, 0)
-        nested = len(crashes) == 1 and alike < self.bounds.nested_alike_max
+        if len(crashes) == 1 and alike < self.bounds.nested_alike_max:
+            self._repairs[repair] = alike + 1
+            self._nested.append(crashes[0])
         digest = life.files.digest()
-        if digest not in self._lived or nested:
+        if digest not in self._lived:
             self._lived.add(digest)
             self._use(life, crashes)
-        if nested:
-            self._repairs[repair] = alike + 1
-            for second in rounds(life.points, self.bounds.nested_samples, self.seed):
-                self._check((*crashes, second))
 
-    def _open(self, crashes: tuple[Crash, ...]) -> Driver:
+    def _open(self, crashes: tuple[Crash, ...], watched: bool) -> Driver:
         point, mask = crashes[-1].point, crashes[-1].mask
         files = ObservedFiles()
         if mask == KILL:
@@ -188,7 +199,7 @@ class Explorer:
             for path, data in point.disk(mask)[0].items():
                 files.put(path, data)
         try:
-            return Driver(self.subject, files, point.legal)
+            return Driver(self.subject, files, point.legal, watched)
         except Exception as error:
             raise ViolationFoundError(crashes, error) from error
 
@@ -197,7 +208,9 @@ class Explorer:
         try:
             for group in range(1, self.subject.universe + 1):
                 if not life.image(group).removed:
-                    life.append(group, [30 * group], back=group % 2, vote=group)
+                    life.append(group, [600 // group], back=group % 2, vote=group)
+                if group % 2:
+                    life.commit()
             life.commit()
             if life.history.acknowledged != len(life.history.steps) - 1:
                 raise ViolationError("what was appended after the crash does not become durable")

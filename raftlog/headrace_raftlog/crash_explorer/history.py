@@ -66,9 +66,9 @@ class History:
         assert number > self.acknowledged, "tokens are called back once, in order"
         self.acknowledged = number
 
-    def legal(self) -> Legal:
+    def legal(self, boots: int = 0, boots_begun: int = 0) -> Legal:
         """Return what a log may hold that is opened after a crash now."""
-        return Legal(self, self.acknowledged, len(self.steps) - 1)
+        return Legal(self, self.acknowledged, len(self.steps) - 1, boots, boots_begun)
 
     def find(self, found: LogImage, first: int, last: int) -> int:
         """Return the newest call from `first` to `last` whose state is `found`, or -1."""
@@ -88,11 +88,15 @@ class Legal:
         history: the history.
         first: number of the newest call that was acknowledged.
         last: number of the newest call.
+        boots: starts of the node that were counted for certain.
+        boots_begun: starts that may have been counted.
     """
 
     history: History
     first: int
     last: int
+    boots: int = 0
+    boots_begun: int = 0
 
     def implied_by(self, other: Legal) -> bool:
         """Return whether everything that `other` allows is allowed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,11 +20,13 @@ class Workload:
         name: for the command line.
         run: does it; the dice are seeded and decide what a directed workload leaves open.
         segment_bytes: length of the log's files.
+        with_identity: whether starts are counted in the data directory.
     """
 
     name: str
     run: Callable[[Driver, Dice], None]
     segment_bytes: int = 4096
+    with_identity: bool = False
 
 
 def _batches(driver: Driver, dice: Dice) -> None:
@@ -33,7 +36,7 @@ def _batches(driver: Driver, dice: Dice) -> None:
     driver.commit()
     driver.append(1, [512 - 80 - 40, 300])
     driver.flush()
-    driver.append(3, [700], commit=1, vote=2)
+    driver.append(3, [700, 900], commit=1, vote=2)
     driver.append(1, [10], commit=2)
     driver.commit()
     driver.step()
@@ -129,33 +132,113 @@ def _restarts(driver: Driver, dice: Dice) -> None:
     driver.commit()
 
 
+def _short_writes(driver: Driver, dice: Dice) -> None:
+    """Writes that take a part of what they were given."""
+    driver.files.short_write_bytes = dice.choice((100, 512, 700))
+    driver.append(1, [900, 900], vote=1)
+    driver.append(2, [10])
+    driver.commit()
+    driver.append(1, [600, 10], back=1)
+    driver.commit()
+    driver.files.short_write_bytes = 0
+    driver.append(1, [300])
+    driver.commit()
+
+
+def _full_disk(driver: Driver, dice: Dice) -> None:
+    """No space for the next file; more comes in meanwhile; restarts while it is full."""
+    driver.append(1, [900], vote=1)
+    driver.commit()
+    driver.files.fill(dice.choice((0, 300, 512, 1000)))
+    for turn in range(4):
+        driver.append(1 + turn % 2, [1000, 10], back=turn // 3)
+        driver.commit()
+    if dice.random() < 0.3:
+        driver.kill()
+        driver.append(2, [700])
+        driver.commit()
+    driver.files.heal()
+    driver.commit()
+    driver.append(1, [900])
+    driver.commit()
+
+
+def _failed_calls(driver: Driver, dice: Dice) -> None:
+    """A call fails for good: the log stops, and another process opens it."""
+    driver.append(1, [100], vote=1)
+    driver.commit()
+    for turn in range(4):
+        call = dice.choice(("sync", "write", "create", "rename", "sync_directory"))
+        if turn == 0:
+            driver.files.fail("sync", 0, errno.EIO)
+        else:
+            driver.files.fail(call, dice.randrange(4), errno.EIO)
+        for turn in range(5):
+            driver.append(1 + turn % 2, [dice.randrange(1000), 5], back=turn % 2)
+            driver.commit()
+        if dice.random() < 0.5:
+            driver.files.heal()
+        if dice.random() < 0.5:
+            driver.kill()
+        else:
+            driver.restart()
+        driver.append(2, [60])
+        driver.commit()
+    driver.files.heal()
+    driver.kill()
+
+
+def _act(driver: Driver, dice: Dice) -> None:
+    group = dice.randrange(1, driver.subject.universe + 1)
+    held = driver.image(group)
+    choice = dice.random()
+    if choice < 0.55 and not held.removed:
+        sizes = [int(900 * dice.random() ** 3) for _ in range(dice.choice((1, 1, 2, 3, 6)))]
+        driver.append(group, sizes, dice.choice((0, 0, 0, 1, 2)), dice.choice((None, None, 1, 2)))
+    elif choice < 0.6 and not held.removed:
+        driver.vote(group, dice.randrange(1, 4))
+    elif choice < 0.65 and not held.removed:
+        driver.hint(group, dice.randrange(held.commit, max(held.commit, held.last_index()) + 1))
+    elif choice < 0.66:
+        driver.remove(group)
+    elif choice < 0.69:
+        driver.restart()
+    elif choice < 0.72:
+        driver.kill()
+    elif choice < 0.77:
+        driver.step()
+    elif choice < 0.82:
+        driver.flush()
+    else:
+        driver.commit()
+
+
 def _mixed(driver: Driver, dice: Dice) -> None:
     """Anything, as the seed decides."""
     for _ in range(dice.randrange(8, 30)):
-        group = dice.randrange(1, driver.subject.universe + 1)
-        held = driver.image(group)
-        choice = dice.random()
-        if choice < 0.5 and not held.removed:
-            sizes = [int(900 * dice.random() ** 3) for _ in range(dice.choice((1, 1, 2, 3, 6)))]
-            back = dice.choice((0, 0, 0, 1, 2))
-            driver.append(group, sizes, back, dice.choice((None, None, 1, 2)))
-        elif choice < 0.55 and not held.removed:
-            driver.vote(group, dice.randrange(1, 4))
-        elif choice < 0.6 and not held.removed:
-            driver.hint(group, dice.randrange(held.commit, max(held.commit, held.last_index()) + 1))
-        elif choice < 0.62:
-            driver.remove(group)
-        elif choice < 0.65:
-            driver.restart()
-        elif choice < 0.68:
-            driver.kill()
-        elif choice < 0.75:
-            driver.step()
-        elif choice < 0.8:
-            driver.flush()
-        else:
-            driver.commit()
+        _act(driver, dice)
     driver.commit()
+
+
+def _mixed_faults(driver: Driver, dice: Dice) -> None:
+    """Anything on a bad disk."""
+    for _ in range(dice.randrange(10, 40)):
+        choice = dice.random()
+        if choice < 0.1:
+            call = dice.choice(("sync", "write", "create", "rename", "remove", "sync_directory"))
+            driver.files.fail(call, dice.randrange(6), dice.choice((errno.EIO, errno.ENOSPC)))
+        elif choice < 0.15:
+            driver.files.fill(dice.randrange(5000))
+        elif choice < 0.2:
+            driver.files.short_write_bytes = dice.choice((0, 100, 512, 1500))
+        elif choice < 0.4:
+            driver.files.heal()
+        elif driver.log.failure is not None:
+            driver.kill()
+        else:
+            _act(driver, dice)
+    driver.files.heal()
+    driver.kill()
 
 
 WORKLOADS = {
@@ -167,7 +250,11 @@ WORKLOADS = {
         Workload("rotations", _rotations),
         Workload("long_appends", _long_appends),
         Workload("removals", _removals, 8192),
-        Workload("restarts", _restarts),
+        Workload("restarts", _restarts, with_identity=True),
+        Workload("short_writes", _short_writes, 8192),
+        Workload("full_disk", _full_disk),
+        Workload("failed_calls", _failed_calls, with_identity=True),
         Workload("mixed", _mixed),
+        Workload("mixed_faults", _mixed_faults),
     )
 }

@@ -40,12 +40,16 @@ class MemoryFile:
             self.unsynced.append((offset + position, data[position : position + room]))
             position += room
 
-    def sync(self) -> None:
-        """Make everything written survive, except what is in doubt and was not written again."""
+    def sync(self, start: int = 0, stop: int = 1 << 62) -> None:
+        """Make what was written to a range survive, except what is in doubt."""
+        later = []
         for offset, sector in self.unsynced:
-            overlay(self.synced, sector, offset)
-            self.doubtful = [each for each in self.doubtful if not covers(offset, sector, each)]
-        self.unsynced.clear()
+            if offset < stop and offset + len(sector) > start:
+                overlay(self.synced, sector, offset)
+                self.doubtful = [each for each in self.doubtful if not covers(offset, sector, each)]
+            else:
+                later.append((offset, sector))
+        self.unsynced = later
 
     def doubt(self) -> None:
         """Note that a sync failed: the system holds what was written for clean from now on."""
@@ -228,16 +232,19 @@ class MemoryFiles(Files):
         return taken
 
     def write_through(self, fd: int, pieces: list[bytes], offset: int) -> int:
-        """See `Files.write_through`."""
+        """See `Files.write_through`: only what is written here is synced, as RWF_DSYNC may do."""
         taken = self.write(fd, b"".join(pieces), offset)
-        self.sync(fd)
+        self._sync(fd, offset, offset + taken)
         return taken
 
     def sync(self, fd: int) -> None:
         """See `Files.sync`."""
+        self._sync(fd, 0, 1 << 62)
+
+    def _sync(self, fd: int, start: int, stop: int) -> None:
         file, path = self._open[fd]
         self._enter("sync", path)
-        file.sync()
+        file.sync(start, stop)
 
     def rename(self, source: str, target: str) -> None:
         """See `Files.rename`."""

@@ -1,0 +1,41 @@
+"""The command line."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace_raftlog.crash_explorer.__main__ import main, repeat_command
+from headrace_raftlog.crash_explorer.crash_point import KILL, CrashPoint
+from headrace_raftlog.crash_explorer.explorer import Crash, Violation
+from headrace_raftlog.crash_explorer.history import History
+from headrace_raftlog.crash_explorer.observed_files import ObservedFiles
+from headrace_raftlog.crash_explorer.workload import WORKLOADS
+
+
+def test_counts_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--workload", "batches", "--states", "50"]) == 0
+    assert (
+        "26 crash points, 50 states after a crash, 0 after a second one" in capsys.readouterr().out
+    )
+
+
+def test_trace_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--workload", "batches", "--at", "10:kill/3:1", "--trace"]) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out[0] == "1: sync_directory /data"
+    assert any(line.startswith("after crash 2, 1: ") for line in out)
+
+
+def test_violation_comes_with_the_command_that_repeats_it() -> None:
+    point = CrashPoint(31, "call", ObservedFiles(), History({}).legal())
+    violation = Violation((Crash(point, 0xA5), Crash(point, KILL)), "lost")
+    assert repeat_command(WORKLOADS["mixed"], 7, violation) == (
+        "python -m headrace_raftlog.crash_explorer --workload mixed --seed 7 "
+        "--at 31:a5/31:kill --trace"
+    )
+
+
+@pytest.mark.parametrize("arguments", [["--at", "1:1"], ["--workload", "none"], ["--seed", "x"]])
+def test_nonsense_is_refused(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(arguments)
