@@ -8,7 +8,6 @@ import time
 from dataclasses import dataclass
 
 from headrace_raftlog.crash_explorer.crash_point import KILL
-from headrace_raftlog.crash_explorer.driver import Subject
 from headrace_raftlog.crash_explorer.explorer import (
     Bounds,
     Explorer,
@@ -16,6 +15,7 @@ from headrace_raftlog.crash_explorer.explorer import (
     Place,
     Violation,
 )
+from headrace_raftlog.crash_explorer.subject import Subject
 from headrace_raftlog.crash_explorer.workload import WORKLOADS, Workload
 
 

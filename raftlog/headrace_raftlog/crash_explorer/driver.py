@@ -2,64 +2,36 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import Final
 
 from headrace_raftlog.crash_explorer.crash_point import CrashPoint
-from headrace_raftlog.crash_explorer.history import History, Legal
+from headrace_raftlog.crash_explorer.history import History, Legal, difference
 from headrace_raftlog.crash_explorer.image import (
     EMPTY,
+    FORGETTABLE,
     REMOVED,
+    EntryImage,
     GroupImage,
     LogImage,
+    SnapshotImage,
     entry_image,
     log_image,
 )
 from headrace_raftlog.crash_explorer.observed_files import ObservedFiles
+from headrace_raftlog.crash_explorer.subject import Subject
 from headrace_raftlog.model.entry import Entry, HardState
-from headrace_raftlog.storage.identity import Identity
-from headrace_raftlog.storage.options import LogOptions
+from headrace_raftlog.model.membership import NOBODY, Membership
+from headrace_raftlog.model.snapshot import Snapshot
 from headrace_raftlog.storage.shared_log import SharedLog
 
-DIRECTORY = "/data"  # the log and node.json stand side by side
-CLUSTER = "explored"
-NODE = 1
+COLLECT_BYTES: Final = 2000  # most that one step of garbage collection moves
 
 
 class ViolationError(Exception):
     """The log did what it must not."""
-
-
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """What is explored.
-
-    Attributes:
-        log_type: the log; tests put one with a bug in its place.
-        identity_type: what counts the starts of a data directory, likewise.
-        segment_bytes: length of its files.
-        cache_bytes: entries it keeps in memory; 0 makes every read go to the disk.
-        universe: groups are 1 to this.
-        with_identity: whether each start is counted in the data directory before the log is opened.
-    """
-
-    log_type: type[SharedLog] = SharedLog
-    identity_type: type[Identity] = Identity
-    segment_bytes: int = 4096
-    cache_bytes: int = 0
-    universe: int = 4
-    with_identity: bool = False
-
-    def boot(self, files: ObservedFiles) -> int:
-        """Count a start of the node."""
-        return self.identity_type.open(DIRECTORY, CLUSTER, NODE, files).boot
-
-    def open(self, files: ObservedFiles) -> SharedLog:
-        """Open the log of a disk, without a writer thread."""
-        options = LogOptions(
-            segment_bytes=self.segment_bytes, cache_bytes=self.cache_bytes, stepped=True
-        )
-        return self.log_type.open(DIRECTORY, options, None, files)
 
 
 class Driver:
@@ -71,13 +43,16 @@ class Driver:
         history: since the log was last opened.
     """
 
-    def __init__(self, subject: Subject, files: ObservedFiles, legal: Legal, watched: bool) -> None:
+    def __init__(
+        self, subject: Subject, files: ObservedFiles, legal: Legal, life: int, watched: bool
+    ) -> None:
         """Open the log.
 
         Args:
             subject: what is explored.
             files: the disk; not changed elsewhere from now on.
             legal: what the log may hold when it is opened.
+            life: how many crashes came before; bodies tell in which life they were written.
             watched: whether to note the moments at which it could crash.
 
         Raises:
@@ -88,6 +63,7 @@ class Driver:
         self.points: list[CrashPoint] = []
         self.log: SharedLog
         self._legal: Callable[[], Legal] = lambda: legal
+        self._life = life
         self._serial = 0
         if watched:
             files.on_call = self._observe
@@ -103,11 +79,13 @@ class Driver:
             legal = self._boot(legal)
         self.log = self.subject.open(self.files)
         self.log.on_durable = self._durable
+        if self.log.quarantined:
+            raise ViolationError(f"taken for damage: {self.log.quarantined}")
         found = log_image(self.log, self.subject.universe)
         problem = legal.judge(found)
         if problem:
             raise ViolationError(problem)
-        self.history = History(found)
+        self.history = History(legal.complete(found))
         self._legal = lambda: self.history.legal(legal.boots, legal.boots)
 
     def _boot(self, legal: Legal) -> Legal:
@@ -133,8 +111,20 @@ class Driver:
         """Return what a group holds."""
         return self.history.now.get(group, EMPTY)
 
+    def verify(self) -> None:
+        """Read everything from the running log; all that was asked for must be acknowledged."""
+        if self.log.failure is not None or self.log.full:
+            return
+        self.commit()
+        if self.log.backlog_bytes:
+            raise ViolationError(f"{self.log.backlog_bytes} bytes wait though all was written")
+        text = difference(self.history.now, log_image(self.log, self.subject.universe))
+        if text:
+            raise ViolationError(f"the running log does not hold what it was given\n{text}")
+
     def end(self) -> None:
-        """Close the log and take a last look."""
+        """Look at everything, close the log and take a last look at the disk."""
+        self.verify()
         self.log.close()
         self.files.on_call("end")
 
@@ -166,10 +156,11 @@ class Driver:
     def flush(self) -> None:
         """Hand over what was appended."""
         self.log.flush()
+        self.history.hand_over()
 
     def commit(self) -> None:
         """Hand over what was appended and let the writer write it."""
-        self.log.flush()
+        self.flush()
         self.log.step()
 
     def append(
@@ -182,13 +173,15 @@ class Driver:
     ) -> None:
         """Append entries of given lengths, replacing the last `back` ones in a new term.
 
+        What is committed is not replaced.
         A new hard state comes with them when `vote` or `commit` is given, or the term is new.
         """
         held = self.image(group)
         term = max(held.term, 1) + (back > 0 or (vote is not None and vote != held.vote))
-        first = max(1, held.last_index() + 1 - back)
+        first = max(held.first_index(), held.commit + 1, held.last_index() + 1 - back)
+        first = min(first, held.last_index() + 1)
         entries = [
-            Entry(first + at, term, at % 3, self._blob(group, first + at, size))
+            Entry(first + at, term, at % 3, self._blob(f"{group}:{first + at}", size))
             for at, size in enumerate(sizes)
         ]
         state = None
@@ -196,7 +189,7 @@ class Driver:
             state = HardState(
                 term,
                 held.vote if vote is None else vote,
-                max(held.commit if commit is None else commit, 0),
+                held.commit if commit is None else commit,
             )
         self._submit(group, state, entries)
 
@@ -207,39 +200,126 @@ class Driver:
 
     def hint(self, group: int, commit: int) -> None:
         """Raise the commit index, which need not be durable at any particular time."""
-        if self.log.failure is not None:
-            return
         held = self.image(group)
-        state = HardState(held.term, held.vote, commit)
-        image = {**self.history.now, group: held._replace(commit=commit)}
-        self.history.add(f"hint({group}, {commit})", image, [])
-        self.log.append(group, state, [], False, None)
+        if self._note(f"hint({group}, {commit})", group, held._replace(commit=commit)):
+            state = HardState(held.term, held.vote, commit)
+            self.log.append(group, state, [], False, None)
 
     def remove(self, group: int) -> None:
         """Remove a group."""
+        number = self._note(f"remove({group})", group, REMOVED)
+        if number:
+            self.log.remove_group(group, number)
+
+    def begin(self, group: int, member: int) -> None:
+        """Begin a group, or begin it anew as another member."""
+        membership = Membership((member, 2, 3))
+        image = GroupImage(member=member, membership=membership)
+        if self._note(f"begin({group}, {member})", group, image):
+            self.history.overtake(group, image)
+            self.log.begin(group, member, membership)
+
+    def snapshot(self, group: int, index: int, live: list[int], size: int) -> None:
+        """Take a snapshot with a state of given length."""
+        held = self.image(group)
+        taken = self._snapshot(group, index, held.term_at(index), live, size)
+        image = held._replace(
+            membership=NOBODY,
+            snapshot=SnapshotImage.of(taken),
+            live=tuple(held.find(each) for each in live),
+            entries=tuple(entry for entry in held.entries if entry[0] > index),
+        )
+        number = self._note(f"snapshot({group}, {index}, {live})", group, image)
+        if number:
+            self.log.save_snapshot(group, taken, number)
+
+    def fetch(self, group: int, live: list[int], count: int) -> None:
+        """Add entries from a peer: at most `count` of those live ones that are missing."""
+        held = self.image(group)
         if self.log.failure is not None:
             return
-        image = {**self.history.now, group: REMOVED}
-        number = self.history.add(f"remove({group})", image, [])
-        self.log.remove_group(group, number)
+        wanted = self.log.missing(group, array("Q", live), held.commit)[:count]
+        if wanted:
+            image = held._replace(incoming=tuple(sorted({*held.incoming, *wanted})))
+            self._note(f"fetch({group}, {wanted})", group, image)
+            self.log.add_incoming(group, [Entry(*peer_entry(group, index)) for index in wanted])
 
-    def _blob(self, group: int, index: int, size: int) -> bytes:
+    def install(self, group: int, index: int, live: list[int], size: int, keep: bool) -> None:
+        """Install a peer's snapshot whose live entries are there or were fetched.
+
+        Args:
+            group: the group.
+            index: of the snapshot.
+            live: indexes up to `index`.
+            size: bytes of its state.
+            keep: whether the entries behind `index` stay; there must be one at `index` then.
+        """
+        held = self.image(group)
+        if self.log.failure is not None or held.snapshot_index() >= index:
+            return
+        lacking = self.log.missing(group, array("Q", live), held.commit)
+        if lacking:
+            raise ViolationError(f"group {group} lacks {lacking}, which were fetched")
+        term = held.term_at(index) if keep else max(held.term, 1)
+        installed = self._snapshot(group, index, term, live, size)
+        image = held._replace(
+            membership=NOBODY,
+            snapshot=SnapshotImage.of(installed),
+            live=tuple(
+                peer_entry(group, each) if each in held.incoming else held.find(each)
+                for each in live
+            ),
+            entries=tuple(entry for entry in held.entries if keep and entry[0] > index),
+            incoming=tuple(each for each in held.incoming if each > index),
+        )
+        number = self._note(f"install({group}, {index}, {live}, {keep})", group, image)
+        self.log.install_snapshot(group, installed, keep, number)
+
+    def dead(self, group: int, index: int) -> None:
+        """Say that an entry will not be read again."""
+        if self.log.failure is None:
+            self.log.entry_dead(group, index)
+
+    def collect(self, bytes_max: int = COLLECT_BYTES) -> list[int]:
+        """Collect garbage a little; return the groups that should take a snapshot."""
+        if self.log.failure is not None:
+            return []
+        now = self.history.now
+        if any(image == REMOVED for image in now.values()):
+            # a removed group may be forgotten once nothing of it is left
+            later = {group: FORGETTABLE if im.removed else im for group, im in now.items()}
+            self.history.add("collect", later, [])
+        wanted = self.log.collect(bytes_max)
+        self.flush()
+        return wanted
+
+    def _blob(self, name: str, size: int) -> bytes:
         self._serial += 1
-        word = f"<{group}:{index}:{self._serial}>".encode()
-        return (word * (size // len(word) + 1))[:size]
+        return repeated(f"<{name}:{self._life}.{self._serial}>", size)
+
+    def _snapshot(self, group: int, index: int, term: int, live: list[int], size: int) -> Snapshot:
+        state = self._blob(f"state {group}:{index}", size)
+        membership = Membership((1, 2, 3), (1000 + self._serial,))
+        return Snapshot(index, term, membership, state, array("Q", live))
+
+    def _note(self, name: str, group: int, image: GroupImage) -> int:
+        """Note a call that is about to be made; return its number, 0 if it must not be made."""
+        if self.log.failure is not None:
+            return 0  # nothing may be asked of a log that failed
+        return self.history.add(name, {**self.history.now, group: image}, [])
 
     def _submit(self, group: int, state: HardState | None, entries: list[Entry]) -> None:
         if self.log.failure is not None:
-            return  # nothing may be asked of a log that failed
+            return
         held = self.image(group)
         if state is not None:
             held = held._replace(
                 term=state.term, vote=state.vote, commit=state.commit, commit_synced=state.commit
             )
         within: list[LogImage] = []
-        kept = held.entries
+        kept: tuple[EntryImage, ...] = held.entries
         if entries:
-            kept = kept[: entries[0].index - 1]
+            kept = kept[: entries[0].index - held.first_index()]
             within.append({**self.history.now, group: held})
         for entry in entries:
             kept = (*kept, entry_image(entry))
@@ -248,3 +328,13 @@ class Driver:
         name = f"append({group}, {state}, {entries})"
         number = self.history.add(name, image, within[:-1])
         self.log.append(group, state, entries, True, number)
+
+
+def repeated(word: str, size: int) -> bytes:
+    """Return a text again and again, cut to a length."""
+    return (word * (size // len(word) + 1))[:size].encode()
+
+
+def peer_entry(group: int, index: int) -> EntryImage:
+    """Return what the peers have for an entry."""
+    return index, 1, 0, repeated(f"<peer {group}:{index}>", 37 * (7 * index + group) % 400)

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from headrace_raftlog.crash_explorer.crash_point import KILL, CrashPoint
-from headrace_raftlog.crash_explorer.driver import Driver, Subject, ViolationError
+from headrace_raftlog.crash_explorer.driver import Driver, ViolationError
 from headrace_raftlog.crash_explorer.history import History, Legal
 from headrace_raftlog.crash_explorer.observed_files import ObservedFiles
+from headrace_raftlog.crash_explorer.subject import Subject
 from headrace_raftlog.crash_explorer.workload import Workload
 
 Place = tuple[int, int]  # number of a crash point, mask of what survived or KILL
@@ -153,7 +154,7 @@ class Explorer:
     def _first_life(self) -> list[CrashPoint]:
         dice = random.Random(f"{self.workload.name}/{self.seed}")  # noqa: S311 - sampling
         try:
-            driver = Driver(self.subject, ObservedFiles(), History({}).legal(), watched=True)
+            driver = Driver(self.subject, ObservedFiles(), History({}).legal(), 0, watched=True)
             self.workload.run(driver, dice)
             driver.end()
         except Exception as error:
@@ -199,7 +200,7 @@ class Explorer:
             for path, data in point.disk(mask)[0].items():
                 files.put(path, data)
         try:
-            return Driver(self.subject, files, point.legal, watched)
+            return Driver(self.subject, files, point.legal, len(crashes), watched)
         except Exception as error:
             raise ViolationFoundError(crashes, error) from error
 
@@ -214,6 +215,7 @@ class Explorer:
             life.commit()
             if life.history.acknowledged != len(life.history.steps) - 1:
                 raise ViolationError("what was appended after the crash does not become durable")
+            self.workload.resume(life, random.Random(self.seed))  # noqa: S311 - as above
             life.restart()
             life.end()
         except Exception as error:

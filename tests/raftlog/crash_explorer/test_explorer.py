@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from headrace_raftlog.crash_explorer.crash_point import KILL
-from headrace_raftlog.crash_explorer.driver import Subject
 from headrace_raftlog.crash_explorer.explorer import Bounds, Explorer, Outcome
+from headrace_raftlog.crash_explorer.subject import Subject
 from headrace_raftlog.crash_explorer.workload import WORKLOADS
 
 

@@ -1,0 +1,47 @@
+"""What is explored: the code under test and how it is set up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from headrace_raftlog.crash_explorer.observed_files import ObservedFiles
+from headrace_raftlog.storage.identity import Identity
+from headrace_raftlog.storage.options import LogOptions
+from headrace_raftlog.storage.shared_log import SharedLog
+
+DIRECTORY: Final = "/data"  # the log and node.json stand side by side
+CLUSTER: Final = "explored"
+NODE: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is explored.
+
+    Attributes:
+        log_type: the log; tests put one with a bug in its place.
+        identity_type: what counts the starts of a data directory, likewise.
+        segment_bytes: length of its files.
+        cache_bytes: entries it keeps in memory; 0 makes every read go to the disk.
+        universe: groups are 1 to this.
+        with_identity: whether each start is counted in the data directory before the log is opened.
+    """
+
+    log_type: type[SharedLog] = SharedLog
+    identity_type: type[Identity] = Identity
+    segment_bytes: int = 4096
+    cache_bytes: int = 0
+    universe: int = 4
+    with_identity: bool = False
+
+    def boot(self, files: ObservedFiles) -> int:
+        """Count a start of the node."""
+        return self.identity_type.open(DIRECTORY, CLUSTER, NODE, files).boot
+
+    def open(self, files: ObservedFiles) -> SharedLog:
+        """Open the log of a disk, without a writer thread."""
+        options = LogOptions(
+            segment_bytes=self.segment_bytes, cache_bytes=self.cache_bytes, stepped=True
+        )
+        return self.log_type.open(DIRECTORY, options, None, files)
