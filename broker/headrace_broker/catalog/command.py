@@ -88,6 +88,9 @@ class DeclareQueue(Command, frozen=True, tag="declare_queue"):
         owner: id of the asking connection; not empty when `exclusive`.
         preferred_node: node id of the first replica where that node is known, 0 for any.
         replicas: how many are wanted, 1 to REPLICAS_MAX; a classic queue has one.
+        member_ids: of the nodes whose replicas have other ids than their nodes, because they lost
+            their data once; as the proposer knows them. One that it does not know of yet is
+            admitted to the queue's group later.
     """
 
     vhost: str
@@ -100,6 +103,7 @@ class DeclareQueue(Command, frozen=True, tag="declare_queue"):
     arguments: dict[str, Any] = {}
     preferred_node: int = 0
     replicas: int = 1
+    member_ids: tuple[int, ...] = ()
 
 
 class DeleteQueue(Command, frozen=True, tag="delete_queue"):

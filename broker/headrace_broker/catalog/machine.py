@@ -51,6 +51,7 @@ from headrace_broker.model.limits import (
     REPLICAS_MAX,
 )
 from headrace_broker.model.session import NODE_ID_MAX
+from headrace_raftlog.model.membership import member_node
 
 # Name, type and whether only other exchanges may feed it: those that RabbitMQ 4 gives a vhost.
 DEFAULT_EXCHANGES: Final = (
@@ -249,17 +250,20 @@ class Catalog(CatalogStore):
             return Refused(problem)
         replicas = command.replicas if command.kind == QUEUE_QUORUM else 1
         known = {node.id: self.replica_count(node.id) for node in self.nodes()}
+        members = place(known, command.preferred_node, replicas)
+        renewed = {int(member_node(member)): member for member in command.member_ids}
         queue = Queue(
             vhost=command.vhost,
             name=command.name,
             kind=command.kind,
             group=self.next_group,
-            members=place(known, command.preferred_node, replicas),
+            members=members,
             durable=command.durable,
             exclusive=command.exclusive,
             auto_delete=command.auto_delete,
             owner=command.owner if command.exclusive else "",
             arguments=command.arguments,
+            founders=tuple([renewed.get(node, node) for node in members]),
         )
         self.next_group += 1
         self.put_queue(queue)

@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from headrace_broker.catalog.difference import difference
 from headrace_broker.catalog.event import (
     BindingAdded,
     BindingRemoved,
@@ -224,11 +225,11 @@ class CatalogStore(CatalogView):
             *(BindingAdded(binding) for binding in self.bindings()),
         ]
 
-    def load(self, data: bytes) -> None:
-        """Take over the state in a snapshot; this catalog must be a new one.
+    def load(self, data: bytes) -> list[Event]:
+        """Take over the state in a snapshot, and return what changed by that.
 
         Raises:
-            SnapshotError: the octets are not a snapshot.
+            SnapshotError: the octets are not a snapshot; nothing changed.
         """
         try:
             snapshot = _DECODER.decode(data)
@@ -236,6 +237,15 @@ class CatalogStore(CatalogView):
             raise SnapshotError(f"not a catalog snapshot: {error}") from error
         if snapshot.version != SNAPSHOT_VERSION:
             raise SnapshotError(f"catalog snapshot version {snapshot.version} is not known")
+        later = CatalogStore()
+        later.fill(snapshot)
+        events = difference(self, later)
+        self._forget_all()
+        self.fill(snapshot)
+        return events
+
+    def fill(self, snapshot: Snapshot) -> None:
+        """Take over a snapshot's state; this catalog must be as new."""
         self.applied_index = snapshot.applied_index
         self.bootstrapped = snapshot.bootstrapped
         self.next_group = snapshot.next_group

@@ -18,6 +18,10 @@ class CatalogView:
     """
 
     def __init__(self) -> None:
+        self._forget_all()
+
+    def _forget_all(self) -> None:
+        """Be as new."""
         self.applied_index = 0
         self.bootstrapped = False
         self._nodes: dict[int, Node] = {}

@@ -37,6 +37,8 @@ GET: Final = 6
 PURGE: Final = 7
 NODE_DOWN: Final = 8
 
+CONTROL_KINDS: Final = (SETTLE, ATTACH, CANCEL, GET, PURGE)  # numbered on the control lane
+
 COMMAND_VERSION: Final = 1
 STAMP_OCTETS: Final = 8
 ENQUEUE_BATCH_OFFSET: Final = 26  # of the batch in the data of an ENQUEUE entry, stamp included
@@ -154,7 +156,7 @@ class Close(Command):
 
 @final
 class NodeDown(Command):
-    """A node is suspected (`boot_keep` 0) or runs its boot `boot_keep` and no other."""
+    """A node is suspected (`boot_keep` 0) or runs the boot with that mark and no other."""
 
     def __init__(self, node: i64, boot_keep: i64) -> None:
         self.node = node
@@ -167,6 +169,16 @@ def stamp_command(time_ms: i64, command: bytes) -> bytes:
     write_i64_be(out, time_ms)
     out.write(command)
     return out.getvalue()
+
+
+def passes_publishes(command: bytes) -> bool:
+    """Return whether a command (not stamped) may overtake the publishes that wait at the leader.
+
+    Those of the control lane may, so that consumers drain a queue that publishers have filled;
+    they do not overtake each other. CLOSE and NODE_DOWN may not: they forget sessions, and a
+    publish of such a session that waits as a repetition would then be taken for a new one.
+    """
+    return len(command) > 0 and command[0] in CONTROL_KINDS
 
 
 def encode_enqueue(session: i64, seq: i64, batch: bytes) -> bytes:

@@ -8,6 +8,7 @@ octets, it answers.
 from __future__ import annotations
 
 import hashlib
+from array import array
 from typing import final
 
 from mypy_extensions import i64
@@ -110,6 +111,10 @@ class QueueMachine:
         found = self._consumer(session, consumer)
         return found is not None and found.state == ATTACHED
 
+    def holds_out(self, entry_index: i64) -> bool:
+        """Return whether a message of that log entry was acquired and is not settled."""
+        return entry_index in self._state.ready.touched
+
     def unsettled_from(
         self, session: i64, consumer: i64, delivery: i64
     ) -> list[tuple[int, Acquired]]:
@@ -128,8 +133,15 @@ class QueueMachine:
             if consumer.state == ATTACHED or consumer.state == DETACHED
         ]
 
+    def live_entries(self) -> array[int]:
+        """Return the log positions, ascending, of the entries that hold messages of the queue.
+
+        These are the entries for which `EntryDead` was not told yet.
+        """
+        return array("Q", self._state.ready.live_entries())
+
     def snapshot(self) -> bytes:
-        """Return the whole state, without bodies."""
+        """Return the whole state, without bodies: those stand in `live_entries`."""
         return write_snapshot(self._state)
 
     @staticmethod

@@ -109,6 +109,13 @@ class ReadyList:
             self.batches.popleft()
         return stop - start
 
+    def live_entries(self) -> list[int]:
+        """Return the log positions, ascending, of the batches of which a message is left."""
+        alive = set(self.touched)
+        for batch in self.batches:
+            alive.add(batch.entry_index)
+        return sorted(alive)
+
     def give_back(self, message: Acquired, failed: bool) -> None:
         """Put an acquired message where it stood before, to be redelivered."""
         failures = message.delivery_count + 1 if failed else message.delivery_count

@@ -54,6 +54,8 @@ class Queue(msgspec.Struct, frozen=True):
         kind: QUEUE_QUORUM (replicated log) or QUEUE_CLASSIC (one replica; see `logged`).
         group: incarnation id, unique for ever, also the Raft group id of a quorum queue.
         members: node ids of its replicas, preferred leader first; one for a classic queue.
+        founders: member ids that the Raft group began with, in the order of `members`: a replica
+            that has another id by now, because its node lost its data, has to be admitted first.
         owner: id of the connection that an exclusive queue belongs to, "" for none.
     """
 
@@ -67,6 +69,7 @@ class Queue(msgspec.Struct, frozen=True):
     auto_delete: bool = False
     owner: str = ""
     arguments: dict[str, Any] = {}
+    founders: tuple[int, ...] = ()
 
     @property
     def logged(self) -> bool:

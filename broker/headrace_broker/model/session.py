@@ -2,7 +2,10 @@
 
 A session id is one integer below 2**62, so that compiled code keeps it in a machine word:
 
-    node id (10 bits) | boot count of that node (20 bits) | number within that boot (32 bits)
+    node id (10 bits) | boot of that node (20 bits) | number within that boot (32 bits)
+
+Boot counts are larger than that on nodes that lost their data once (they go on from a date, so as
+not to repeat what is forgotten); `boot_mark` says what of them a session id holds.
 """
 
 from __future__ import annotations
@@ -15,9 +18,14 @@ NODE_ID_MAX: Final = (1 << 10) - 1
 BOOT_MAX: Final = (1 << BOOT_BITS) - 1
 
 
+def boot_mark(boot: int) -> int:
+    """Return what session ids hold of a boot count (from 1): 1 to BOOT_MAX; 0 for 0, not known."""
+    return (boot - 1) % BOOT_MAX + 1 if boot > 0 else 0
+
+
 def session_id(node: int, boot: int, number: int) -> int:
     """Return the id of session `number` (1 to 2**32-1) of boot `boot` of node `node`."""
-    return (((node << BOOT_BITS) | (boot & BOOT_MAX)) << NUMBER_BITS) | number
+    return (((node << BOOT_BITS) | boot_mark(boot)) << NUMBER_BITS) | number
 
 
 def session_node(session: int) -> int:
@@ -26,5 +34,5 @@ def session_node(session: int) -> int:
 
 
 def session_boot(session: int) -> int:
-    """Return the boot count (modulo 2**20) in a session id."""
+    """Return the `boot_mark` in a session id."""
     return (session >> NUMBER_BITS) & BOOT_MAX

@@ -109,6 +109,10 @@ class NodeBroker(Broker):
             raise AmqpError(INTERNAL_ERROR, str(error)) from error
         return counts.ready, counts.consumers
 
+    @override
+    async def catch_up(self) -> None:
+        await self._topology.catch_up()
+
     # Sessions
 
     @override

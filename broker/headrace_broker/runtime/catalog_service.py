@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from array import array
 from collections.abc import Callable
 from typing import Any, Final, Protocol, final
 
@@ -30,6 +31,7 @@ from headrace_broker.model.limits import CATALOG_COMMAND_OCTETS_MAX, CATALOG_REQ
 from headrace_broker.runtime.password import new_user
 from headrace_broker.runtime.plain_table import plain_table
 from headrace_raftlog.model.entry import Entry
+from headrace_raftlog.model.group import QUEUED
 
 CATALOG_GROUP: Final = 0
 VOTERS_MAX: Final = 5  # nodes that vote on the catalog; the rest learn: two may fail at any size
@@ -63,7 +65,13 @@ class RaftHost(Protocol):
         """Start a group's replica on this node."""
 
     def propose(self, group: int, data: bytes) -> int:
-        """Append an entry; return its index, or a negative number when it was not taken."""
+        """Append an entry; return its index or QUEUED, or a negative number when not taken."""
+
+    def set_members(self, group: int, nodes: tuple[int, ...]) -> None:
+        """Say on which nodes a group's members shall live."""
+
+    async def read_barrier(self, group: int) -> None:
+        """Wait until all that was committed before is applied here; asks again until it is."""
 
     def leader(self, group: int) -> int:
         """Return the leader's node id, 0 when none is known."""
@@ -170,10 +178,15 @@ class CatalogService:
         self._listeners.append(listener)
 
     def start(self) -> None:
-        """Join group 0: the log's entries are applied from the first, then new ones."""
+        """Join group 0: its state is restored, then the log's entries after that are applied.
+
+        The group was founded by the configured nodes on their first disks, whose member ids are
+        their node ids; a node on another disk is admitted by the others.
+        """
         voters, learners = split_members([node.id for node in self._nodes])
         campaign = self._node == voters[0]
         self._raft.create_group(CATALOG_GROUP, voters, learners, self, campaign=campaign)
+        self._raft.set_members(CATALOG_GROUP, voters + learners)
 
     async def stop(self) -> None:
         """End what is under way: whoever waits gets CatalogUnavailableError."""
@@ -245,6 +258,24 @@ class CatalogService:
         result = await self.submit(commands.Barrier(), seconds)
         assert isinstance(result, Ok)
 
+    async def catch_up(self) -> None:
+        """Wait until everything that was decided before this call is applied here.
+
+        As `barrier`, but nothing is written: the leader is asked how far it is, once for all who
+        ask at the same time.
+
+        Raises:
+            CatalogUnavailableError: not in time, for there is no quorum.
+        """
+        limit = self._timing.answer_seconds
+        try:
+            async with asyncio.timeout(limit):
+                await self._raft.read_barrier(CATALOG_GROUP)
+        except TimeoutError:
+            raise CatalogUnavailableError(
+                f"no quorum: what the catalog holds could not be made sure within {limit:g} s"
+            ) from None
+
     async def wait_ready(self, seconds: float) -> None:
         """Wait until the catalog has its first contents and this node is up to date.
 
@@ -273,7 +304,7 @@ class CatalogService:
         if self._raft.serving(CATALOG_GROUP):
             if pending.proposed_term == self._term != 0:
                 return  # appended in this term and still leading: it is in the log and only slow
-            if self._raft.propose(CATALOG_GROUP, pending.data) > 0:
+            if self._raft.propose(CATALOG_GROUP, pending.data) >= QUEUED:
                 pending.proposed_term = self._term
             return
         leader = self._raft.leader(CATALOG_GROUP)
@@ -303,7 +334,8 @@ class CatalogService:
             self.dropped_count += 1
             log.warning("node %d sent what is not a catalog request", peer)
             return
-        if not self._raft.serving(CATALOG_GROUP) or self._raft.propose(CATALOG_GROUP, payload) <= 0:
+        serving = self._raft.serving(CATALOG_GROUP)
+        if not serving or self._raft.propose(CATALOG_GROUP, payload) < QUEUED:
             self.dropped_count += 1
 
     # The handler of group 0
@@ -318,15 +350,33 @@ class CatalogService:
             request = decode_envelope(entry.data)
             if request is not None and request[:2] == (self._node, self._raft.boot):
                 answers.append((request.number, result))
+        self._tell(events)
+        for number, result in answers:
+            pending = self._pending.get(number)
+            if pending is not None and not pending.answer.done():
+                pending.answer.set_result(result)
+
+    def snapshot(self) -> tuple[bytes, array[int]]:
+        """Return the catalog's state; no entry is needed once it is in there."""
+        return self.catalog.snapshot(), array("Q")
+
+    def restore(self, state: bytes) -> None:
+        """Take over a state that `snapshot` gave, here or on another node.
+
+        A change that waits here and is part of that state has no answer in it: it is sent again,
+        is found to be a repetition, and is asked for anew, which tells how things are.
+
+        Raises:
+            SnapshotError: the octets are not such a state; nothing changed.
+        """
+        self._tell(self.catalog.load(state))
+
+    def _tell(self, events: list[Event]) -> None:
         if events:
             for listener in self._listeners:
                 listener(events)
         if self.catalog.bootstrapped:
             self._seeded.set()
-        for number, result in answers:
-            pending = self._pending.get(number)
-            if pending is not None and not pending.answer.done():
-                pending.answer.set_result(result)
 
     def leadership(self, leader: int, term: int, serving: bool) -> None:
         """Note who leads; what is under way goes there once this loop turn is over."""

@@ -11,6 +11,7 @@ from headrace_broker.codecs.batch import body_bytes
 from headrace_broker.core.command import ENQUEUE_BATCH_OFFSET
 from headrace_broker.core.delivery import EntryGroup, group_by_entry
 from headrace_broker.core.effect import Acquired
+from headrace_broker.core.queue_machine import QueueMachine
 from headrace_broker.model.message import DeliveryRun
 from headrace_broker.runtime.lane_port import SessionEnd
 from headrace_broker.runtime.queue_log import QueueLog
@@ -27,10 +28,11 @@ class Feed:
         window: octets of bodies that the gateway still has room for; negative when overdrawn.
     """
 
-    def __init__(self, consumer: i64, window: i64, log: QueueLog) -> None:
+    def __init__(self, consumer: i64, window: i64, log: QueueLog, machine: QueueMachine) -> None:
         self.consumer = consumer
         self.window = window
         self._log = log
+        self._machine = machine
         self._waiting: deque[EntryGroup] = deque()
 
     @property
@@ -52,7 +54,12 @@ class Feed:
     def _drain(self, to: SessionEnd) -> None:
         while self._waiting and self.window > 0:
             group = self._waiting.popleft()
-            blob = self._log.entry_data(group.entry_index)
+            try:
+                blob = self._log.entry_data(group.entry_index)
+            except KeyError:
+                # Settled while it waited here, by a gateway that had it from an earlier leader.
+                assert not self._machine.holds_out(group.entry_index), "a live message is gone"
+                continue
             run = DeliveryRun(
                 self.consumer,
                 group.first,

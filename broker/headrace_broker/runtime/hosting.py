@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, final
 from typing_extensions import override
 
 from headrace_broker.model.definition import Queue
-from headrace_broker.model.session import session_id
+from headrace_broker.model.session import boot_mark, session_id
 from headrace_broker.runtime.lane_port import SessionOwner
 from headrace_broker.runtime.port import QueueListener
 from headrace_broker.runtime.queue_host import HostWatcher, QueueHost
@@ -73,6 +73,8 @@ class Hosting:
         hosts: replicas on this node by queue group.
         traffic: counts what goes through the sessions.
         on_unused: called with an auto-delete queue led here whose last consumer has gone.
+        on_unreadable: called when a message that a queue still holds cannot be read; the node
+            must stop.
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class Hosting:
         self.switchboard = Switchboard(node, send)
         self.hosts: dict[int, QueueHost] = {}
         self.on_unused: Callable[[Queue], None] = _ignore
+        self.on_unreadable: Callable[[BaseException], None] = _ignore_failure
         self.traffic = Traffic()
         self._raft = raft
         self._node = node
@@ -135,21 +138,25 @@ class Hosting:
             return
         loop = asyncio.get_running_loop()
         if queue.logged:
-            raft_log = RaftQueueLog(self._raft, queue.group)
+            raft_log = RaftQueueLog(self._raft, queue.group, self._fail)
             host = QueueHost(queue, self._node, raft_log, self.switchboard, self._watcher)
             self._register(queue, host)
-            voters = tuple(sorted(queue.members))
             prefers = queue.members[0] == self._node
             try:
-                self._raft.create_group(queue.group, voters, (), host, campaign=prefers)
+                self._raft.create_group(queue.group, queue.founders, (), host, campaign=prefers)
             except KeyError:  # an old catalog entry is applied anew; its removal follows
                 self._unregister(queue)
+            else:
+                self._raft.set_members(queue.group, queue.members)
         else:
             memory = MemoryQueueLog(self._node, loop)
             host = QueueHost(queue, self._node, memory, self.switchboard, self._watcher)
             memory.apply = host.apply_one
             self._register(queue, host)
             host.leadership(self._node, 1, True)
+
+    def _fail(self, error: BaseException) -> None:
+        self.on_unreadable(error)
 
     def _register(self, queue: Queue, host: QueueHost) -> None:
         self.hosts[queue.group] = host
@@ -177,6 +184,11 @@ class Hosting:
         for waiter in self._leader_waiters.pop(group, []):
             if not waiter.done():
                 waiter.set_result(None)
+
+    def renewed_members(self) -> tuple[int, ...]:
+        """Return the member ids of the nodes that lost their data once."""
+        ids = [(node, self._raft.member_of(node)) for node in (self._node, *self._peers_up)]
+        return tuple([member for node, member in ids if member != node])
 
     def leader_changed(self, queue: Queue, leader: int) -> None:
         """Turn to a queue's new leader once the current loop turn is over."""
@@ -300,9 +312,13 @@ class Hosting:
         boot = self._raft.boot if node == self._node else self._peers_up[node]
         if not boot and node in self._grace_handles:
             return  # it may come back; its time is not over
-        if not host.node_down(node, boot):
+        if not host.node_down(node, boot_mark(boot)):
             self._owed.add((host.queue.group, node))
 
 
 def _ignore(queue: Queue) -> None:
+    """Do nothing until the node has said what to do."""
+
+
+def _ignore_failure(error: BaseException) -> None:
     """Do nothing until the node has said what to do."""

@@ -81,6 +81,7 @@ class BrokerNode:
         self.topology = Topology(node, self.catalog, self.hosting, self.counts)
         self.reaper = Reaper(self.topology, self.hosting.hosts)
         self.hosting.on_unused = self.reaper.drop_unused
+        self.hosting.on_unreadable = on_fatal
         self.catalog.subscribe(self.router.on_events)
         self.catalog.subscribe(self._on_events)
         self.disk = DiskWatch(
@@ -91,7 +92,7 @@ class BrokerNode:
         )
 
     async def start(self) -> None:
-        """Recover the log, join the cluster, and wait until the catalog has a quorum.
+        """Recover the log and let the other nodes reach this one.
 
         Raises:
             RaftLogError: the data directory cannot be used; its text says what to do.
@@ -110,12 +111,17 @@ class BrokerNode:
             self.counts,
             self.reaper,
         )
-        self.catalog.start()
         self.hosting.start()
         self.disk.start()
 
     async def join(self) -> None:
-        """Wait until the catalog is caught up, and forget what this node held in memory before."""
+        """Belong to the cluster, catch up with the catalog, and forget what was in memory before.
+
+        A node with new data waits for its cluster: see `RaftNode.wait_formed`.
+        """
+        await self.raft.wait_formed()
+        self.broker.boot = self.raft.boot  # of a node that lost its data, it is another one now
+        self.catalog.start()
         while True:
             try:
                 await self.catalog.wait_ready(JOIN_REPORT_SECONDS)

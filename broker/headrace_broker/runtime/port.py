@@ -239,6 +239,16 @@ class Broker:
         """Return an exchange's definition; None for the default exchange."""
 
     @abstractmethod
+    async def catch_up(self) -> None:
+        """Wait until this node's view of the catalog holds all that was decided before this call.
+
+        For what `queue`, `exchange` and `route` did not find: another node may have declared it.
+
+        Raises:
+            AmqpError: INTERNAL_ERROR, the catalog has no quorum: what it holds is not known.
+        """
+
+    @abstractmethod
     def open_queue(self, queue: Queue, listener: QueueListener) -> QueueClient:
         """Start a session with a queue."""
 

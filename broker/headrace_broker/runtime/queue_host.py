@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from array import array
 from abc import abstractmethod
 from typing import Final, final
 
@@ -20,6 +21,7 @@ from headrace_broker.core.command import (
     Command,
     NodeDown,
     encode_node_down,
+    passes_publishes,
     stamp_command,
 )
 from headrace_broker.core.command_decoder import decode_command
@@ -114,7 +116,8 @@ class QueueHost(HostEnd):
 
     def propose(self, data: bytes) -> i64:
         """Append a command with this moment's time stamp."""
-        return self._log.propose(stamp_command(time.time_ns() // 1_000_000, data))
+        stamped = stamp_command(time.time_ns() // 1_000_000, data)
+        return self._log.propose(stamped, passes_publishes(data))
 
     @override
     def resync(self, session: int, consumer: i64, number: i64, window: i64, attached: bool) -> bool:
@@ -128,7 +131,7 @@ class QueueHost(HostEnd):
         if attached and not self.machine.is_attached(session, consumer):
             end.detached(consumer)
             return True
-        feed = Feed(consumer, window, self._log)
+        feed = Feed(consumer, window, self._log, self.machine)
         self._feeds.setdefault(session, {})[int(consumer)] = feed
         held = self.machine.unsettled_from(session, consumer, number)
         start = 0
@@ -173,6 +176,19 @@ class QueueHost(HostEnd):
         if self._feeds and len(data) > STAMP_OCTETS and data[STAMP_OCTETS] in FEED_ENDING:
             self._drop_feeds(decode_command(data))
 
+    def snapshot(self) -> tuple[bytes, array[int]]:
+        """Return the machine's state, and the positions of the entries that hold its messages."""
+        return self.machine.snapshot(), self.machine.live_entries()
+
+    def restore(self, state: bytes) -> None:
+        """Take over a state that `snapshot` gave, here or on another node; never while serving.
+
+        Raises:
+            SnapshotError: the octets are not such a state; nothing changed.
+        """
+        assert not self.serving, "a leader has nothing to learn"
+        self.machine = QueueMachine.restore(state)
+
     def leadership(self, leader: int, _term: int, serving: bool) -> None:
         """Start or stop serving; feeds of an earlier leadership are void."""
         self.serving = serving
@@ -185,7 +201,7 @@ class QueueHost(HostEnd):
         )
 
     def node_down(self, node: int, boot_kept: int) -> bool:
-        """Replicate that a gateway node is gone (0) or back with boot count `boot_kept`.
+        """Replicate that a gateway node is gone (0) or back in the boot with mark `boot_kept`.
 
         Returns:
             False when that is due and the log takes nothing now: to be called again.

@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Final, final
 from mypy_extensions import i64, mypyc_attr
 from typing_extensions import override
 
+from headrace_raftlog.model.errors import CorruptLogError
+from headrace_raftlog.model.group import NOT_LEADER, QUEUED
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -28,8 +31,11 @@ class QueueLog:
     """An ordered log of commands that come back through `apply` of the queue's host."""
 
     @abstractmethod
-    def propose(self, data: bytes) -> i64:
-        """Append one stamped command; return TAKEN, NOT_LEADING or BUSY."""
+    def propose(self, data: bytes, urgent: bool) -> i64:
+        """Append one stamped command; return TAKEN, NOT_LEADING or BUSY.
+
+        What is urgent passes what is not and waits for room.
+        """
 
     @abstractmethod
     def entry_data(self, index: i64) -> bytes:
@@ -37,11 +43,13 @@ class QueueLog:
 
         Raises:
             KeyError: the entry was forgotten.
+            CorruptLogError: what is stored of it is damaged; the node is being stopped.
+            OSError: its file cannot be read; the node is being stopped.
         """
 
     @abstractmethod
     def forget(self, index: i64) -> None:
-        """The entry holds no live message any more."""
+        """The entry holds no message of the queue any more and is not read again."""
 
     @abstractmethod
     def leader(self) -> int:
@@ -50,30 +58,44 @@ class QueueLog:
 
 @final
 class RaftQueueLog(QueueLog):
-    """The replicated log of a durable queue."""
+    """The replicated log of a durable queue.
 
-    def __init__(self, node: RaftNode, group: int) -> None:
+    Args:
+        node: the node's replicated logs.
+        group: the queue's group.
+        unreadable: stops the node, whose log has lost what it must have; when it starts again it
+            sets the damaged replicas aside and has them rebuilt.
+    """
+
+    def __init__(
+        self, node: RaftNode, group: int, unreadable: Callable[[BaseException], None]
+    ) -> None:
         self._node = node
         self._group = group
+        self._unreadable = unreadable
 
     @override
-    def propose(self, data: bytes) -> i64:
+    def propose(self, data: bytes, urgent: bool) -> i64:
         try:
-            index = self._node.propose(self._group, data)
+            index = self._node.propose(self._group, data, urgent)
         except ValueError:  # another node allows larger messages than the log here takes
             log.exception("group %d: a command was refused", self._group)
             return BUSY
-        if index > 0:
+        if index >= QUEUED:
             return TAKEN
-        return NOT_LEADING if index == -1 else BUSY
+        return NOT_LEADING if index == NOT_LEADER else BUSY
 
     @override
     def entry_data(self, index: i64) -> bytes:
-        return self._node.entry_data(self._group, index)
+        try:
+            return self._node.entry_data(self._group, index)
+        except (CorruptLogError, OSError) as error:
+            self._unreadable(error)
+            raise
 
     @override
     def forget(self, index: i64) -> None:
-        """Leave the entry to the log, which frees space by whole files."""
+        self._node.entry_dead(self._group, index)
 
     @override
     def leader(self) -> int:
@@ -93,7 +115,7 @@ class MemoryQueueLog(QueueLog):
         self.apply: Callable[[int, bytes], None] | None = None
 
     @override
-    def propose(self, data: bytes) -> i64:
+    def propose(self, data: bytes, urgent: bool) -> i64:
         index = self._next
         self._next += 1
         self._entries[index] = data

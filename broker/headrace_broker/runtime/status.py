@@ -23,11 +23,23 @@ class NodeStatusSource:
 
     def not_ready_reason(self) -> str:
         """Return why clients should not be sent here now, "" when they may."""
+        if not self._node.raft.is_formed:
+            return self._waits_for()
         if not self.accepting:
             return "the node has not joined the cluster: too few nodes are running"
         if not self._node.raft.leader(CATALOG_GROUP):
             return "the catalog has no leader: too few nodes are running"
         return ""
+
+    def _waits_for(self) -> str:
+        """Say whom a node with new data waits for."""
+        up = self._node.peers_up
+        missing = [self._name(peer) for peer, boot in sorted(up.items()) if not boot]
+        names = ", ".join(missing) or "the others to take it in"
+        return (
+            f"the node is new and waits for {names}: a new cluster begins when all of its nodes "
+            "run, and a cluster that has begun lets a new node in when any of its nodes runs"
+        )
 
     def overview(self) -> Overview:
         """Return the node's summary."""

@@ -117,6 +117,17 @@ class Topology:
         except CatalogUnavailableError as error:
             raise AmqpError(INTERNAL_ERROR, str(error)) from error
 
+    async def catch_up(self) -> None:
+        """Wait until everything that was decided before this call is applied here.
+
+        Raises:
+            AmqpError: the catalog has no quorum.
+        """
+        try:
+            await self._catalog.catch_up()
+        except CatalogUnavailableError as error:
+            raise AmqpError(INTERNAL_ERROR, str(error)) from error
+
     async def _change(self, command: AnyCommand) -> object:
         answer = await self.submit(command)
         if isinstance(answer, Ok):
@@ -148,6 +159,7 @@ class Topology:
             arguments=arguments,
             preferred_node=self._node,
             replicas=replicas,
+            member_ids=self._hosting.renewed_members(),
         )
         queue = await self._change(command)
         assert isinstance(queue, Queue), "a declared queue is what the catalog answers"

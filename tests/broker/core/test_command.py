@@ -140,3 +140,23 @@ def test_a_tag_that_is_no_short_string_is_refused() -> None:
     command.encode_attach(ANNA, 1, 1, 1, False, bytes(255))
     with pytest.raises(ValueError, match="256 octets, at most 255"):
         command.encode_attach(ANNA, 1, 1, 1, False, bytes(256))
+
+
+def test_control_commands_pass_publishes_and_what_forgets_sessions_does_not():
+    passing = (
+        command.encode_settle(1, 1, []),
+        command.encode_attach(1, 1, 1, 1, False, b""),
+        command.encode_cancel(1, 1, 1),
+        command.encode_get(1, 1),
+        command.encode_purge(1, 1),
+    )
+    waiting = (
+        command.encode_enqueue(1, 1, batch(b"x")),
+        command.encode_close(1),
+        command.encode_node_down(1, 0),
+        command.encode_node_down(1, 2),
+        b"",
+        b"\xff",
+    )
+    assert [command.passes_publishes(each) for each in passing] == [True] * len(passing)
+    assert [command.passes_publishes(each) for each in waiting] == [False] * len(waiting)

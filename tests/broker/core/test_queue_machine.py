@@ -322,3 +322,25 @@ def test_what_makes_no_sense_is_rejected_and_changes_nothing(queue: QueueLog) ->
     before = queue.machine.digest()
     assert told(queue.apply(b"")) == ["Rejected('shorter than its head')", "EntryDead(2)"]
     assert queue.machine.digest() == before
+
+
+def test_live_entries_are_those_with_messages_waiting_held_or_returned(queue):
+    queue.enqueue(ANNA, 1, 2)  # entry 1: one message held, one settled
+    queue.enqueue(ANNA, 3)  # entry 2: returned
+    queue.enqueue(ANNA, 4)  # entry 3: settled
+    queue.enqueue(ANNA, 5)  # entry 4: waits
+    assert list(queue.machine.live_entries()) == [1, 2, 3, 4]
+    queue.attach(BERT, 1, 1, 4)  # entry 5
+    held = [entry for entry in range(1, 6) if queue.machine.holds_out(entry)]
+    assert held == [1, 2, 3]
+    queue.apply(command.encode_cancel(BERT, 2, 1))
+    queue.settle(BERT, 3, ACCEPT, (1, 2, 2), (1, 4, 4))
+    queue.settle(BERT, 4, RELEASE, (1, 3, 3))
+    assert list(queue.machine.live_entries()) == [1, 2, 4]
+    assert queue.machine.live_entries().typecode == "Q"
+    queue.apply(command.encode_purge(ANNA, 1))
+    assert list(queue.machine.live_entries()) == [1]  # what a consumer holds is not purged
+
+
+def test_nothing_lives_in_a_new_queue(queue):
+    assert list(queue.machine.live_entries()) == []

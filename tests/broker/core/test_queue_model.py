@@ -187,7 +187,15 @@ class QueueComparison(RuleBasedStateMachine):
         alive = self.model.alive()
         assert len(deaths) == len(set(deaths))
         assert set(deaths) == born - alive
+        assert list(self.machine.live_entries()) == sorted(alive)
         self.alive = alive
+
+    @rule()
+    def go_on_from_a_snapshot(self) -> None:
+        """A replica that was restored tells, from here on, what the others tell."""
+        alive = self.machine.live_entries()
+        self.machine = QueueMachine.restore(self.machine.snapshot())
+        assert self.machine.live_entries() == alive
 
     def before(self) -> None:
         self.users = self.model.users()

@@ -67,6 +67,7 @@ def test_a_snapshot_and_the_rest_of_the_log_are_the_whole_log(seed: int, cut: in
     restored = QueueMachine.restore(whole.snapshot())
     assert restored.digest() == whole.digest()
     assert restored.snapshot() == whole.snapshot()
+    assert restored.live_entries() == whole.live_entries()
     assert figures(restored) == figures(whole)
     assert replay(restored, entries, cut) == replay(whole, entries, cut)
     assert restored.digest() == whole.digest()
@@ -92,6 +93,8 @@ def test_every_entry_dies_once_and_only_when_nothing_of_it_is_left(seed: int) ->
     told = replay(machine, entries)
     deaths = [text for text in told if text.startswith("EntryDead")]
     assert len(set(deaths)) == len(deaths)
+    alive = [n for n in range(1, len(entries) + 1) if f"EntryDead({n})" not in deaths]
+    assert list(machine.live_entries()) == alive
     # The log drained: everything else dies.
     index = len(entries)
     for data in drain(machine):

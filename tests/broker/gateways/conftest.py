@@ -28,6 +28,7 @@ from headrace_broker.model.definition import QUEUE_CLASSIC, Binding, Exchange, Q
 from headrace_broker.model.message import DeliveryRun, Publish
 from headrace_broker.model.reply_code import (
     ACCESS_REFUSED,
+    INTERNAL_ERROR,
     NOT_FOUND,
     PRECONDITION_FAILED,
     RESOURCE_LOCKED,
@@ -268,6 +269,9 @@ class FakeBroker(Broker):
         self.exchanges: dict[str, Exchange] = {}
         self.bindings: list[Binding] = []
         self.connections: dict[str, ConnectionInfo] = {}
+        self.behind: list[Callable[[], object]] = []  # changes elsewhere that did not arrive yet
+        self.caught_up = 0
+        self.lost = False  # no quorum
         self.log: list[str] = []  # topology operations in the order in which they were applied
         self.router = Router()
         self.next_group = 1
@@ -338,6 +342,15 @@ class FakeBroker(Broker):
 
     def exchange(self, vhost: str, name: str) -> Exchange | None:
         return self.exchanges.get(name)
+
+    async def catch_up(self) -> None:
+        await self.gate
+        self.caught_up += 1
+        if self.lost:
+            raise AmqpError(INTERNAL_ERROR, "no quorum")
+        behind, self.behind = self.behind, []
+        for change in behind:
+            change()
 
     def open_queue(self, queue: Queue, listener: QueueListener) -> QueueClient:
         client = FakeClient(self, self.queues[queue.name], listener)

@@ -30,11 +30,12 @@ class SharedLog(QueueLog):
         self._world = world
         self._node = node
 
-    def propose(self, data: bytes) -> int:
+    def propose(self, data: bytes, urgent: bool) -> int:
         if self._world.busy:
             return BUSY
         if self._world.leader != self._node:
             return NOT_LEADING
+        self._world.urgent.append(urgent)
         self._world.log.append(Entry(len(self._world.log) + 1, 1, ENTRY_NORMAL, data))
         return TAKEN
 
@@ -123,6 +124,7 @@ class World:
         busy: whether proposals are refused for want of room.
         cut: whether payloads between the nodes are lost.
         full: node ids to which payloads are refused, as by a full outbox.
+        urgent: of each entry, whether it may pass others.
         log: all entries; `settle_down` applies what is new on both nodes.
     """
 
@@ -133,6 +135,7 @@ class World:
         self.full: set[int] = set()
         self.log: list[Entry] = []
         self.forgotten: list[int] = []
+        self.urgent: list[bool] = []
         self.queue = Queue("/", "work", "quorum", 7, (1, 2))
         self.watcher = Watcher()
         self.owner = Owner(self, [], True)

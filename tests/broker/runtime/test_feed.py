@@ -7,8 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace_broker.codecs.batch import encode_batch, message_body
+from headrace_broker.core import command
 from headrace_broker.core.command import encode_enqueue, stamp_command
 from headrace_broker.core.effect import Acquired
+from headrace_broker.core.queue_machine import QueueMachine
 from headrace_broker.runtime.feed import Feed
 from headrace_broker.runtime.lane_port import SessionEnd
 from headrace_broker.runtime.queue_log import TAKEN, QueueLog
@@ -25,7 +27,7 @@ class Entries(QueueLog):
         self.reads.append(index)
         return self.entries[index]
 
-    def propose(self, data):
+    def propose(self, data, urgent):
         self.entries[len(self.entries) + 1] = data
         return TAKEN
 
@@ -74,7 +76,8 @@ class Line:
     def __init__(self, publishes, window):
         self.source = Entries()
         self.sink = Sink()
-        self.feed = Feed(1, window, self.source)
+        self.machine = QueueMachine()
+        self.feed = Feed(1, window, self.source, self.machine)
         self.publishes = publishes
         self.next = 1
 
@@ -169,3 +172,24 @@ def test_everything_comes_in_order_whatever_the_window(make_line, sizes, window,
     got = [line.sink.bodies[number] for number in range(1, len(line.sink.bodies) + 1)]
     assert got == expected
     assert line.feed.waiting_count == 0
+
+
+def test_entry_that_was_settled_while_it_waited_is_passed_over(make_line):
+    line = make_line(0)
+    line.deliver(line.entry(b"a"))
+    line.deliver(line.entry(b"b"))
+    line.source.forget(1)  # its gateway had it from an earlier leader, and has settled it
+    line.feed.open(10, line.sink)
+    assert line.sink.runs == [(2, 1)]
+
+
+def test_live_entry_that_is_gone_is_a_bug(make_line):
+    line = make_line(0)
+    line.deliver(line.entry(b"a"))
+    line.machine.apply(1, line.source.entries[1])
+    attach = command.encode_attach(1 << 60, 1, 1, 5, False, b"")
+    line.machine.apply(2, command.stamp_command(0, attach))
+    assert line.machine.holds_out(1)
+    line.source.forget(1)
+    with pytest.raises(AssertionError, match="a live message is gone"):
+        line.feed.open(10, line.sink)

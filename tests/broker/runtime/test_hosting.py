@@ -10,14 +10,18 @@ import pytest
 from headrace_broker.core.command import NodeDown, encode_attach, stamp_command
 from headrace_broker.core.command_decoder import decode_command
 from headrace_broker.model.definition import QUEUE_CLASSIC, QUEUE_QUORUM, Queue
-from headrace_broker.model.session import session_id
+from headrace_broker.model.session import BOOT_MAX, session_id
 from headrace_broker.runtime import hosting as module
+from headrace_broker.runtime import queue_log
 from headrace_broker.runtime.hosting import Hosting
 from headrace_broker.runtime.port import Ticket
+from headrace_broker.runtime.queue_log import NOT_LEADING, TAKEN, RaftQueueLog
 from headrace_raftlog.model.entry import ENTRY_NORMAL, Entry
-from headrace_raftlog.model.group import BUSY, NOT_LEADER
+from headrace_raftlog.model.errors import CorruptLogError
+from headrace_raftlog.model.group import BUSY, NOT_LEADER, QUEUED
 
-QUEUE = Queue("/", "work", QUEUE_QUORUM, 7, (1, 2, 3))
+MEMBERS = (1, 2, 3)
+QUEUE = Queue("/", "work", QUEUE_QUORUM, 7, MEMBERS, founders=MEMBERS)
 ELSEWHERE = Queue("/", "far", QUEUE_QUORUM, 8, (2, 3, 4))
 MEMORY = Queue("/", "here", QUEUE_CLASSIC, 9, (1,), durable=False, auto_delete=True)
 
@@ -31,6 +35,10 @@ class Raft:
         self.created = []
         self.removed = []
         self.leaders = {}
+        self.members = {}
+        self.renewed = {}
+        self.dead = []
+        self.unreadable = KeyError()
         self.proposed = []
         self.busy = False
 
@@ -46,7 +54,19 @@ class Raft:
     def leader(self, group):
         return self.leaders.get(group, 0)
 
-    def propose(self, group, data):
+    def set_members(self, group, nodes):
+        self.members[group] = nodes
+
+    def entry_dead(self, group, index):
+        self.dead.append((group, index))
+
+    def entry_data(self, group, index):
+        raise self.unreadable
+
+    def member_of(self, node):
+        return self.renewed.get(node, node)
+
+    def propose(self, group, data, urgent=False):
         if self.leaders.get(group) != 1:
             return NOT_LEADER
         if self.busy:
@@ -71,6 +91,8 @@ class Node:
         self.sent = []
         raft: Any = self.raft
         self.hosting = Hosting(raft, 1, [2, 3, 4], self._send)
+        self.failures = []
+        self.hosting.on_unreadable = self.failures.append
 
     def _send(self, node, payload):
         self.sent.append(node)
@@ -352,5 +374,82 @@ def test_a_session_that_raises_does_not_end_the_ticks(run, listener):
         with pytest.raises(ZeroDivisionError):
             node.hosting._tick()
         assert node.hosting._tick_handle is not before
+
+    run(scenario)
+
+
+def test_group_is_founded_by_the_members_of_its_first_days_and_lives_where_it_shall(run):
+    async def scenario(node):
+        founders = (1, 77 << 10 | 2, 3)
+        node.hosting.add_queue(Queue("/", "q", QUEUE_QUORUM, 11, MEMBERS, founders=founders))
+        assert node.raft.created == [(11, founders, True)]
+        assert node.raft.members == {11: MEMBERS}
+
+    run(scenario)
+
+
+def test_members_on_other_than_their_first_disks_are_named(run):
+    async def scenario(node):
+        assert node.hosting.renewed_members() == ()
+        node.raft.renewed = {3: 77 << 10 | 3}
+        assert node.hosting.renewed_members() == (77 << 10 | 3,)
+
+    run(scenario)
+
+
+def test_entry_without_messages_is_dead_to_the_log(run):
+    async def scenario(node):
+        node.hosting.add_queue(QUEUE)
+        node.attach_from(2, 1)
+        assert node.raft.dead == [(7, 1)]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("outcome", [QUEUED, 1, NOT_LEADER, BUSY])
+def test_what_the_log_answers_to_a_proposal(run, outcome):
+    async def scenario(node):
+        taken = []
+
+        def propose(group, data, urgent):
+            taken.append((group, data, urgent))
+            return outcome
+
+        node.raft.propose = propose
+        log = RaftQueueLog(node.raft, 7, node.failures.append)
+        expected = {NOT_LEADER: NOT_LEADING, BUSY: queue_log.BUSY}.get(outcome, TAKEN)
+        assert log.propose(b"x", True) == expected
+        assert taken == [(7, b"x", True)]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("error", [CorruptLogError("f", 1, "why"), OSError(5, "I/O")])
+def test_message_that_cannot_be_read_stops_the_node(run, error):
+    async def scenario(node):
+        node.raft.unreadable = error
+        log = RaftQueueLog(node.raft, 7, node.hosting._fail)
+        with pytest.raises(type(error)):
+            log.entry_data(1)
+        assert node.failures == [error]
+        node.raft.unreadable = KeyError()
+        with pytest.raises(KeyError):
+            log.entry_data(1)
+        assert node.failures == [error]
+
+    run(scenario)
+
+
+def test_boot_counts_beyond_session_ids_end_no_living_session(run):
+    async def scenario(node):
+        late = 3 * BOOT_MAX + 9  # of a node that lost its data
+        node.hosting.add_queue(QUEUE)
+        node.attach_from(2, late)
+        node.raft.lead(7, 1, serving=True)
+        node.hosting.peer_changed(2, True, late)
+        await turns()
+        assert node.raft.downs() == []
+        node.hosting.peer_changed(2, True, late + 1)
+        assert node.raft.downs() == [(2, 10)]
 
     run(scenario)

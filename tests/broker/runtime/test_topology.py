@@ -57,6 +57,9 @@ class Parts:
             raise self.answer
         return self.answer
 
+    def renewed_members(self):
+        return (77 << 10 | 3,)
+
     async def wait_leader(self, queue, seconds):
         assert queue is QUEUE
         return self.leads
@@ -134,6 +137,7 @@ def test_declare_asks_for_this_node_and_waits_for_the_leader(parts):
     assert parts.run(*DECLARE) is QUEUE
     (command,) = parts.submitted
     assert (command.preferred_node, command.replicas, command.owner) == (1, REPLICAS_DEFAULT, "")
+    assert command.member_ids == (77 << 10 | 3,)
 
 
 def test_exclusive_queue_belongs_to_its_connection(parts):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Coroutine
-from typing import Any, final
+from typing import final
 
 from mypy_extensions import i64
 from pamqp import base, commands
 
 from headrace_broker.codecs.event import Acked, Method, Rejected
-from headrace_broker.codecs.frame import BASIC_ACK
+from headrace_broker.codecs.frame import BASIC_ACK, BASIC_PUBLISH
 from headrace_broker.codecs.method import decode_method, encode_close, method_name
 from headrace_broker.gateways.amqp import states
 from headrace_broker.gateways.amqp.channel_port import (
@@ -23,14 +22,16 @@ from headrace_broker.gateways.amqp.confirming import Confirms
 from headrace_broker.gateways.amqp.consumer import Consumer
 from headrace_broker.gateways.amqp.delivering import Deliveries
 from headrace_broker.gateways.amqp.handler import HANDLERS
+from headrace_broker.gateways.amqp.handler_port import Handler, Operation
 from headrace_broker.gateways.amqp.links import Links
 from headrace_broker.gateways.amqp.outlet import Outlet
 from headrace_broker.gateways.amqp.publishing import Publisher
 from headrace_broker.model.limits import CHANNEL_COMMANDS_MAX
-from headrace_broker.model.message import DeliveryRun
+from headrace_broker.model.message import DeliveryRun, Publish
 from headrace_broker.model.reply_code import (
     CHANNEL_ERROR,
     CONTENT_TOO_LARGE,
+    NOT_FOUND,
     NOT_IMPLEMENTED,
     AmqpError,
 )
@@ -41,6 +42,10 @@ from headrace_broker.runtime.port import (
     QueueListener,
     Ticket,
 )
+
+
+class ChannelOverError(Exception):
+    """A channel has ended while one of its operations waited; there is nothing more to do."""
 
 
 @final
@@ -111,12 +116,21 @@ class Channel(QueueListener):
         if self.state == states.CHANNEL_OPEN:
             self.outlet.send(self.number, command)
 
-    def start(self, operation: Coroutine[Any, Any, None], index: i64) -> None:
-        """Run an operation for method `index`; the channel's next inputs wait for its end."""
+    def start(
+        self,
+        operation: Operation,
+        index: i64,
+        handler: Handler | None = None,
+        command: base.Frame | None = None,
+    ) -> None:
+        """Run an operation for method `index`; the channel's next inputs wait for its end.
+
+        When it fails for what is not found here, it is begun again by `handler` with `command`.
+        """
         self._busy = True
         self.outlet.flush_links()  # what was published and settled before comes first
         self._owner.operation_started()
-        self.outlet.shell.start(self._operate(operation, index))
+        self.outlet.shell.start(self._operate(operation, index, handler, command))
 
     def fail(self, error: AmqpError, index: i64) -> None:
         """Close the channel, or for a hard error the connection."""
@@ -147,7 +161,9 @@ class Channel(QueueListener):
             return
         try:
             if isinstance(event, list):
-                self._publisher.publish(event)
+                left = self._publisher.publish(event, False)
+                if left:
+                    self.start(self._publish_left(left), BASIC_PUBLISH)
             elif isinstance(event, Acked):
                 self.deliveries.ack(event.delivery_tag, event.multiple)
             elif isinstance(event, Rejected):
@@ -169,9 +185,53 @@ class Channel(QueueListener):
         handler = HANDLERS.get(int(method.index))
         if handler is None:
             raise AmqpError(NOT_IMPLEMENTED, method_name(int(method.index)))
+        try:
+            operation = handler(self, command)
+        except AmqpError as error:
+            if error.code != NOT_FOUND:
+                raise
+            self.start(self._look_again(handler, command), method.index)
+        else:
+            if operation is not None:
+                self.start(operation, method.index, handler, command)
+
+    # What is not found may have been declared through another node a moment ago.
+
+    async def catch_up(self) -> None:
+        """Wait until this node knows of all that was declared and deleted before.
+
+        Raises:
+            AmqpError: the catalog has no quorum.
+            ChannelOverError: the channel has ended meanwhile.
+        """
+        await self.outlet.broker.catch_up()
+        if not self.is_open:
+            raise ChannelOverError
+
+    async def _attempt(
+        self, operation: Operation, handler: Handler, command: base.Frame | None
+    ) -> None:
+        try:
+            await operation
+        except AmqpError as error:
+            if error.code != NOT_FOUND:
+                raise
+            await self._look_again(handler, command)
+
+    async def _look_again(self, handler: Handler, command: base.Frame | None) -> None:
+        """Handle a method for the second time; the first time changed nothing."""
+        await self.catch_up()
         operation = handler(self, command)
         if operation is not None:
-            self.start(operation, method.index)
+            await operation
+
+    async def _publish_left(self, publishes: list[Publish]) -> None:
+        self.outlet.stall(True)  # or the publishes behind these would gather here
+        try:
+            await self.catch_up()
+        finally:
+            self.outlet.stall(False)
+        self._publisher.publish(publishes, True)
 
     def _transition(self, event: Input) -> None:
         """Handle what opens and closes the channel, and everything while it is not open."""
@@ -209,15 +269,25 @@ class Channel(QueueListener):
         self.consumers.clear()
         self.links.close()
 
-    async def _operate(self, operation: Coroutine[Any, Any, None], index: i64) -> None:
+    async def _operate(
+        self,
+        operation: Operation,
+        index: i64,
+        handler: Handler | None,
+        command: base.Frame | None,
+    ) -> None:
         try:
             try:
-                if self.is_open:
+                if not self.is_open:
+                    operation.close()  # the connection ended in the same turn
+                elif handler is None:
                     await operation
                 else:
-                    operation.close()  # the connection ended in the same turn
+                    await self._attempt(operation, handler, command)
             except AmqpError as error:
                 self.fail(error, index)
+            except ChannelOverError:
+                pass  # nobody waits for it any more
             self._busy = False
             self._drain()
         except Exception:  # noqa: BLE001 - only this connection ends

@@ -32,8 +32,16 @@ class Publisher:
         self._links = links
         self._confirms = confirms
 
-    def publish(self, publishes: list[Publish]) -> None:
+    def publish(self, publishes: list[Publish], current: bool) -> list[Publish]:
         """Publish messages with one route and the same flags.
+
+        Args:
+            publishes: at least one.
+            current: this node's view of the catalog is up to date. If it need not be, what finds
+                no exchange or no queue is left, and so is all behind it.
+
+        Returns:
+            What is left, to be published once the view is up to date.
 
         Raises:
             AmqpError: NOT_IMPLEMENTED (immediate), NOT_FOUND (exchange), ACCESS_REFUSED (internal
@@ -45,15 +53,20 @@ class Publisher:
         outlet = self._outlet
         outlet.published()
         route = outlet.broker.route(outlet.vhost, head.route)
+        if not current and not route.queues and not route.needs_headers and not route.internal:
+            return publishes
         if not route.known or route.internal:
             self._refuse(route)
         if not route.needs_headers:
             self._distribute(publishes, route.queues)
-            return
-        for publish in publishes:
+            return []
+        for done, publish in enumerate(publishes):
             headers = decode_headers(publish.properties)
             found = outlet.broker.route_with_headers(outlet.vhost, publish.route, headers)
+            if not current and not found.queues:
+                return publishes[done:]
             self._distribute([publish], found.queues)
+        return []
 
     def _refuse(self, route: Route) -> None:
         vhost = self._outlet.vhost

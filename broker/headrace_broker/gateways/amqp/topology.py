@@ -34,6 +34,7 @@ _RESERVED_PREFIX: Final = "amq."
 
 async def _declare_queue(channel: Channel, command: commands.Queue.Declare) -> None:
     if command.passive:
+        await channel.catch_up()
         queue = find_queue(channel, command.queue)
     else:
         queue = await _create_queue(channel, command)
@@ -48,6 +49,8 @@ async def _create_queue(channel: Channel, command: commands.Queue.Declare) -> Qu
     broker = outlet.broker
     name = command.queue or server_name("amq.gen-")
     reserved = command.queue.startswith(_RESERVED_PREFIX)
+    if reserved and broker.queue(outlet.vhost, name) is None:
+        await channel.catch_up()
     if reserved and broker.queue(outlet.vhost, name) is None:
         text = f"queue name '{name}' contains reserved prefix 'amq.*'"
         raise AmqpError(ACCESS_REFUSED, text)
@@ -100,7 +103,10 @@ async def _purge_queue(channel: Channel, command: commands.Queue.Purge) -> None:
 
 async def _delete_queue(channel: Channel, command: commands.Queue.Delete) -> None:
     outlet = channel.outlet
-    queue = outlet.broker.queue(outlet.vhost, queue_name(channel, command.queue))
+    name = queue_name(channel, command.queue)
+    if outlet.broker.queue(outlet.vhost, name) is None:
+        await channel.catch_up()
+    queue = outlet.broker.queue(outlet.vhost, name)
     count = 0
     if queue is not None:
         check_owner(channel, queue)
@@ -113,6 +119,8 @@ async def _declare_exchange(channel: Channel, command: commands.Exchange.Declare
     outlet = channel.outlet
     name = command.exchange
     _check_not_default(name)
+    if command.passive:
+        await channel.catch_up()
     known = outlet.broker.exchange(outlet.vhost, name) is not None
     if command.passive:
         if not known:

@@ -261,8 +261,7 @@ def test_client_that_does_not_read_its_returns_is_not_read_itself(kit, peer):
     fed = 0
     while peer.shell.reading:
         peer.feed(kit.publish(1, "", "nobody", payload, mandatory=True))
-        peer.connection.flush()
-        peer.shell.woken = False
+        peer.turn()
         fed += len(payload)
         assert fed <= OUTPUT_BYTES_MAX + 2 * len(payload)
     assert peer.shell.buffered <= OUTPUT_BYTES_MAX + 2 * len(payload)

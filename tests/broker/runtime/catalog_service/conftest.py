@@ -23,7 +23,7 @@ from headrace_broker.runtime.catalog_service import (
     CatalogTiming,
 )
 from headrace_raftlog.model.entry import ENTRY_NORMAL, Entry
-from headrace_raftlog.model.group import BUSY, NOT_LEADER
+from headrace_raftlog.model.group import BUSY, NOT_LEADER, QUEUED
 
 NODES = [Node(number, f"n{number}", f"h:{number}") for number in (1, 2, 3)]
 GUEST = User("guest", b"salt", b"hash", loopback_only=True)
@@ -61,6 +61,7 @@ class Raft:
         self.cluster = cluster
         self.node = node
         self.created: tuple[Any, ...] = ()
+        self.members: tuple[int, tuple[int, ...]] = (0, ())
         self.applied = 0
 
     def create_group(
@@ -73,6 +74,17 @@ class Raft:
     ) -> None:
         self.created = (group, voters, learners, campaign)
 
+    def set_members(self, group: int, nodes: tuple[int, ...]) -> None:
+        self.members = (group, nodes)
+
+    async def read_barrier(self, group: int) -> None:
+        """Wait for a leader in touch, and for what it has committed by now."""
+        while self.node in self.cluster.deaf or not self.cluster.leader:
+            await asyncio.sleep(0.1)
+        wanted = self.cluster.committed
+        while self.applied < wanted:
+            await asyncio.sleep(0.1)
+
     def propose(self, group: int, data: bytes) -> int:
         if self.cluster.leader != self.node:
             return NOT_LEADER
@@ -80,7 +92,7 @@ class Raft:
             return BUSY
         self.cluster.log.append(data)
         self.cluster.soon(self.cluster.commit)
-        return len(self.cluster.log)
+        return QUEUED if self.cluster.queued else len(self.cluster.log)
 
     def leader(self, group: int) -> int:
         return self.cluster.known_leader(self.node)
@@ -99,6 +111,7 @@ class Cluster:
         self.leader = 0
         self.term = 0
         self.busy = False
+        self.queued = False
         self.holding = False
         self.deaf: set[int] = set()
         self.sent: list[tuple[int, int]] = []
@@ -145,6 +158,12 @@ class Cluster:
                 ]
                 raft.applied = self.committed
                 self.services[node].apply(entries)
+
+    def install(self, node: int) -> None:
+        """Give a node the state of another instead of the entries that it lacks."""
+        state, _ = self.services[2 if node == 1 else 1].snapshot()
+        self.services[node].restore(state)
+        self.rafts[node].applied = self.committed
 
     async def settle(self) -> None:
         """Let everything happen that needs no time to pass."""

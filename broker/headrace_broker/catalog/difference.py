@@ -1,0 +1,65 @@
+"""What leads from one state of the catalog to another, for those who only follow its events."""
+
+from __future__ import annotations
+
+from headrace_broker.catalog.event import (
+    BindingAdded,
+    BindingRemoved,
+    Event,
+    ExchangeAdded,
+    ExchangeRemoved,
+    NodeAdded,
+    QueueAdded,
+    QueueRemoved,
+    UserChanged,
+    VhostAdded,
+    VhostRemoved,
+)
+from headrace_broker.catalog.view import DESTINATION_QUEUE, CatalogView
+from headrace_broker.model.binding_key import binding_key
+from headrace_broker.model.definition import Binding, Exchange, Queue
+
+_Name = tuple[str, str, str]  # "queue" or "exchange", vhost, name
+
+
+def difference(before: CatalogView, after: CatalogView) -> list[Event]:
+    """Return events that lead from one catalog to a later one of the same cluster.
+
+    What was deleted and declared anew in between (a queue of the same name is another one, an
+    exchange may have got other properties) is removed and added, and its bindings with it. The
+    order is that of `catalog.event`: bindings go before their ends and come after them.
+    """
+    queues = [queue for queue in before.queues() if after.queue_by_group(queue.group) != queue]
+    exchanges = [x for x in before.exchanges() if after.exchange(x.vhost, x.name) != x]
+    torn = {_queue_name(queue) for queue in queues} | {_exchange_name(x) for x in exchanges}
+    gone: list[Event] = [
+        *(BindingRemoved(b) for b in before.bindings() if _is_news(b, after, torn)),
+        *(QueueRemoved(queue) for queue in queues),
+        *(ExchangeRemoved(exchange) for exchange in exchanges),
+        *(VhostRemoved(vhost) for vhost in before.vhosts() if after.vhost(vhost.name) is None),
+        *(UserChanged(user.name, None) for user in before.users() if not after.user(user.name)),
+    ]
+    return gone + [
+        *(NodeAdded(node) for node in after.nodes() if before.node(node.id) != node),
+        *(VhostAdded(vhost) for vhost in after.vhosts() if before.vhost(vhost.name) is None),
+        *(UserChanged(u.name, u) for u in after.users() if before.user(u.name) != u),
+        *(ExchangeAdded(x) for x in after.exchanges() if before.exchange(x.vhost, x.name) != x),
+        *(QueueAdded(q) for q in after.queues() if before.queue_by_group(q.group) != q),
+        *(BindingAdded(b) for b in after.bindings() if _is_news(b, before, torn)),
+    ]
+
+
+def _is_news(binding: Binding, other: CatalogView, torn: set[_Name]) -> bool:
+    """Return whether a binding is not in the other catalog, or lost one of its ends."""
+    source = ("exchange", binding.vhost, binding.source)
+    kind = "queue" if binding.destination_type == DESTINATION_QUEUE else "exchange"
+    destination = (kind, binding.vhost, binding.destination)
+    return source in torn or destination in torn or not other.binding_exists(binding_key(binding))
+
+
+def _queue_name(queue: Queue) -> _Name:
+    return "queue", queue.vhost, queue.name
+
+
+def _exchange_name(exchange: Exchange) -> _Name:
+    return "exchange", exchange.vhost, exchange.name
