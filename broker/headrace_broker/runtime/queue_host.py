@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from array import array
 from abc import abstractmethod
+from array import array
 from typing import Final, final
 
 from mypy_extensions import i64, mypyc_attr

@@ -70,9 +70,7 @@ class Follower:
         else:
             self._hear_end(event)
 
-    def _hear_end(
-        self, event: ExchangeAdded | ExchangeRemoved | QueueAdded | QueueRemoved
-    ) -> None:
+    def _hear_end(self, event: ExchangeAdded | ExchangeRemoved | QueueAdded | QueueRemoved) -> None:
         if isinstance(event, ExchangeAdded | ExchangeRemoved):
             key = ("exchange", event.exchange.vhost, event.exchange.name)
             thing: Any = event.exchange
@@ -169,7 +167,9 @@ def test_damaged_snapshot_leaves_the_catalog_as_it_is(driver: Any) -> None:
 
 
 def test_founders_are_the_member_ids_that_the_proposer_knew(driver: Any) -> None:
-    queue = driver.queue("q", "quorum", replicas=3, preferred_node=2, member_ids=(RENEWED, 9 << 10 | 9))
+    queue = driver.queue(
+        "q", "quorum", replicas=3, preferred_node=2, member_ids=(RENEWED, 9 << 10 | 9)
+    )
     assert queue.members == (2, 1, 3)
     assert queue.founders == (2, 1, RENEWED)
     assert driver.queue("c", preferred_node=3, member_ids=(RENEWED,)).founders == (RENEWED,)

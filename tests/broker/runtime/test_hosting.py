@@ -91,7 +91,7 @@ class Node:
         self.sent = []
         raft: Any = self.raft
         self.hosting = Hosting(raft, 1, [2, 3, 4], self._send)
-        self.failures = []
+        self.failures: list[BaseException] = []
         self.hosting.on_unreadable = self.failures.append
 
     def _send(self, node, payload):

@@ -63,7 +63,7 @@ def test_cancelled_consumers_leave_nothing_behind(world, listener, publishes, ga
         session.flush()
         world.settle_down()
     assert len(listener.bodies) == 3
-    assert session._subscriptions == {}
+    assert session.consuming.subscriptions == {}
     assert world.hosts[1].feed_count == 0
     assert world.hosts[1].machine.unsettled_count == 0
 

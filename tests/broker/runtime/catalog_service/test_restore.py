@@ -28,7 +28,8 @@ class TestRestore:
             old = (await cluster.services[1].submit(declare("old"))).value
             await cluster.settle()
             late = cluster.services[3]
-            catalog, heard = late.catalog, []
+            catalog = late.catalog
+            heard: list[Event] = []
             late.subscribe(heard.extend)
             heard.clear()
             cluster.deaf = {3}

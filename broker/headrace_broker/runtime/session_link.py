@@ -1,0 +1,59 @@
+"""What the parts of a session share: where its queue is led, and what has become of it."""
+
+from __future__ import annotations
+
+from typing import final
+
+from headrace_broker.model.definition import Queue
+from headrace_broker.runtime.lane_port import HostEnd, Reach
+from headrace_broker.runtime.port import QueueClient, QueueListener
+from headrace_broker.runtime.traffic import Traffic
+
+
+@final
+class SessionLink:
+    """A session's way to its queue.
+
+    Attributes:
+        session: its id, unique for ever.
+        queue: the queue's definition.
+        client: the session as its channel knows it.
+        listener: the channel.
+        traffic: counts what goes through.
+        target: node id of the leader that is being talked to, 0 while unknown.
+        closing: the channel has closed the session.
+        gone: the queue is gone, or has forgotten the session.
+        lost: a command or a resync did not leave.
+        doubted: deliveries may be missing.
+    """
+
+    def __init__(
+        self,
+        session: int,
+        queue: Queue,
+        client: QueueClient,
+        listener: QueueListener,
+        reach: Reach,
+        traffic: Traffic,
+    ) -> None:
+        self.session = session
+        self.queue = queue
+        self.client = client
+        self.listener = listener
+        self.traffic = traffic
+        self.target = 0
+        self.closing = False
+        self.gone = False
+        self.lost = False
+        self.doubted = False
+        self._reach = reach
+
+    def host(self) -> HostEnd | None:
+        """Return the leader, None while it is unknown or cannot be reached."""
+        return self._reach.host(self.target, self.queue.group) if self.target else None
+
+    def send(self, data: bytes) -> None:
+        """Send a command; one that does not leave is sent again later by who keeps it."""
+        host = self.host()
+        if host is not None:
+            host.command(self.session, data)

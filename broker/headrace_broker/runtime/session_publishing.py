@@ -1,0 +1,90 @@
+"""The publishing part of a session: gathers, sends in order, confirms, stops who is too fast."""
+
+from __future__ import annotations
+
+from typing import final
+
+from mypy_extensions import i64
+
+from headrace_broker.model.limits import PIPELINE_COMMANDS, SESSION_OCTETS_MAX
+from headrace_broker.model.message import Publish
+from headrace_broker.runtime.lane import PublishLane
+from headrace_broker.runtime.port import Ticket
+from headrace_broker.runtime.session_link import SessionLink
+
+
+@final
+class Publishing:
+    """The publish lane of a session and its congestion.
+
+    Attributes:
+        lane: what gathered and what is not answered.
+    """
+
+    def __init__(self, link: SessionLink) -> None:
+        self.lane = PublishLane(link.session)
+        self._link = link
+        self._congested = False
+
+    def take(self, publishes: list[Publish], ticket: Ticket | None) -> bool:
+        """Gather publishes; return False when too much is pending now."""
+        link = self._link
+        if link.gone:
+            if ticket is not None:
+                link.listener.on_confirmed(link.client, [ticket])
+            return True
+        link.traffic.publish += len(publishes)
+        lane = self.lane
+        lane.add(publishes, ticket)
+        if lane.gathered_octets + lane.pending_octets > SESSION_OCTETS_MAX:
+            self._congested = True
+        return not self._congested
+
+    def send(self) -> None:
+        """Send what gathered, as far as the pipeline has room."""
+        lane = self.lane
+        while lane.gathered and len(lane.pending) < PIPELINE_COMMANDS:
+            self._link.send(lane.seal().data)
+
+    def send_all(self) -> None:
+        """Send all that gathered, which SESSION_OCTETS_MAX bounds: the session ends."""
+        while self.lane.gathered:
+            self._link.send(self.lane.seal().data)
+
+    def resend(self) -> None:
+        """Send everything unanswered again."""
+        for command in list(self.lane.pending):
+            self._link.send(command.data)
+
+    def confirm(self, number: i64) -> None:
+        """Everything up to `number` is applied: tell the channel, and let it go on."""
+        link = self._link
+        lane = self.lane
+        link.traffic.confirm += lane.newly_applied(number)
+        tickets = lane.applied(number)
+        if tickets and not link.closing:
+            link.listener.on_confirmed(link.client, tickets)
+        if (
+            self._congested
+            and lane.gathered_octets + lane.pending_octets <= SESSION_OCTETS_MAX // 2
+        ):
+            self._relieve()
+
+    def give_up(self) -> list[Ticket]:
+        """Forget everything, and return the tickets that wait."""
+        return self.lane.take_tickets()
+
+    def end_congestion(self) -> None:
+        """Let the channel go on when it was stopped: nothing is pending any more."""
+        if self._congested:
+            self._relieve()
+
+    @property
+    def drained(self) -> bool:
+        """Whether nothing waits to be sent or answered."""
+        return not self.lane.pending and not self.lane.gathered
+
+    def _relieve(self) -> None:
+        self._congested = False
+        if not self._link.closing:
+            self._link.listener.on_writable(self._link.client)
