@@ -29,7 +29,7 @@ def difference(before: CatalogView, after: CatalogView) -> list[Event]:
     exchange may have got other properties) is removed and added, and its bindings with it. The
     order is that of `catalog.event`: bindings go before their ends and come after them.
     """
-    queues = [queue for queue in before.queues() if after.queue_by_group(queue.group) != queue]
+    queues = [queue for queue in before.queues() if after.queue_by_group(queue.group) is None]
     exchanges = [x for x in before.exchanges() if after.exchange(x.vhost, x.name) != x]
     torn = {_queue_name(queue) for queue in queues} | {_exchange_name(x) for x in exchanges}
     gone: list[Event] = [
@@ -37,16 +37,17 @@ def difference(before: CatalogView, after: CatalogView) -> list[Event]:
         *(QueueRemoved(queue) for queue in queues),
         *(ExchangeRemoved(exchange) for exchange in exchanges),
         *(VhostRemoved(vhost) for vhost in before.vhosts() if after.vhost(vhost.name) is None),
-        *(UserChanged(user.name, None) for user in before.users() if not after.user(user.name)),
+        *(UserChanged(user.name, None) for user in before.users() if after.user(user.name) is None),
     ]
-    return gone + [
+    come: list[Event] = [
         *(NodeAdded(node) for node in after.nodes() if before.node(node.id) != node),
         *(VhostAdded(vhost) for vhost in after.vhosts() if before.vhost(vhost.name) is None),
         *(UserChanged(u.name, u) for u in after.users() if before.user(u.name) != u),
         *(ExchangeAdded(x) for x in after.exchanges() if before.exchange(x.vhost, x.name) != x),
-        *(QueueAdded(q) for q in after.queues() if before.queue_by_group(q.group) != q),
+        *(QueueAdded(q) for q in after.queues() if before.queue_by_group(q.group) is None),
         *(BindingAdded(b) for b in after.bindings() if _is_news(b, before, torn)),
     ]
+    return gone + come
 
 
 def _is_news(binding: Binding, other: CatalogView, torn: set[_Name]) -> bool:

@@ -31,6 +31,7 @@ from headrace_broker.model.limits import CATALOG_COMMAND_OCTETS_MAX, CATALOG_REQ
 from headrace_broker.runtime.password import new_user
 from headrace_broker.runtime.plain_table import plain_table
 from headrace_raftlog.model.entry import Entry
+from headrace_raftlog.model.errors import ReadTimeoutError
 from headrace_raftlog.model.group import QUEUED
 
 CATALOG_GROUP: Final = 0
@@ -70,8 +71,12 @@ class RaftHost(Protocol):
     def set_members(self, group: int, nodes: tuple[int, ...]) -> None:
         """Say on which nodes a group's members shall live."""
 
-    async def read_barrier(self, group: int) -> None:
-        """Wait until all that was committed before is applied here; asks again until it is."""
+    async def read_barrier(self, group: int, seconds: float) -> None:
+        """Wait until all that was committed before is applied here.
+
+        Raises:
+            ReadTimeoutError: nobody confirmed that in time.
+        """
 
     def leader(self, group: int) -> int:
         """Return the leader's node id, 0 when none is known."""
@@ -186,7 +191,8 @@ class CatalogService:
         voters, learners = split_members([node.id for node in self._nodes])
         campaign = self._node == voters[0]
         self._raft.create_group(CATALOG_GROUP, voters, learners, self, campaign=campaign)
-        self._raft.set_members(CATALOG_GROUP, voters + learners)
+        if not learners:  # else everybody stays in the part that it has
+            self._raft.set_members(CATALOG_GROUP, voters)
 
     async def stop(self) -> None:
         """End what is under way: whoever waits gets CatalogUnavailableError."""
@@ -269,12 +275,12 @@ class CatalogService:
         """
         limit = self._timing.answer_seconds
         try:
-            async with asyncio.timeout(limit):
-                await self._raft.read_barrier(CATALOG_GROUP)
-        except TimeoutError:
+            await self._raft.read_barrier(CATALOG_GROUP, limit)
+        except ReadTimeoutError as error:
             raise CatalogUnavailableError(
-                f"no quorum: what the catalog holds could not be made sure within {limit:g} s"
-            ) from None
+                f"no quorum: within {limit:g} s no leader of the catalog confirmed that this node "
+                "knows of all that was declared"
+            ) from error
 
     async def wait_ready(self, seconds: float) -> None:
         """Wait until the catalog has its first contents and this node is up to date.

@@ -23,6 +23,7 @@ from headrace_broker.runtime.catalog_service import (
     CatalogTiming,
 )
 from headrace_raftlog.model.entry import ENTRY_NORMAL, Entry
+from headrace_raftlog.model.errors import ReadTimeoutError
 from headrace_raftlog.model.group import BUSY, NOT_LEADER, QUEUED
 
 NODES = [Node(number, f"n{number}", f"h:{number}") for number in (1, 2, 3)]
@@ -77,13 +78,14 @@ class Raft:
     def set_members(self, group: int, nodes: tuple[int, ...]) -> None:
         self.members = (group, nodes)
 
-    async def read_barrier(self, group: int) -> None:
+    async def read_barrier(self, group: int, seconds: float) -> None:
         """Wait for a leader in touch, and for what it has committed by now."""
-        while self.node in self.cluster.deaf or not self.cluster.leader:  # noqa: ASYNC110
+        for _ in range(int(seconds * 10)):
+            in_touch = self.cluster.leader and self.node not in self.cluster.deaf
+            if in_touch and self.applied == self.cluster.committed:
+                return
             await asyncio.sleep(0.1)
-        wanted = self.cluster.committed
-        while self.applied < wanted:  # noqa: ASYNC110
-            await asyncio.sleep(0.1)
+        raise ReadTimeoutError(group, seconds)
 
     def propose(self, group: int, data: bytes) -> int:
         if self.cluster.leader != self.node:

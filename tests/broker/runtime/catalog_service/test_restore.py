@@ -12,7 +12,12 @@ from headrace_broker.catalog import command as commands
 from headrace_broker.catalog.event import Event, QueueAdded, QueueRemoved
 from headrace_broker.catalog.result import Exists, Ok
 from headrace_broker.catalog.store import SnapshotError
-from headrace_broker.runtime.catalog_service import CATALOG_GROUP, CatalogUnavailableError
+from headrace_broker.model.definition import Node
+from headrace_broker.runtime.catalog_service import (
+    CATALOG_GROUP,
+    CatalogService,
+    CatalogUnavailableError,
+)
 
 Run = Callable[[Callable[[Any], Awaitable[None]]], None]
 
@@ -139,11 +144,22 @@ def test_queued_proposal_counts_as_taken(run: Run) -> None:
     run(scenario)
 
 
-def test_all_configured_nodes_are_wanted_as_members(make_cluster: Any) -> None:
+@pytest.mark.parametrize(
+    ("count", "voters", "learners", "wanted"),
+    [(3, (1, 2, 3), (), (1, 2, 3)), (4, (1, 2, 3), (4,), ()), (6, (1, 2, 3, 4, 5), (6,), ())],
+)
+def test_voters_are_wanted_as_members_unless_others_only_learn(
+    make_cluster: Any,
+    count: int,
+    voters: tuple[int, ...],
+    learners: tuple[int, ...],
+    wanted: tuple[int, ...],
+) -> None:
     async def main() -> None:
-        cluster = make_cluster()
-        cluster.services[2].start()
-        assert cluster.rafts[2].created == (CATALOG_GROUP, (1, 2, 3), (), False)
-        assert cluster.rafts[2].members == (CATALOG_GROUP, (1, 2, 3))
+        raft = make_cluster().rafts[2]
+        nodes = [Node(number, f"n{number}", f"h:{number}") for number in range(1, count + 1)]
+        CatalogService(raft, 2, nodes, lambda *_: True).start()
+        assert raft.created == (CATALOG_GROUP, voters, learners, False)
+        assert raft.members == (CATALOG_GROUP, wanted)
 
     asyncio.run(main())
