@@ -90,6 +90,7 @@ class RaftNode:
         self._entry_bytes_max = min(ENTRY_BYTES_MAX, options.log.segment_bytes // 2)
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = False
+        self._damaged: dict[int, str] = {}
         self._loop: asyncio.AbstractEventLoop
         self._formation: Formation
         self._log: SharedLog
@@ -130,6 +131,7 @@ class RaftNode:
         self._formation = Formation(identity, directory, tuple(options.peers), self._become)
         self.boot = identity.boot
         self._log = await asyncio.to_thread(SharedLog.open, directory, options.log, identity)
+        self._damaged = dict(self._log.quarantined)
         self._log.on_durable = self._durable_from_writer
         self._log.on_full = self._full_from_writer
         self._log.on_failed = self._failed_from_writer
@@ -272,6 +274,25 @@ class RaftNode:
             KeyError: the group is not on this node.
         """
         return self._hosted(group).core.membership
+
+    def snapshot_index(self, group: int) -> int:
+        """Return the position up to which a group's log is only a snapshot on this node.
+
+        Raises:
+            KeyError: the group is not on this node.
+        """
+        return self._hosted(group).view.snapshot_index
+
+    def quarantined(self) -> dict[int, str]:
+        """Return why groups were set aside as damaged when this node started, by group.
+
+        A group stays here until its replica is rebuilt from the others and votes again.
+        """
+        for group in list(self._damaged):
+            hosted = self._host.find(group)
+            if hosted is not None and hosted.core.membership.is_voter(hosted.core.member):
+                del self._damaged[group]
+        return dict(self._damaged)
 
     def transfer(self, group: int, node: int) -> bool:
         """Begin to hand the leadership of a group over; proposals are BUSY meanwhile.
