@@ -127,6 +127,8 @@ class LogSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         segment_bytes: size of one preallocated log file, at least twice the largest message with
             what goes with it.
         cache_bytes: entries kept in memory for followers and consumers, in bytes.
+        snapshot_every_bytes: a queue's log is cut after so many bytes of entries, at least; what
+            is settled leaves the disk then.
     """
 
     segment_bytes: Annotated[
@@ -134,6 +136,9 @@ class LogSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Meta(ge=MIB, le=GIB, multiple_of=BLOCK_BYTES),
     ] = log_limits.SEGMENT_BYTES_DEFAULT
     cache_bytes: Annotated[int, Meta(ge=MIB, le=64 * GIB)] = log_limits.ENTRY_CACHE_BYTES_DEFAULT
+    snapshot_every_bytes: Annotated[int, Meta(ge=64 << 10, le=GIB)] = (
+        log_limits.SNAPSHOT_EVERY_BYTES
+    )
 
 
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -140,7 +140,7 @@ def test_a_bad_value_is_refused_by_name_and_range(
         (
             {"HEADRACE_LOG_SEGMENTS": "1"},
             "HEADRACE_LOG_SEGMENTS: log.segments: unknown key; "
-            "allowed are segment_bytes, cache_bytes",
+            "allowed are segment_bytes, cache_bytes, snapshot_every_bytes",
         ),
         (
             {"HEADRACE_CLUSTER_NODES": "n1@h:1"},

@@ -38,7 +38,9 @@ def render_overview(overview: Overview, rates: dict[str, float]) -> dict[str, An
 
 def render_nodes(nodes: Iterable[NodeStatus]) -> list[dict[str, Any]]:
     """Return the body of GET /api/nodes, by id."""
-    return [msgspec.structs.asdict(node) for node in sorted(nodes, key=lambda node: node.id)]
+    ordered = sorted(nodes, key=lambda node: node.id)
+    rendered: list[dict[str, Any]] = msgspec.to_builtins(ordered)
+    return rendered
 
 
 def render_queues(queues: Iterable[QueueStatus]) -> list[dict[str, Any]]:
@@ -68,5 +70,7 @@ def _render_queue(queue: QueueStatus) -> dict[str, Any]:
             "messages_ready": queue.messages_ready,
             "messages_unacknowledged": queue.messages_unacknowledged,
             "consumers": queue.consumers,
+            "replicas": msgspec.to_builtins(queue.replicas),
+            "snapshot_index": queue.snapshot_index,
         }
     return body

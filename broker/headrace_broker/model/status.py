@@ -35,13 +35,42 @@ class ObjectTotals(msgspec.Struct, frozen=True):
     queues: int = 0
 
 
+class ReplicaStatus(msgspec.Struct, frozen=True):
+    """One member of a replicated log.
+
+    Attributes:
+        node: name of its node.
+        member: its id: that of its node, and behind a dot the generation of its data unless that
+            is the node's first.
+        role: "voter", "learner" (has no vote, or none yet) or "leaving".
+    """
+
+    node: str
+    member: str
+    role: str
+
+
+class DamageStatus(msgspec.Struct, frozen=True):
+    """A replica of the answering node that was found damaged and is being rebuilt from the others.
+
+    Attributes:
+        what: for instance "queue 'tasks' in vhost '/'".
+        reason: what is damaged, and where.
+    """
+
+    what: str
+    reason: str
+
+
 class NodeStatus(msgspec.Struct, frozen=True):
     """A member of the cluster as this node sees it.
 
     Attributes:
         address: host:port of its inter-node listener.
         running: this node itself, or a peer that is heard from.
-        boot: how often it was started; 0 while unknown.
+        boot: how often it was started; 0 while unknown. It jumps when the node loses its data.
+        catalog: its members in the catalog's log; two while one replaces the other.
+        quarantined: of the answering node only, empty for the others.
     """
 
     id: int
@@ -49,6 +78,8 @@ class NodeStatus(msgspec.Struct, frozen=True):
     address: str
     running: bool
     boot: int
+    catalog: tuple[ReplicaStatus, ...] = ()
+    quarantined: tuple[DamageStatus, ...] = ()
 
 
 class QueueStatus(msgspec.Struct, frozen=True):
@@ -58,7 +89,9 @@ class QueueStatus(msgspec.Struct, frozen=True):
         kind: as in model.definition.
         leader: name of the node that leads it, "" while there is none.
         members: names of the nodes that hold it.
-        has_counts: whether this node holds a replica, so that the numbers say something.
+        has_counts: whether this node holds a replica, so that what follows says something.
+        replicas: members of its log; none for a queue that is kept in memory.
+        snapshot_index: log position up to which this node's replica is a snapshot, without log.
     """
 
     vhost: str
@@ -74,6 +107,8 @@ class QueueStatus(msgspec.Struct, frozen=True):
     messages_ready: int = 0
     messages_unacknowledged: int = 0
     consumers: int = 0
+    replicas: tuple[ReplicaStatus, ...] = ()
+    snapshot_index: int = 0
 
 
 class Overview(msgspec.Struct, frozen=True):

@@ -43,6 +43,7 @@ def raft_options(config: Config) -> NodeOptions:
             quiesce_ticks=config.raft.quiesce_ticks,
         ),
         log=LogOptions(segment_bytes=config.log.segment_bytes, cache_bytes=config.log.cache_bytes),
+        snapshot_every_bytes=config.log.snapshot_every_bytes,
     )
 
 

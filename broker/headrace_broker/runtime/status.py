@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.status import (
+    DamageStatus,
     MessageCounters,
     NodeStatus,
     ObjectTotals,
     Overview,
     QueueStatus,
+    ReplicaStatus,
 )
 from headrace_broker.runtime.catalog_service import CATALOG_GROUP
 from headrace_broker.runtime.node import BrokerNode
+from headrace_raftlog.model.membership import Membership, member_node, name_of
 
 
 class NodeStatusSource:
@@ -86,7 +89,9 @@ class NodeStatusSource:
 
     def _nodes(self) -> tuple[NodeStatus, ...]:
         node = self._node
-        boots = {**node.peers_up, node.config.node.id: node.raft.boot}
+        own = node.config.node.id
+        boots = {**node.peers_up, own: node.raft.boot}
+        catalog = self._replicas(CATALOG_GROUP)
         return tuple(
             NodeStatus(
                 id=member.id,
@@ -94,16 +99,46 @@ class NodeStatusSource:
                 address=member.address,
                 running=boots[member.id] > 0,
                 boot=boots[member.id],
+                catalog=tuple(each for each in catalog if each.node == member.name),
+                quarantined=self._damages() if member.id == own else (),
             )
             for member in node.config.cluster.nodes
         )
+
+    def _replicas(self, group: int) -> tuple[ReplicaStatus, ...]:
+        try:
+            membership = self._node.raft.members(group)
+        except KeyError:  # there is no replica here, or not yet
+            return ()
+        return tuple(
+            ReplicaStatus(
+                node=self._name(int(member_node(member))),
+                member=name_of(member),
+                role=role_of(membership, member),
+            )
+            for member in membership.everyone()
+        )
+
+    def _damages(self) -> tuple[DamageStatus, ...]:
+        damages = sorted(self._node.raft.quarantined().items())
+        return tuple(DamageStatus(self._what(group), reason) for group, reason in damages)
+
+    def _what(self, group: int) -> str:
+        if group == CATALOG_GROUP:
+            return "the catalog"
+        queue = self._node.catalog.catalog.queue_by_group(group)
+        if queue is None:
+            return f"group {group}"
+        return f"queue '{queue.name}' in vhost '{queue.vhost}'"
 
     def _queue(self, queue: Queue) -> QueueStatus:
         node = self._node
         host = node.hosting.hosts.get(queue.group)
         leader = queue.members[0] if not queue.logged else 0
+        snapshot_index = 0
         if queue.logged and host is not None:
             leader = node.raft.leader(queue.group)
+            snapshot_index = node.raft.snapshot_index(queue.group)
         return QueueStatus(
             vhost=queue.vhost,
             name=queue.name,
@@ -118,4 +153,13 @@ class NodeStatusSource:
             messages_ready=int(host.machine.ready_count) if host else 0,
             messages_unacknowledged=int(host.machine.unsettled_count) if host else 0,
             consumers=int(host.machine.consumer_count) if host else 0,
+            replicas=self._replicas(queue.group) if queue.logged else (),
+            snapshot_index=snapshot_index,
         )
+
+
+def role_of(membership: Membership, member: int) -> str:
+    """Return what a member is in its group: "voter", "learner" or "leaving"."""
+    if member in membership.voters:
+        return "voter"
+    return "learner" if member in membership.learners else "leaving"

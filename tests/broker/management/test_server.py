@@ -14,11 +14,13 @@ from headrace_broker.management.authentication import parse_basic
 from headrace_broker.management.rate import RateMeter
 from headrace_broker.management.server import ManagementServer
 from headrace_broker.model.status import (
+    DamageStatus,
     MessageCounters,
     NodeStatus,
     ObjectTotals,
     Overview,
     QueueStatus,
+    ReplicaStatus,
 )
 
 GUEST = {"Authorization": "Basic " + base64.b64encode(b"guest:guest").decode()}
@@ -37,7 +39,10 @@ class FakeNode:
         return self.reason
 
     def overview(self) -> Overview:
-        nodes = (NodeStatus(2, "n2", "h:2", False, 0), NodeStatus(1, "n1", "h:1", True, 3))
+        voters = (ReplicaStatus("n1", "1", "voter"),)
+        damages = (DamageStatus("the catalog", "byte 7"),)
+        first = NodeStatus(1, "n1", "h:1", True, 3, voters, damages)
+        nodes = (NodeStatus(2, "n2", "h:2", False, 0), first)
         totals = ObjectTotals(connections=1, channels=2, consumers=3, exchanges=4, queues=5)
         return Overview("test", "n1", "n2", nodes, totals, self.counters, 10, 2)
 
@@ -45,7 +50,21 @@ class FakeNode:
         def queue(name: str, leader: str, has_counts: bool) -> QueueStatus:
             members = ("n1", "n2")
             return QueueStatus(
-                "/", name, "quorum", True, False, False, {}, leader, members, has_counts, 4, 1, 2
+                "/",
+                name,
+                "quorum",
+                True,
+                False,
+                False,
+                {},
+                leader,
+                members,
+                has_counts,
+                4,
+                1,
+                2,
+                (ReplicaStatus("n1", "1", "voter"), ReplicaStatus("n2", "2.ab", "learner")),
+                17,
             )
 
         return [queue("b", "", False), queue("a", "n1", True)]
@@ -123,11 +142,24 @@ def test_nodes_come_by_id() -> None:
     ]
 
 
+def test_node_tells_its_members_of_the_catalog_and_its_damages() -> None:
+    _, body, _ = fetch(FakeNode(), "/api/nodes", GUEST)
+    assert body[0]["catalog"] == [{"node": "n1", "member": "1", "role": "voter"}]
+    assert body[0]["quarantined"] == [{"what": "the catalog", "reason": "byte 7"}]
+    assert (body[1]["catalog"], body[1]["quarantined"]) == ([], [])
+
+
 def test_queues_come_by_name_and_counts_only_where_they_are_known() -> None:
     _, body, _ = fetch(FakeNode(), "/api/queues", GUEST)
     assert [queue["name"] for queue in body] == ["a", "b"]
     assert (body[0]["messages"], body[0]["consumers"], body[0]["state"]) == (5, 2, "running")
     assert "messages" not in body[1]
+    assert "replicas" not in body[1]
+    assert body[0]["snapshot_index"] == 17
+    assert body[0]["replicas"] == [
+        {"node": "n1", "member": "1", "role": "voter"},
+        {"node": "n2", "member": "2.ab", "role": "learner"},
+    ]
     assert body[1]["state"] == "down"
 
 

@@ -1,0 +1,146 @@
+"""What a node says of itself, its cluster and its queues."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from headrace_broker.catalog import command as commands
+from headrace_broker.catalog.command import encode_request
+from headrace_broker.catalog.machine import Catalog
+from headrace_broker.catalog.request import Request
+from headrace_broker.core.queue_machine import QueueMachine
+from headrace_broker.model.definition import Node, User
+from headrace_broker.model.status import DamageStatus, ReplicaStatus
+from headrace_broker.runtime.status import NodeStatusSource
+from headrace_broker.runtime.traffic import Traffic
+from headrace_raftlog.model.membership import Membership
+
+NODES = tuple(Node(number, f"n{number}", f"h:{number}") for number in (1, 2, 3))
+RENEWED = 0xAB << 10 | 3  # node 3 on another disk
+
+
+class Raft:
+    """The replicated logs of node 1."""
+
+    def __init__(self) -> None:
+        self.boot = 4
+        self.is_formed = True
+        self.memberships: dict[int, Membership] = {}
+        self.damaged: dict[int, str] = {}
+        self.leaders: dict[int, int] = {0: 2}
+
+    def leader(self, group: int) -> int:
+        return self.leaders.get(group, 0)
+
+    def members(self, group: int) -> Membership:
+        return self.memberships[group]
+
+    def snapshot_index(self, group: int) -> int:
+        return 40 + group
+
+    def quarantined(self) -> dict[int, str]:
+        return self.damaged
+
+
+class World:
+    """Node 1 of three, as far as its status goes."""
+
+    def __init__(self) -> None:
+        self.raft = Raft()
+        self.catalog = Catalog()
+        self.do(commands.Bootstrap(NODES, "/", User("guest", b"s", b"h")))
+        members = [SimpleNamespace(id=n.id, name=n.name, address=n.address) for n in NODES]
+        cluster = SimpleNamespace(name="test", nodes=members)
+        self.hosts: dict[int, Any] = {}
+        self.peers_up = {2: 7, 3: 0}
+        node: Any = SimpleNamespace(
+            raft=self.raft,
+            catalog=SimpleNamespace(catalog=self.catalog),
+            config=SimpleNamespace(node=SimpleNamespace(id=1, name="n1"), cluster=cluster),
+            hosting=SimpleNamespace(hosts=self.hosts, traffic=Traffic()),
+            broker=SimpleNamespace(connections={}),
+            peers_up=self.peers_up,
+        )
+        self.status = NodeStatusSource(node)
+
+    def do(self, command: Any) -> Any:
+        index = self.catalog.applied_index + 1
+        return self.catalog.apply(index, encode_request(Request(1, 1, index), command))[0]
+
+    def declare(self, name: str, **more: Any) -> Any:
+        queue = self.do(commands.DeclareQueue("/", name, "quorum", replicas=3, **more)).value
+        self.hosts[queue.group] = SimpleNamespace(machine=QueueMachine(), serving=False)
+        return queue
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_new_node_names_those_whom_it_waits_for(world: World) -> None:
+    world.raft.is_formed = False
+    reason = world.status.not_ready_reason()
+    assert "the node is new and waits for n3:" in reason
+    world.peers_up[2] = 0
+    assert "waits for n2, n3:" in world.status.not_ready_reason()
+    world.peers_up |= {2: 1, 3: 1}
+    assert "waits for the others to take it in:" in world.status.not_ready_reason()
+
+
+def test_formed_node_waits_for_the_catalog(world: World) -> None:
+    assert "has not joined the cluster" in world.status.not_ready_reason()
+    world.status.accepting = True
+    assert world.status.not_ready_reason() == ""
+    world.raft.leaders.clear()
+    assert "no leader" in world.status.not_ready_reason()
+
+
+def test_node_that_replaces_its_lost_member_shows_both(world: World) -> None:
+    world.raft.memberships[0] = Membership((1, 2, 3), (RENEWED,))
+    first, _, third = world.status.overview().nodes
+    assert first.catalog == (ReplicaStatus("n1", "1", "voter"),)
+    assert third.catalog == (
+        ReplicaStatus("n3", "3", "voter"),
+        ReplicaStatus("n3", "3.ab", "learner"),
+    )
+    world.raft.memberships[0] = Membership((1, 2, RENEWED), (), (1, 2, 3))
+    assert [each.role for each in world.status.overview().nodes[2].catalog] == ["leaving", "voter"]
+
+
+def test_node_without_the_catalog_shows_no_members(world: World) -> None:
+    assert [node.catalog for node in world.status.overview().nodes] == [(), (), ()]
+
+
+def test_queue_shows_its_members_and_how_far_its_snapshot_reaches(world: World) -> None:
+    queue = world.declare("q")
+    world.raft.memberships[queue.group] = Membership((1, 2), (RENEWED,))
+    (status,) = world.status.queues()
+    assert status.replicas == (
+        ReplicaStatus("n1", "1", "voter"),
+        ReplicaStatus("n2", "2", "voter"),
+        ReplicaStatus("n3", "3.ab", "learner"),
+    )
+    assert status.snapshot_index == 40 + queue.group
+
+
+def test_queue_that_is_elsewhere_shows_no_members(world: World) -> None:
+    queue = world.declare("q")
+    del world.hosts[queue.group]
+    (status,) = world.status.queues()
+    assert (status.has_counts, status.replicas, status.snapshot_index) == (False, (), 0)
+
+
+def test_damaged_replicas_are_named_on_their_own_node_only(world: World) -> None:
+    queue = world.declare("q")
+    world.raft.damaged = {99: "lost", queue.group: "byte 7", 0: "byte 3"}
+    first, *others = world.status.overview().nodes
+    assert first.quarantined == (
+        DamageStatus("the catalog", "byte 3"),
+        DamageStatus("queue 'q' in vhost '/'", "byte 7"),
+        DamageStatus("group 99", "lost"),
+    )
+    assert [node.quarantined for node in others] == [(), ()]
