@@ -49,7 +49,10 @@ class Cluster:
         self.rafts[node] = raft
         self.services[node] = service
         await raft.start()
-        service.start()
+
+    async def join(self, node: int) -> None:
+        await self.rafts[node].wait_formed()
+        self.services[node].start()
 
     async def stop(self, node: int) -> None:
         await self.services.pop(node).stop()
@@ -82,6 +85,8 @@ def test_changes_survive_a_leader_and_a_restart(tmp_path: Path, addresses: dict[
         cluster = Cluster(tmp_path, addresses)
         for node in addresses:
             await cluster.start(node)
+        for node in addresses:
+            await cluster.join(node)
         try:
             await scenario(cluster)
         finally:
@@ -112,6 +117,7 @@ async def scenario(cluster: Cluster) -> None:
     assert await cluster.leader() != first
 
     await cluster.start(first)
+    await cluster.join(first)
     await cluster.leader()
     assert cluster.services[first].catalog.bindings() == [binding]
     deleted = await cluster.services[first].submit(commands.DeleteQueue("/", "q1"))
