@@ -153,6 +153,11 @@ class Network:
             self._rule("del", source, target)
             self._cuts.remove((source, target))
 
+    def heal_all(self) -> None:
+        """Undo all cuts."""
+        for source, target in sorted(self._cuts):
+            self.heal(source, target)
+
     def _rule(self, action: str, source: int, target: int) -> None:
         where = ("from", self.address(source), "to", self.address(target))
         self._hub.run("ip", "rule", action, *where, "blackhole")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import select
 import socket
+import time
 from typing import Any
 
 from pamqp import commands, frame, header
@@ -42,6 +44,25 @@ class RawClient:
             if not data:
                 raise EOFError
             self._buffer += data
+
+    def receive_within(self, seconds: float) -> tuple[int, Any] | None:
+        """Return the next frame, None when none came in time (0: what is here already).
+
+        Raises:
+            EOFError: the node closed the connection.
+        """
+        deadline = time.monotonic() + seconds
+        while not self._whole():
+            readable, _, _ = select.select(
+                [self.socket], [], [], max(0, deadline - time.monotonic())
+            )
+            if not readable:
+                return None
+            data = self.socket.recv(65536)
+            if not data:
+                raise EOFError
+            self._buffer += data
+        return self.receive()
 
     def _whole(self) -> bool:
         if len(self._buffer) < FRAME_OVERHEAD:

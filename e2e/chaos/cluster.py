@@ -1,0 +1,254 @@
+"""Real nodes, each in a network namespace of its own and with a disk of its own to slow down.
+
+All nodes have the same ports, for each has its own loopback: clients reach every node whatever is
+cut between the nodes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from e2e.chaos.disk import SlowDisk
+from e2e.chaos.network import Namespace, Network
+from e2e.harness.cluster import wait_for
+
+from headrace_broker.cli.api_client import ApiError
+from headrace_broker.cli.local_cluster import LocalNode, last_words, render_config
+
+AMQP_PORT: Final = 20000
+HTTP_PORT: Final = 20500
+GRPC_PORT: Final = 20600
+STOP_SECONDS: Final = 30.0
+READY_SECONDS: Final = 60.0
+PLACE_VARIABLES: Final = ("HEADRACE_NODE_", "HEADRACE_CLUSTER_", "HEADRACE_LISTENERS_")
+# What a healthy node never says, whatever happens around it.
+BAD_LOG_LINE: Final = re.compile(r"Traceback|AssertionError|CRITICAL|never retrieved|Segmentation")
+
+
+class NodeEndedError(Exception):
+    """A node's process ended though nobody killed it."""
+
+
+class ChaosNode:
+    """One node's process, namespace and disk.
+
+    Attributes:
+        id: 1 to the number of nodes.
+        local: its files and addresses.
+    """
+
+    def __init__(self, local: LocalNode, namespace: Namespace) -> None:
+        self.id = local.id
+        self.local = local
+        self.namespace = namespace
+        self.disk = SlowDisk(local.directory / "disk")
+        self._process: subprocess.Popen[bytes] | None = None
+        self._stopped = False
+
+    @property
+    def name(self) -> str:
+        """n1, n2, ..."""
+        return self.local.name
+
+    @property
+    def runs(self) -> bool:
+        """Whether the process was started and not killed since; it may be stopped."""
+        return self._process is not None
+
+    def start(self, nodes: tuple[LocalNode, ...]) -> None:
+        """Start the process if there is none; called on the main thread, whose end ends it."""
+        if self._process is not None:
+            return
+        self.local.log_file.parent.mkdir(parents=True, exist_ok=True)
+        self.local.config_file.write_text(render_config(self.local, nodes), encoding="utf-8")
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith(PLACE_VARIABLES)}
+        # A test that is killed leaves no node behind: the kernel kills it with its parent.
+        command = ["setpriv", "--pdeathsig", "KILL", sys.executable, "-P"]
+        with self.local.log_file.open("ab") as output, self.namespace.entered():
+            self._process = subprocess.Popen(
+                [
+                    *(*command, "-m", "headrace_broker.cli", "serve"),
+                    *("--config", str(self.local.config_file)),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**inherited, **self.disk.environment},
+                start_new_session=True,
+            )
+
+    def kill(self) -> None:
+        """SIGKILL, also while it is stopped."""
+        if self._process is not None:
+            self._signal(signal.SIGKILL)
+            self._process.wait(STOP_SECONDS)
+            self._process = None
+            self._stopped = False
+
+    def pause(self) -> None:
+        """SIGSTOP."""
+        if self._process is not None and not self._stopped:
+            self._signal(signal.SIGSTOP)
+            self._stopped = True
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        if self._process is not None and self._stopped:
+            self._signal(signal.SIGCONT)
+            self._stopped = False
+
+    def begin_stop(self) -> None:
+        """SIGTERM."""
+        self.resume()
+        if self._process is not None:
+            self._signal(signal.SIGTERM)
+
+    def end_stop(self) -> bool:
+        """Wait for the end after `begin_stop`; kill what does not end, and say whether it did."""
+        if self._process is None:
+            return True
+        try:
+            ended = self._process.wait(STOP_SECONDS) == 0
+        except subprocess.TimeoutExpired:
+            ended = False
+        if self._process.returncode is None:
+            self.kill()
+        self._process = None
+        return ended
+
+    def _signal(self, number: signal.Signals) -> None:
+        self.check_alive()
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def check_alive(self) -> None:
+        """Raise when the process ended by itself.
+
+        Raises:
+            NodeEndedError: with the end of its log.
+        """
+        if self._process is not None and self._process.poll() is not None:
+            code = self._process.returncode
+            self._process = None
+            raise NodeEndedError(f"{self.name} ended with {code}: {last_words(self.local.log_file)}")
+
+    def not_ready_reason(self) -> str:
+        """Return "" when the node takes clients, otherwise why not."""
+        self.check_alive()
+        with self.namespace.entered():
+            return self.local.api.not_ready_reason()
+
+    def queue_leader(self, queue: str) -> str:
+        """Return who leads a queue as far as this node knows, "" when it does not."""
+        return str(self._queue(queue).get("leader") or "")
+
+    def queue_counts(self, queue: str) -> tuple[int, int] | None:
+        """Return how many messages are ready and unacknowledged, None when not known."""
+        entry = self._queue(queue)
+        if "messages_ready" not in entry:
+            return None
+        return entry["messages_ready"], entry["messages_unacknowledged"]
+
+    def _queue(self, queue: str) -> dict[str, Any]:
+        """Return a queue's entry in the HTTP listing, {} when there is none to be had."""
+        if not self.runs or self._stopped:
+            return {}
+        try:
+            with self.namespace.entered():
+                status, entries = self.local.api.get("/api/queues")
+        except ApiError:
+            return {}
+        if status != 200:
+            return {}
+        return next((dict(each) for each in entries if each["name"] == queue), {})
+
+    def bad_log_lines(self) -> list[str]:
+        """Return lines of the log that no fault excuses."""
+        if not self.local.log_file.exists():
+            return []
+        text = self.local.log_file.read_text(encoding="utf-8", errors="replace")
+        return [f"{self.name}: {line}" for line in text.splitlines() if BAD_LOG_LINE.search(line)]
+
+
+class ChaosCluster:
+    """Nodes 1 to `count` below a data directory; a `with` block starts and stops them.
+
+    Raises:
+        NetworkUnavailableError: network namespaces are impossible here.
+    """
+
+    def __init__(self, data: Path, count: int) -> None:
+        self.network = Network(count)
+        self.locals = tuple(
+            LocalNode(
+                id=number,
+                name=f"n{number}",
+                directory=data.absolute() / f"n{number}",
+                amqp=f"127.0.0.1:{AMQP_PORT}",
+                http=f"127.0.0.1:{HTTP_PORT}",
+                grpc=f"{self.network.address(number)}:{GRPC_PORT}",
+            )
+            for number in range(1, count + 1)
+        )
+        self.nodes = [ChaosNode(each, self.network.nodes[each.id]) for each in self.locals]
+
+    def __enter__(self) -> ChaosCluster:
+        try:
+            self.start()
+        except BaseException:
+            self.abandon()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.abandon()
+
+    def start(self) -> None:
+        """Start the nodes that do not run and wait until all take clients."""
+        for node in self.nodes:
+            node.start(self.locals)
+        self.wait_ready()
+
+    def node(self, number: int) -> ChaosNode:
+        """Return a node by its number."""
+        return self.nodes[number - 1]
+
+    def wait_ready(self) -> float:
+        """Wait until all nodes take clients; return the seconds it took."""
+        started = time.monotonic()
+        for node in self.nodes:
+            wait_for(f"{node.name} to be ready", lambda n=node: not n.not_ready_reason())
+        return time.monotonic() - started
+
+    def leader(self, queue: str) -> int:
+        """Return the number of a node that says it leads a queue, 0 when none does."""
+        for node in self.nodes:
+            if node.queue_leader(queue) == node.name:
+                return node.id
+        return 0
+
+    def check_alive(self) -> None:
+        """Raise NodeEndedError when a node ended by itself."""
+        for node in self.nodes:
+            node.check_alive()
+
+    def stop(self) -> list[str]:
+        """SIGTERM all; return the names of those that did not end in order."""
+        for node in self.nodes:
+            node.begin_stop()
+        return [node.name for node in self.nodes if not node.end_stop()]
+
+    def abandon(self) -> None:
+        """End what still runs and take the network down."""
+        for node in self.nodes:
+            with contextlib.suppress(NodeEndedError):
+                node.kill()
+        self.network.close()

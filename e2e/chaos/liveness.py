@@ -1,0 +1,112 @@
+"""Whether a healed cluster serves again: every node, every queue, consumers that just waited."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from e2e.chaos.client import ANSWER_SECONDS, BROKEN, ChaosClient
+from e2e.chaos.cluster import ChaosNode
+from e2e.chaos.consumer import ChaosConsumer
+from e2e.chaos.history import History, Outcome, Publish, message_body
+from pamqp import commands
+
+ATTEMPTS_MAX: Final = 5  # attempts of one thing at one node after everything is healed
+ATTEMPT_PAUSE_SECONDS: Final = 0.5
+ARRIVAL_SECONDS: Final = 30.0  # until a consumer that waits has got a message
+PROBE_OCTETS: Final = 60
+POLL_SECONDS: Final = 0.05
+
+
+class LivenessError(Exception):
+    """A healed cluster did not do what it should within the bounds above."""
+
+
+class Liveness:
+    """Probes a cluster on which nothing is broken any more.
+
+    Attributes:
+        attempts_most: the most attempts that anything took.
+    """
+
+    def __init__(
+        self,
+        nodes: list[ChaosNode],
+        queues: list[str],
+        consumers: Sequence[ChaosConsumer],
+        history: History,
+    ) -> None:
+        self.attempts_most = 0
+        self._nodes = nodes
+        self._queues = queues
+        self._consumers = consumers
+        self._history = history
+        self._number = itertools.count(1)
+
+    def probe(self) -> None:
+        """Publish to every queue and declare through every node, and see that it arrives.
+
+        Raises:
+            LivenessError: naming what did not work.
+        """
+        sent: list[Publish] = []
+        received = {each: each.received for each in self._consumers}
+        for node in self._nodes:
+            self._attempt(f"{node.name}: declare", lambda n=node: self._declare(n))
+            for queue in self._queues:
+                what = f"{node.name}: publish to {queue}"
+                self._attempt(what, lambda n=node, q=queue: sent.append(self._publish(n, q)))
+        deadline = time.monotonic() + ARRIVAL_SECONDS
+        for each in sent:
+            self._wait_arrival(each, deadline)
+        for consumer, count in received.items():
+            self._wait_served(consumer, count, deadline)
+
+    def _attempt(self, what: str, action: Callable[[], None]) -> None:
+        reasons: list[str] = []
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            self.attempts_most = max(self.attempts_most, attempt)
+            try:
+                return action()
+            except BROKEN as error:
+                reasons.append(f"{type(error).__name__} {error}")
+                time.sleep(ATTEMPT_PAUSE_SECONDS)
+        raise LivenessError(f"{what} failed {ATTEMPTS_MAX} times: {'; '.join(reasons)}")
+
+    def _declare(self, node: ChaosNode) -> None:
+        with ChaosClient(node) as client:
+            name = f"chaos-probe-{node.name}"
+            declare = commands.Queue.Declare(0, name, durable=True)
+            client.call(declare, commands.Queue.DeclareOk)
+
+    def _publish(self, node: ChaosNode, queue: str) -> Publish:
+        number = next(self._number)
+        attempt = Publish(f"probe-{number}", queue, "probe", number, 0)
+        self._history.publishes.append(attempt)
+        with ChaosClient(node) as client:
+            client.call(commands.Confirm.Select(), commands.Confirm.SelectOk)
+            client.publish(queue, message_body(attempt.id, PROBE_OCTETS))
+            answer = client.next(ANSWER_SECONDS)
+            if not isinstance(answer, commands.Basic.Ack):
+                raise TimeoutError(f"instead of a confirm came {answer}")
+        attempt.outcome = Outcome.CONFIRMED
+        return attempt
+
+    def _wait_arrival(self, sent: Publish, deadline: float) -> None:
+        takers = [each for each in self._consumers if each.queue == sent.queue]
+        while not any(sent.id in each.seen for each in takers):
+            if time.monotonic() > deadline:
+                raise LivenessError(
+                    f"{sent.id} was confirmed by {sent.queue} and reached none of its consumers "
+                    f"in {ARRIVAL_SECONDS:.0f} s: {', '.join(map(str, takers))}"
+                )
+            time.sleep(POLL_SECONDS)
+
+    def _wait_served(self, consumer: ChaosConsumer, count: int, deadline: float) -> None:
+        """Wait until a consumer got something; publishers keep its queue from running empty."""
+        while consumer.received == count:
+            if time.monotonic() > deadline:
+                raise LivenessError(f"{consumer} got nothing for {ARRIVAL_SECONDS:.0f} s")
+            time.sleep(POLL_SECONDS)

@@ -1,0 +1,90 @@
+"""Injects the faults of a schedule into a cluster and ends them again."""
+
+from __future__ import annotations
+
+import time
+
+from e2e.chaos.cluster import ChaosCluster
+from e2e.chaos.schedule import (
+    LEADER,
+    Cut,
+    Fault,
+    Isolate,
+    Kill,
+    Link,
+    Pause,
+    Restart,
+    Slow,
+    Step,
+)
+
+
+class Nemesis:
+    """Called on the main thread, for nodes live as long as the thread that started them."""
+
+    def __init__(self, cluster: ChaosCluster) -> None:
+        self._cluster = cluster
+        self._numbers = [node.id for node in cluster.nodes]
+
+    def inject(self, step: Step, queue: str) -> str:
+        """Inject a step's faults; return what that meant.
+
+        Args:
+            queue: whose leader LEADER is; the first node, if it has none.
+        """
+        done: list[str] = []
+        for number, fault in enumerate(step.faults):
+            if number:
+                time.sleep(step.gap)
+            done.append(self._inject(fault, queue))
+        return ", ".join(done)
+
+    def _inject(self, fault: Fault, queue: str) -> str:
+        match fault:
+            case Kill(nodes):
+                return self._kill(self._resolve(nodes, queue), again=False)
+            case Restart(nodes):
+                return self._kill(self._resolve(nodes, queue), again=True)
+            case Pause(nodes):
+                victims = self._resolve(nodes, queue)
+                for number in victims:
+                    self._cluster.node(number).pause()
+                return f"paused {victims}"
+            case Slow(nodes, delay_ms):
+                victims = self._resolve(nodes, queue)
+                for number in victims:
+                    self._cluster.node(number).disk.set_delay(delay_ms)
+                return f"disks of {victims} take {delay_ms} ms"
+            case Isolate(node, sends, receives):
+                (victim,) = self._resolve((node,), queue)
+                others = [each for each in self._numbers if each != victim]
+                return self._cut(
+                    [*((victim, each) for each in others if sends)]
+                    + [*((each, victim) for each in others if receives)]
+                )
+            case Cut(links):
+                return self._cut(list(links))
+
+    def _resolve(self, nodes: tuple[int, ...], queue: str) -> list[int]:
+        return [node if node != LEADER else self._cluster.leader(queue) or 1 for node in nodes]
+
+    def _kill(self, numbers: list[int], again: bool) -> str:
+        for number in numbers:
+            self._cluster.node(number).kill()
+        if again:
+            for number in numbers:
+                self._cluster.node(number).start(self._cluster.locals)
+        return f"killed {numbers}" + (" and started them" if again else "")
+
+    def _cut(self, links: list[Link]) -> str:
+        for source, target in links:
+            self._cluster.network.cut(source, target)
+        return "cut " + " ".join(f"{source}>{target}" for source, target in links)
+
+    def heal(self) -> None:
+        """End all faults and start what was killed; returns before the cluster serves."""
+        self._cluster.network.heal_all()
+        for node in self._cluster.nodes:
+            node.disk.set_delay(0)
+            node.resume()
+            node.start(self._cluster.locals)

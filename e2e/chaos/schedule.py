@@ -1,0 +1,174 @@
+"""What is broken when: decided by a seed before a run begins.
+
+Which nodes a fault hits is part of the schedule, but for LEADER, which is whoever leads a queue when
+the fault is injected.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+LEADER: Final = 0  # in place of a node's number
+FLAPS: Final = 5  # faults in one flapping
+Link = tuple[int, int]  # from, to; one direction
+
+
+class Kill(NamedTuple):
+    """SIGKILL, all at once; started again when the step ends."""
+
+    nodes: tuple[int, ...]
+
+
+class Restart(NamedTuple):
+    """SIGKILL, and started again at once, whatever else goes on."""
+
+    nodes: tuple[int, ...]
+
+
+class Pause(NamedTuple):
+    """SIGSTOP, until the step ends."""
+
+    nodes: tuple[int, ...]
+
+
+class Cut(NamedTuple):
+    """Links that drop everything until the step ends."""
+
+    links: tuple[Link, ...]
+
+
+class Isolate(NamedTuple):
+    """Cut a node from all others: what it sends, what it should receive, or both."""
+
+    node: int
+    sends: bool
+    receives: bool
+
+
+class Slow(NamedTuple):
+    """Each sync of these nodes' disks takes longer until the step ends."""
+
+    nodes: tuple[int, ...]
+    delay_ms: int
+
+
+Fault = Kill | Restart | Pause | Cut | Isolate | Slow
+
+
+class Step(NamedTuple):
+    """Faults that are injected one after the other, held, and ended together.
+
+    Attributes:
+        gap: seconds between two injections.
+        hold: seconds from the last injection to the end.
+        settle: seconds of health before the next step, beyond what the cluster needs to serve;
+            0 for a next step at once, whether the cluster serves or not.
+    """
+
+    kind: str
+    faults: tuple[Fault, ...]
+    gap: float
+    hold: float
+    settle: float
+
+    def __str__(self) -> str:
+        faults = ", ".join(str(each) for each in self.faults)
+        return f"{self.kind} for {self.hold:.1f} s: {faults}"
+
+
+KINDS: Final = (
+    "kill",
+    "kill-leader",
+    "pause-leader",
+    "pause",
+    "isolate-leader",
+    "one-way",
+    "bridge",
+    "split",
+    "slow-disk",
+    "stall-leader",
+    "kill-all",
+    "flap",
+    "restart-in-split",
+    "pause-and-kill",
+)
+# A mix of everything that fits into a short run; the rest takes long to recover from.
+SHORT_KINDS: Final = ("kill-leader", "pause-leader", "isolate-leader", "one-way", "bridge")
+
+
+def make_schedule(
+    seed: int, count: int, steps: int, kinds: Sequence[str] = KINDS
+) -> list[Step]:
+    """Return the steps that a seed means for a cluster of `count` nodes.
+
+    Every kind comes before any comes again. A flapping counts as one step but is several.
+    """
+    draw = random.Random(f"{seed} {count}")
+    order: list[str] = []
+    while len(order) < steps:
+        order += draw.sample(kinds, len(kinds))
+    made: list[Step] = []
+    for kind in order[:steps]:
+        made += make_flapping(draw, count) if kind == "flap" else [make_step(kind, draw, count)]
+    return made
+
+
+def make_flapping(draw: random.Random, count: int) -> list[Step]:
+    """Return short faults that follow each other before the cluster has recovered."""
+    made: list[Step] = []
+    for _ in range(FLAPS):
+        node = draw.randint(1, count)
+        fault = draw.choice((Kill((node,)), Isolate(node, True, True), Pause((node,))))
+        made.append(Step("flap", (fault,), 0.0, draw.uniform(0.2, 1.5), 0.0))
+    return [*made[:-1], made[-1]._replace(settle=1.0)]
+
+
+def make_step(kind: str, draw: random.Random, count: int) -> Step:
+    """Return a step of a kind, its victims and times drawn at random."""
+    nodes = draw.sample(range(1, count + 1), count)
+    minority = tuple(nodes[: (count - 1) // 2])
+    faults: tuple[Fault, ...]
+    match kind:
+        case "kill":
+            faults = (Kill(minority[: draw.randint(1, len(minority))]),)
+        case "kill-leader":
+            faults = (Kill((LEADER,)),)
+        case "pause":
+            faults = (Pause(minority),)
+        case "pause-leader":
+            faults = (Pause((LEADER,)),)
+        case "isolate-leader":
+            faults = (Isolate(LEADER, sends=True, receives=True),)
+        case "one-way":
+            sends = draw.random() < 0.5
+            faults = (Isolate(draw.choice([LEADER, *nodes]), sends, not sends),)
+        case "bridge":
+            faults = (Cut(bridge(nodes)),)
+        case "split":
+            faults = (Cut(split(nodes[: count // 2], nodes[count // 2 :])),)
+        case "slow-disk":
+            faults = (Slow(minority, draw.choice((20, 100, 400))),)
+        case "stall-leader":
+            faults = (Slow((LEADER,), 60_000),)
+        case "kill-all":
+            faults = (Kill(tuple(nodes)),)
+        case "restart-in-split":
+            faults = (Cut(split(nodes[:1], nodes[1:])), Restart(tuple(nodes[:1])))
+        case "pause-and-kill":
+            faults = (Pause((LEADER,)), Slow(minority, 100), Kill(minority[:1]))
+        case _:
+            raise ValueError(f"no such kind of step: {kind}")
+    return Step(kind, faults, draw.uniform(0.1, 1.0), draw.uniform(2.5, 6.0), draw.uniform(0.2, 2))
+
+
+def split(left: Sequence[int], right: Sequence[int]) -> tuple[Link, ...]:
+    """Return the links between two sides, in both directions."""
+    return tuple(link for a in left for b in right for link in ((a, b), (b, a)))
+
+
+def bridge(nodes: Sequence[int]) -> tuple[Link, ...]:
+    """Return cuts that leave two halves in touch with nobody but themselves and one node."""
+    half = len(nodes) // 2
+    return split(nodes[:half], nodes[half + 1 :])
