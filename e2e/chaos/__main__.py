@@ -40,10 +40,10 @@ def main(arguments: list[str]) -> int:
     seeds, first = parse(arguments)
     failed: list[int] = []
     for seed in seeds:
-        options = Options(
-            seed, first.nodes, first.steps, first.kinds, first.reads, first.interval
-        )
-        report = Run(options, run_directory(options), lambda line: print(line, flush=True)).execute()
+        options = Options(seed, first.nodes, first.steps, first.kinds, first.reads, first.interval)
+        report = Run(
+            options, run_directory(options), lambda line: print(line, flush=True)
+        ).execute()
         if report.violations:
             failed.append(seed)
     print(f"failed: {failed}" if failed else "nothing was wrong")

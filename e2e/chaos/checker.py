@@ -47,9 +47,7 @@ def check(history: History, reads: Reads = Reads.STRICT) -> list[Violation]:
     return _shortened(found)
 
 
-def check_lost(
-    publishes: Sequence[Publish], deliveries: Sequence[Delivery]
-) -> Iterator[Violation]:
+def check_lost(publishes: Sequence[Publish], deliveries: Sequence[Delivery]) -> Iterator[Violation]:
     """Find confirmed messages that nobody got."""
     delivered = {each.id for each in deliveries}
     for each in publishes:

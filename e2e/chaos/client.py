@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from e2e.chaos.cluster import AMQP_PORT, ChaosNode
 from e2e.harness.raw_client import RawClient
-from pamqp import commands
+from pamqp import commands, frame
 from pamqp.body import ContentBody
 from pamqp.header import ContentHeader
 
@@ -98,9 +98,9 @@ class ChaosClient(RawClient):
         self, queue: str, body: bytes, exchange: str = "", *, mandatory: bool = False
     ) -> None:
         """Send one persistent message."""
-        self.send(commands.Basic.Publish(0, exchange, queue, mandatory), CHANNEL)
-        self.send(ContentHeader(0, len(body), PERSISTENT), CHANNEL)
-        self.send(ContentBody(body), CHANNEL)
+        method = commands.Basic.Publish(0, exchange, queue, mandatory)
+        parts = (method, ContentHeader(0, len(body), PERSISTENT), ContentBody(body))
+        self.socket.sendall(b"".join(frame.marshal(each, CHANNEL) for each in parts))
 
     def body(self) -> bytes:
         """Return the body of a delivery whose method was just received.

@@ -138,7 +138,9 @@ class ChaosNode:
         if self._process is not None and self._process.poll() is not None:
             code = self._process.returncode
             self._process = None
-            raise NodeEndedError(f"{self.name} ended with {code}: {last_words(self.local.log_file)}")
+            raise NodeEndedError(
+                f"{self.name} ended with {code}: {last_words(self.local.log_file)}"
+            )
 
     def not_ready_reason(self) -> str:
         """Return "" when the node takes clients, otherwise why not."""

@@ -30,6 +30,7 @@ class Nemesis:
         """Inject a step's faults; return what that meant.
 
         Args:
+            step: whose faults.
             queue: whose leader LEADER is; the first node, if it has none.
         """
         done: list[str] = []
@@ -58,12 +59,11 @@ class Nemesis:
             case Isolate(node, sends, receives):
                 (victim,) = self._resolve((node,), queue)
                 others = [each for each in self._numbers if each != victim]
-                return self._cut(
-                    [*((victim, each) for each in others if sends)]
-                    + [*((each, victim) for each in others if receives)]
-                )
-            case Cut(links):
-                return self._cut(list(links))
+                links = [(victim, each) for each in others if sends]
+                links += [(each, victim) for each in others if receives]
+                return self._cut(links)
+            case Cut(cuts):
+                return self._cut(list(cuts))
 
     def _resolve(self, nodes: tuple[int, ...], queue: str) -> list[int]:
         return [node if node != LEADER else self._cluster.leader(queue) or 1 for node in nodes]

@@ -20,7 +20,7 @@ from e2e.chaos.linearizability import Reads
 from e2e.chaos.liveness import Liveness, LivenessError
 from e2e.chaos.nemesis import Nemesis
 from e2e.chaos.publisher import ChaosPublisher
-from e2e.chaos.schedule import KINDS, Step, make_schedule
+from e2e.chaos.schedule import KINDS, make_schedule
 from e2e.harness.worker import Worker
 from pamqp import commands
 
@@ -73,8 +73,8 @@ class Run:
     """Executes one run in a directory.
 
     Args:
-        directory: emptied first. Left there: run.txt, and when something is wrong history.json
-            and the nodes' directories.
+        directory: emptied first. Left there: run.txt, history.json, and when something is wrong
+            the nodes' directories.
         say: gets each line of run.txt as it is written.
     """
 
@@ -115,10 +115,10 @@ class Run:
         for each in self._found:
             self._note(f"{each.rule}: {each.text}")
         if self._found:
-            self._history.save(self._directory / "history.json")
             self._note(f"logs, data and history are in {self._directory}")
         else:
             shutil.rmtree(self._directory / "nodes")
+        self._history.save(self._directory / "history.json")
         (self._directory / "run.txt").write_text("\n".join(self._lines) + "\n")
         return Report(self._found, "\n".join(self._lines))
 
@@ -140,10 +140,16 @@ class Run:
                     producing.enter_context(worker)
                 liveness = Liveness(cluster.nodes, queues, consumers, self._history)
                 self._break(cluster, queues, liveness, [*workers, *consumers])
+                for worker in workers:
+                    worker.halt()
+            self._note("publishers stopped")
             self._catch_up(consumers)
+            self._note("consumers caught up")
+        self._note("consumers stopped")
         raise_failures([*workers, *consumers])
         for number, queue in enumerate(queues):
             self._drain(cluster, queue, number)
+        self._note("queues drained")
 
     def _declare(self, cluster: ChaosCluster, queues: list[str]) -> None:
         for number, queue in enumerate([*queues, SINK_QUEUE]):
@@ -209,9 +215,7 @@ class Run:
                 self._recover(cluster, liveness, workers)
                 time.sleep(step.settle)
 
-    def _recover(
-        self, cluster: ChaosCluster, liveness: Liveness, workers: list[Worker]
-    ) -> None:
+    def _recover(self, cluster: ChaosCluster, liveness: Liveness, workers: list[Worker]) -> None:
         healed = time.monotonic()
         cluster.wait_ready()
         ready = time.monotonic() - healed
@@ -222,9 +226,7 @@ class Run:
         self._note(f"    healed: ready after {ready:.1f} s, all served after {served:.1f} s")
 
     def _catch_up(self, consumers: list[ChaosConsumer]) -> None:
-        wanted = {
-            each.id for each in self._history.publishes if each.outcome is Outcome.CONFIRMED
-        }
+        wanted = {each.id for each in self._history.publishes if each.outcome is Outcome.CONFIRMED}
         deadline = time.monotonic() + CATCH_UP_SECONDS
         while time.monotonic() < deadline:
             missing = wanted.difference(*(each.seen for each in consumers))

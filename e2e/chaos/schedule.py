@@ -1,7 +1,7 @@
 """What is broken when: decided by a seed before a run begins.
 
-Which nodes a fault hits is part of the schedule, but for LEADER, which is whoever leads a queue when
-the fault is injected.
+Which nodes a fault hits is part of the schedule, but for LEADER, which is whoever leads a queue
+when the fault is injected.
 """
 
 from __future__ import annotations
@@ -98,9 +98,7 @@ KINDS: Final = (
 SHORT_KINDS: Final = ("kill-leader", "pause-leader", "isolate-leader", "one-way", "bridge")
 
 
-def make_schedule(
-    seed: int, count: int, steps: int, kinds: Sequence[str] = KINDS
-) -> list[Step]:
+def make_schedule(seed: int, count: int, steps: int, kinds: Sequence[str] = KINDS) -> list[Step]:
     """Return the steps that a seed means for a cluster of `count` nodes.
 
     Every kind comes before any comes again. A flapping counts as one step but is several.

@@ -41,6 +41,10 @@ class Worker(threading.Thread):
         self._halt.set()
         self.join(STOP_SECONDS)
 
+    def halt(self) -> None:
+        """Tell it to stop, without waiting."""
+        self._halt.set()
+
     def run(self) -> None:
         """Work, and keep what goes wrong."""
         try:

@@ -1,0 +1,70 @@
+"""Schedules follow from the seed, use every kind, and hit nodes that exist."""
+
+from __future__ import annotations
+
+import pytest
+from e2e.chaos.schedule import (
+    FLAPS,
+    KINDS,
+    SHORT_KINDS,
+    Cut,
+    Isolate,
+    Kill,
+    Pause,
+    Restart,
+    Slow,
+    Step,
+    bridge,
+    make_schedule,
+    split,
+)
+
+
+def test_the_seed_decides() -> None:
+    assert make_schedule(7, 5, 20) == make_schedule(7, 5, 20)
+    assert make_schedule(7, 5, 20) != make_schedule(8, 5, 20)
+
+
+@pytest.mark.parametrize("count", [3, 5])
+def test_every_kind_comes_before_any_comes_again(count: int) -> None:
+    steps = make_schedule(1, count, len(KINDS))
+    assert {step.kind for step in steps} == set(KINDS)
+    assert len(steps) == len(KINDS) + FLAPS - 1
+
+
+def nodes_of(step: Step) -> set[int]:
+    named: set[int] = set()
+    for fault in step.faults:
+        match fault:
+            case Kill(nodes) | Restart(nodes) | Pause(nodes) | Slow(nodes, _):
+                named.update(nodes)
+            case Isolate(node, _, _):
+                named.add(node)
+            case Cut(links):
+                named.update(node for link in links for node in link)
+    return named
+
+
+@pytest.mark.parametrize("count", [3, 5])
+def test_steps_hit_nodes_that_exist_and_end_healthy(count: int) -> None:
+    for seed in range(50):
+        steps = make_schedule(seed, count, 2 * len(KINDS))
+        for step in steps:
+            assert step.faults
+            assert nodes_of(step)
+            assert nodes_of(step) <= set(range(count + 1))
+        assert steps[-1].settle > 0
+
+
+def test_short_kinds_are_kinds() -> None:
+    assert set(SHORT_KINDS) <= set(KINDS)
+
+
+def test_split_cuts_between_the_sides_only() -> None:
+    assert set(split([1], [2, 3])) == {(1, 2), (2, 1), (1, 3), (3, 1)}
+
+
+def test_bridge_leaves_one_node_in_touch_with_all() -> None:
+    cuts = set(bridge([1, 2, 3, 4, 5]))
+    assert not {link for link in cuts if 3 in link}
+    assert cuts == {link for a in (1, 2) for b in (4, 5) for link in ((a, b), (b, a))}
