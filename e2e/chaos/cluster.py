@@ -142,11 +142,15 @@ class ChaosNode:
                 f"{self.name} ended with {code}: {last_words(self.local.log_file)}"
             )
 
-    def not_ready_reason(self) -> str:
-        """Return "" when the node takes clients, otherwise why not."""
+    def is_ready(self) -> bool:
+        """Return whether the node takes clients.
+
+        Raises:
+            NodeEndedError: it never will.
+        """
         self.check_alive()
         with self.namespace.entered():
-            return self.local.api.not_ready_reason()
+            return not self.local.api.not_ready_reason()
 
     def queue_leader(self, queue: str) -> str:
         """Return who leads a queue as far as this node knows, "" when it does not."""
@@ -227,7 +231,7 @@ class ChaosCluster:
         """Wait until all nodes take clients; return the seconds it took."""
         started = time.monotonic()
         for node in self.nodes:
-            wait_for(f"{node.name} to be ready", lambda n=node: not n.not_ready_reason())
+            wait_for(f"{node.name} to be ready", node.is_ready)
         return time.monotonic() - started
 
     def leader(self, queue: str) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from e2e.chaos.client import ANSWER_SECONDS, BROKEN, ChaosClient
@@ -54,10 +55,10 @@ class Liveness:
         sent: list[Publish] = []
         received = {each: each.received for each in self._consumers}
         for node in self._nodes:
-            self._attempt(f"{node.name}: declare", lambda n=node: self._declare(n))
+            self._attempt(f"{node.name}: declare", partial(self._declare, node))
             for queue in self._queues:
                 what = f"{node.name}: publish to {queue}"
-                self._attempt(what, lambda n=node, q=queue: sent.append(self._publish(n, q)))
+                self._attempt(what, partial(self._publish, node, queue, sent))
         deadline = time.monotonic() + ARRIVAL_SECONDS
         for each in sent:
             self._wait_arrival(each, deadline)
@@ -81,7 +82,7 @@ class Liveness:
             declare = commands.Queue.Declare(0, name, durable=True)
             client.call(declare, commands.Queue.DeclareOk)
 
-    def _publish(self, node: ChaosNode, queue: str) -> Publish:
+    def _publish(self, node: ChaosNode, queue: str, sent: list[Publish]) -> None:
         number = next(self._number)
         attempt = Publish(f"probe-{number}", queue, "probe", number, 0)
         self._history.publishes.append(attempt)
@@ -92,7 +93,7 @@ class Liveness:
             if not isinstance(answer, commands.Basic.Ack):
                 raise TimeoutError(f"instead of a confirm came {answer}")
         attempt.outcome = Outcome.CONFIRMED
-        return attempt
+        sent.append(attempt)
 
     def _wait_arrival(self, sent: Publish, deadline: float) -> None:
         takers = [each for each in self._consumers if each.queue == sent.queue]
