@@ -122,6 +122,17 @@ e2e: $(VENV)/stamp-tools $(VENV)/stamp-install ## real processes and real client
 e2e-full: $(VENV)/stamp-tools $(VENV)/stamp-install ## the same at full size
 	$(E2E)
 
+# SEED=n runs the schedule of one seed; READS=own-node lets nodes show their catalog a little late.
+CHAOS := $(BIN)/python -m pytest e2e/chaos $(if $(SEED),--seed $(SEED)) $(if $(READS),--reads $(READS))
+
+.PHONY: chaos
+chaos: $(VENV)/stamp-tools $(VENV)/stamp-install ## kills, stops and network cuts under load, checked; bounded
+	$(CHAOS) -m "not full"
+
+.PHONY: chaos-full
+chaos-full: $(VENV)/stamp-tools $(VENV)/stamp-install ## the same with three and five nodes and all faults, an hour and more
+	$(CHAOS) -m full
+
 .PHONY: bench
 bench: $(VENV)/stamp-tools $(VENV)/stamp-install ## compare with RabbitMQ on this machine; writes bench/RESULTS.md
 	$(BIN)/python bench/compare.py --write

@@ -12,10 +12,16 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import Final
 
-from e2e.chaos.client import ANSWER_SECONDS, BROKEN, ChaosClient, RefusedError
+from e2e.chaos.client import (
+    ANSWER_SECONDS,
+    BROKEN,
+    ChaosClient,
+    ChaosWorker,
+    RefusedError,
+    describe,
+)
 from e2e.chaos.cluster import ChaosNode
 from e2e.chaos.history import History, Operation
-from e2e.harness.worker import Worker
 from pamqp import commands
 
 NOT_FOUND: Final = 404
@@ -130,7 +136,7 @@ class Names:
         return [kind(f"chaos-{kind.__name__[:-5].lower()}-{lot}") for kind in KINDS]
 
 
-class CatalogClient(Worker):
+class CatalogClient(ChaosWorker):
     """Works through one node until told to stop; its operations go into the history."""
 
     def __init__(
@@ -150,7 +156,8 @@ class CatalogClient(Worker):
                     while not self._halt.is_set():
                         self._one_operation(client)
                         self._halt.wait(PAUSE_SECONDS * self._random.random())
-            except BROKEN:
+            except BROKEN as error:
+                self.errors[describe(error)] += 1
                 self._halt.wait(RETRY_SECONDS)
 
     def _one_operation(self, client: ChaosClient) -> None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import time
+from collections import Counter
 from typing import Any, Final
 
 from e2e.chaos.cluster import AMQP_PORT, ChaosNode
 from e2e.harness.raw_client import RawClient
+from e2e.harness.worker import Worker
 from pamqp import commands, frame
 from pamqp.body import ContentBody
 from pamqp.header import ContentHeader
 
 CHANNEL: Final = 1
 ANSWER_SECONDS: Final = 12.0  # the catalog gives up after 10
+ERROR_TEXT_MAX: Final = 200
 PERSISTENT: Final = commands.Basic.Properties(delivery_mode=2)
 
 
@@ -32,6 +36,23 @@ class RefusedError(Exception):
 
 # What ends a connection that nemeses play with.
 BROKEN: Final = (OSError, EOFError, RefusedError)
+
+
+def describe(error: BaseException) -> str:
+    """Return a short text that is the same for errors of the same kind."""
+    return re.sub(r"[0-9]+", "N", f"{type(error).__name__} {error}")[:ERROR_TEXT_MAX]
+
+
+class ChaosWorker(Worker):
+    """A client that lives on when its connections break.
+
+    Attributes:
+        errors: how often they broke in which way.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.errors: Counter[str] = Counter()
 
 
 class ChaosClient(RawClient):

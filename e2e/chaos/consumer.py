@@ -5,10 +5,9 @@ from __future__ import annotations
 import random
 from typing import Final
 
-from e2e.chaos.client import BROKEN, CHANNEL, ChaosClient
+from e2e.chaos.client import BROKEN, CHANNEL, ChaosClient, ChaosWorker, describe
 from e2e.chaos.cluster import ChaosNode
 from e2e.chaos.history import Delivery, History, message_id
-from e2e.harness.worker import Worker
 from pamqp import commands
 
 PREFETCH: Final = 50
@@ -19,7 +18,7 @@ RETRY_SECONDS: Final = 0.1
 DELIVERIES_PER_CONNECTION: Final = (300, 3000)
 
 
-class ChaosConsumer(Worker):
+class ChaosConsumer(ChaosWorker):
     """Consumes one queue until told to stop.
 
     It leaves a connection only when that breaks or after some thousand deliveries, some of which
@@ -57,6 +56,7 @@ class ChaosConsumer(Worker):
                     self._place = f"on {client.node}"
                     self._one_connection(client)
             except BROKEN as error:
+                self.errors[describe(error)] += 1
                 self._place = f"not connected ({type(error).__name__} {error})"
                 self._halt.wait(RETRY_SECONDS)
 

@@ -7,10 +7,9 @@ import time
 from collections import OrderedDict
 from typing import Any, Final
 
-from e2e.chaos.client import ANSWER_SECONDS, BROKEN, ChaosClient
+from e2e.chaos.client import ANSWER_SECONDS, BROKEN, ChaosClient, ChaosWorker, describe
 from e2e.chaos.cluster import ChaosNode
 from e2e.chaos.history import History, Outcome, Publish, message_body
-from e2e.harness.worker import Worker
 from pamqp import commands
 
 WINDOW: Final = 64  # unconfirmed publishes allowed
@@ -18,7 +17,7 @@ SIZES: Final = (60, 200, 1024, 8192)  # octets of a body
 RETRY_SECONDS: Final = 0.1
 
 
-class ChaosPublisher(Worker):
+class ChaosPublisher(ChaosWorker):
     """Publishes to several queues in turn until told to stop.
 
     Args:
@@ -52,7 +51,8 @@ class ChaosPublisher(Worker):
             try:
                 with ChaosClient(self._random.choice(self._nodes)) as client:
                     self._one_connection(client)
-            except BROKEN:
+            except BROKEN as error:
+                self.errors[describe(error)] += 1
                 self._halt.wait(RETRY_SECONDS)
 
     def _one_connection(self, client: ChaosClient) -> None:

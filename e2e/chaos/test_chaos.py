@@ -1,0 +1,46 @@
+"""Real nodes under faults: what they promised to their clients holds."""
+
+from __future__ import annotations
+
+import pytest
+from e2e.chaos.__main__ import run_directory
+from e2e.chaos.network import NetworkUnavailableError
+from e2e.chaos.run import Options, Run
+from e2e.chaos.schedule import KINDS, SHORT_KINDS
+
+
+def run(options: Options) -> None:
+    """Run one schedule; skip where network namespaces are impossible."""
+    try:
+        report = Run(options, run_directory(options), print).execute()
+    except NetworkUnavailableError as error:
+        pytest.skip(str(error))
+    assert not report.violations, f"repeat with: {options.command()}\n{report.text}"
+
+
+def seeds(config: pytest.Config, defaults: range) -> list[int]:
+    """Return the seed that was asked for, or the default ones."""
+    asked = config.getoption("--seed", default=None)
+    return list(defaults) if asked is None else [asked]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Give each test its seeds."""
+    full = any(mark.name == "full" for mark in metafunc.definition.iter_markers())
+    metafunc.parametrize("seed", seeds(metafunc.config, range(1, 11) if full else range(1, 3)))
+
+
+@pytest.fixture
+def reads(request: pytest.FixtureRequest) -> Reads:
+    """How strictly looks at the catalog are judged."""
+    return Reads(request.config.getoption("--reads", default=Reads.STRICT))
+
+
+def test_three_nodes_survive_a_short_schedule(seed: int, reads: Reads) -> None:
+    run(Options(seed, nodes=3, steps=4, kinds=SHORT_KINDS, reads=reads))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("nodes", [3, 5])
+def test_all_faults(seed: int, nodes: int, reads: Reads) -> None:
+    run(Options(seed, nodes=nodes, steps=2 * len(KINDS), kinds=KINDS, reads=reads))
