@@ -10,9 +10,9 @@ from typing_extensions import override
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.model.client_limits import ClientLimits
 from headrace_broker.model.definition import Binding, Exchange, Queue
-from headrace_broker.model.reply_code import INTERNAL_ERROR, AmqpError
+from headrace_broker.model.reply_code import INTERNAL_ERROR, NOT_FOUND, AmqpError
 from headrace_broker.runtime.authenticator import Authenticator
-from headrace_broker.runtime.counts import CountsClient, CountsUnavailableError
+from headrace_broker.runtime.counts import CountsClient, CountsUnavailableError, QueueGoneError
 from headrace_broker.runtime.hosting import Hosting
 from headrace_broker.runtime.port import Broker, ConnectionInfo, QueueClient, QueueListener
 from headrace_broker.runtime.reaper import Reaper
@@ -107,6 +107,8 @@ class NodeBroker(Broker):
             counts = await self._counts.ask(queue)
         except CountsUnavailableError as error:
             raise AmqpError(INTERNAL_ERROR, str(error)) from error
+        except QueueGoneError as error:
+            raise AmqpError(NOT_FOUND, str(error)) from error
         return counts.ready, counts.consumers
 
     @override

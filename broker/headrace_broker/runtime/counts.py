@@ -27,6 +27,10 @@ class CountsUnavailableError(Exception):
     """No leader of the queue answered: too few of its replicas are running."""
 
 
+class QueueGoneError(Exception):
+    """The queue was deleted before it answered."""
+
+
 def counts_of(host: QueueHost) -> QueueCounts:
     """Return what a replica holds."""
     machine = host.machine
@@ -43,6 +47,7 @@ class CountsClient:
         hosts: replicas on this node by group.
         locate: where the leader of a queue is, 0 for unknown.
         send: carries a payload to a node.
+        exists: whether a queue, this incarnation of it, is in the catalog as applied here.
     """
 
     def __init__(
@@ -51,11 +56,13 @@ class CountsClient:
         hosts: dict[int, QueueHost],
         locate: Callable[[Queue], int],
         send: Callable[[int, bytes], bool],
+        exists: Callable[[Queue], bool],
     ) -> None:
         self._node = node
         self._hosts = hosts
         self._locate = locate
         self._send = send
+        self._exists = exists
         self._next = 1
         self._waiting: dict[int, asyncio.Future[Counts]] = {}
 
@@ -64,6 +71,7 @@ class CountsClient:
 
         Raises:
             CountsUnavailableError: nobody who leads the queue answered.
+            QueueGoneError: nobody ever will.
         """
         try:
             async with asyncio.timeout(ANSWER_SECONDS_MAX):
@@ -71,6 +79,8 @@ class CountsClient:
                     host = self._hosts.get(queue.group)
                     if host is not None and host.serving:
                         return counts_of(host)
+                    if not self._exists(queue):
+                        raise QueueGoneError(f"no queue '{queue.name}' in vhost '{queue.vhost}'")
                     answer = await self._ask_node(self._locate(queue), queue)
                     if answer is not None and answer.serving:
                         return QueueCounts(answer.ready, answer.unsettled, answer.consumers)

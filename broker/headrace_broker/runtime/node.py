@@ -9,7 +9,7 @@ from typing import Final
 from headrace_broker.catalog.event import Event, QueueAdded, QueueRemoved
 from headrace_broker.config import Config
 from headrace_broker.model.client_limits import ClientLimits
-from headrace_broker.model.definition import Node
+from headrace_broker.model.definition import Node, Queue
 from headrace_broker.model.reply_code import AmqpError
 from headrace_broker.runtime.broker import NodeBroker
 from headrace_broker.runtime.catalog_service import CatalogService, CatalogUnavailableError
@@ -78,7 +78,9 @@ class BrokerNode:
         self.catalog = CatalogService(self.raft, node, nodes, self._send_catalog)
         self.router = Router()
         self.hosting = Hosting(self.raft, node, others, self.raft.send)
-        self.counts = CountsClient(node, self.hosting.hosts, self.hosting.locate, self.raft.send)
+        self.counts = CountsClient(
+            node, self.hosting.hosts, self.hosting.locate, self.raft.send, self._queue_exists
+        )
         self.topology = Topology(node, self.catalog, self.hosting, self.counts)
         self.reaper = Reaper(self.topology, self.hosting.hosts)
         self.hosting.on_unused = self.reaper.drop_unused
@@ -91,6 +93,9 @@ class BrokerNode:
             lambda: self.raft.disk_full,
             lambda reason: self.broker.set_blocked(reason),
         )
+
+    def _queue_exists(self, queue: Queue) -> bool:
+        return self.catalog.catalog.queue_by_group(queue.group) is not None
 
     async def start(self) -> None:
         """Recover the log and let the other nodes reach this one.

@@ -39,7 +39,12 @@ from headrace_broker.model.reply_code import (
     AmqpError,
 )
 from headrace_broker.runtime.catalog_service import CatalogService, CatalogUnavailableError
-from headrace_broker.runtime.counts import CountsClient, CountsUnavailableError, QueueCounts
+from headrace_broker.runtime.counts import (
+    CountsClient,
+    CountsUnavailableError,
+    QueueCounts,
+    QueueGoneError,
+)
 from headrace_broker.runtime.hosting import Hosting
 
 LEADER_SECONDS_MAX: Final = 10.0  # a declare waits so long for its queue's first leader
@@ -177,6 +182,8 @@ class Topology:
             if if_unused or if_empty:
                 raise AmqpError(INTERNAL_ERROR, str(error)) from error
             counts = QueueCounts(0, 0, 0)
+        except QueueGoneError:
+            return 0
         if if_unused and counts.consumers:
             raise AmqpError(PRECONDITION_FAILED, f"{where} in use")
         if if_empty and counts.ready + counts.unsettled:

@@ -8,7 +8,12 @@ import pytest
 
 from headrace_broker.model.definition import QUEUE_QUORUM, Queue
 from headrace_broker.runtime import counts as module
-from headrace_broker.runtime.counts import CountsClient, CountsUnavailableError, QueueCounts
+from headrace_broker.runtime.counts import (
+    CountsClient,
+    CountsUnavailableError,
+    QueueCounts,
+    QueueGoneError,
+)
 from headrace_broker.runtime.pb.cluster_pb2 import ClusterPayload, Counts
 
 QUEUE = Queue("/", "work", QUEUE_QUORUM, 7, (1, 2))
@@ -22,11 +27,17 @@ class Pair:
         self.located = [1]
         self.requests = 0
         self.lost = False
+        self.deleted = []
         hosts = world.hosts
         self.clients = {
-            1: CountsClient(1, {7: hosts[1]}, lambda queue: 0, self.sender(1)),
-            2: CountsClient(2, {7: hosts[2]}, lambda queue: self.located[0], self.sender(2)),
+            1: CountsClient(1, {7: hosts[1]}, lambda queue: 0, self.sender(1), self.exists),
+            2: CountsClient(
+                2, {7: hosts[2]}, lambda queue: self.located[0], self.sender(2), self.exists
+            ),
         }
+
+    def exists(self, queue):
+        return queue not in self.deleted
 
     def sender(self, source):
         def send(target, data):
@@ -113,3 +124,17 @@ def test_request_for_an_unknown_queue_is_answered(pair):
 
     answer = asyncio.run(work())
     assert not answer.serving
+
+
+def test_deleted_queue_is_not_waited_for(pair, monkeypatch):
+    """A delete or a passive declare may race with another delete."""
+
+    async def pause(seconds):
+        assert QUEUE not in pair.deleted, "a pause after the delete was applied"
+        pair.deleted.append(QUEUE)
+
+    monkeypatch.setattr("headrace_broker.runtime.counts.asyncio.sleep", pause)
+    pair.world.hosts[1].leadership(0, 1, False)
+    with pytest.raises(QueueGoneError, match="no queue 'work' in vhost '/'"):
+        asyncio.run(pair.clients[2].ask(QUEUE))
+    assert pair.clients[2]._waiting == {}

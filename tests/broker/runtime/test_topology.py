@@ -33,7 +33,7 @@ from headrace_broker.model.reply_code import (
     AmqpError,
 )
 from headrace_broker.runtime.catalog_service import CatalogUnavailableError
-from headrace_broker.runtime.counts import CountsUnavailableError, QueueCounts
+from headrace_broker.runtime.counts import CountsUnavailableError, QueueCounts, QueueGoneError
 from headrace_broker.runtime.topology import Topology, queue_kind
 
 QUEUE = Queue("/", "work", QUEUE_QUORUM, 7, (1, 2, 3))
@@ -201,6 +201,11 @@ def test_queue_without_a_leader_is_deleted_unless_its_contents_matter(parts):
     parts.fails(INTERNAL_ERROR, "delete_queue", QUEUE, False, True)
     assert parts.submitted == []
     assert parts.run("delete_queue", QUEUE, False, False) == 0
+
+
+def test_queue_that_somebody_else_deletes_first_is_deleted(parts):
+    parts.counts = QueueGoneError("no queue 'work'")
+    assert parts.run("delete_queue", QUEUE, True, True) == 0
 
 
 @pytest.mark.parametrize(
