@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from e2e.chaos.__main__ import run_directory
+from e2e.chaos.linearizability import Reads
 from e2e.chaos.network import NetworkUnavailableError
 from e2e.chaos.run import Options, Run
 from e2e.chaos.schedule import KINDS, SHORT_KINDS
