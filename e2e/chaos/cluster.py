@@ -241,6 +241,11 @@ class ChaosCluster:
                 return node.id
         return 0
 
+    def queue_counts(self, queue: str) -> tuple[int, int] | None:
+        """Return a queue's ready and unacknowledged messages, None when nobody leads it."""
+        leader = self.leader(queue)
+        return self.node(leader).queue_counts(queue) if leader else None
+
     def check_alive(self) -> None:
         """Raise NodeEndedError when a node ended by itself."""
         for node in self.nodes:

@@ -6,7 +6,7 @@ import time
 from typing import Final
 
 from e2e.chaos.client import BROKEN, CHANNEL, ChaosClient
-from e2e.chaos.cluster import ChaosNode
+from e2e.chaos.cluster import ChaosCluster, ChaosNode
 from e2e.chaos.history import Delivery, History, message_id
 from pamqp import commands
 
@@ -14,8 +14,14 @@ IDLE_SECONDS: Final = 0.5  # without a delivery, after which the queue's counts 
 DRAIN_SECONDS: Final = 60.0
 
 
-def drain(node: ChaosNode, queue: str, history: History) -> str:
+def drain(cluster: ChaosCluster, node: ChaosNode, queue: str, history: History) -> str:
     """Consume and acknowledge until a queue is empty, however often that takes a new connection.
+
+    Args:
+        cluster: whose leader of the queue is asked what is left.
+        node: to consume through.
+        queue: the queue.
+        history: gets the deliveries.
 
     Returns:
         "" when the queue says that it holds nothing, otherwise what it says after DRAIN_SECONDS.
@@ -28,12 +34,12 @@ def drain(node: ChaosNode, queue: str, history: History) -> str:
                 _take_all(client, queue, history)
         except BROKEN as error:
             problem = f"; {type(error).__name__} {error}"
-        counts = node.queue_counts(queue)
+        counts = cluster.queue_counts(queue)
         if counts == (0, 0):
             return ""
         if time.monotonic() > deadline:
-            where = f"{queue} reports (ready, unacknowledged) {counts} to {node.name}"
-            return f"{where} after {DRAIN_SECONDS:.0f} s{problem}"
+            left = f"{queue} holds (ready, unacknowledged) {counts}, as its leader says"
+            return f"{left} after {DRAIN_SECONDS:.0f} s of consuming through {node.name}{problem}"
 
 
 def _take_all(client: ChaosClient, queue: str, history: History) -> None:

@@ -143,7 +143,8 @@ class Run:
         for text in crew.errors():
             self._note(f"    {text}")
         for number, queue in enumerate(queues, 1):
-            left = drain(cluster.nodes[number % len(cluster.nodes)], queue, self._history)
+            node = cluster.nodes[number % len(cluster.nodes)]
+            left = drain(cluster, node, queue, self._history)
             if left:
                 self._found.append(Violation("left-over", left))
         self._note("queues drained")
