@@ -24,7 +24,7 @@ SUBNET: Final = "10.199"  # node 3 is 10.199.3.2, its hub 10.199.3.1; nobody els
 
 
 class NetworkUnavailableError(Exception):
-    """This process may not create network namespaces, or `ip` is missing."""
+    """This process may not create network namespaces."""
 
 
 def _system_call(name: str, *arguments: int) -> None:
@@ -50,7 +50,7 @@ class Namespace:
         maker.join()
         if failures:
             raise NetworkUnavailableError(
-                f"cannot create a network namespace: {failures[0]}; be root or run under "
+                f"cannot create a network namespace: {failures[0]}; be root, or run this under "
                 "`unshare --user --map-root-user --net`"
             )
         self.run("ip", "link", "set", "lo", "up")
@@ -84,14 +84,11 @@ class Namespace:
         """Run a command in the namespace.
 
         Raises:
-            NetworkUnavailableError: it is not installed.
+            FileNotFoundError: it is not installed; `ip` is in Debian's iproute2.
             AssertionError: it failed.
         """
         with self.entered():
-            try:
-                done = subprocess.run(command, capture_output=True, text=True)
-            except FileNotFoundError as error:
-                raise NetworkUnavailableError(f"{error}; install iproute2") from error
+            done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}"
 
     def close(self) -> None:
