@@ -158,7 +158,7 @@ def make_step(kind: str, draw: random.Random, count: int) -> Step:
             faults = (Pause((LEADER,)), Slow(minority, 100), Kill(minority[:1]))
         case _:
             raise ValueError(f"no such kind of step: {kind}")
-    return Step(kind, faults, draw.uniform(0.1, 1.0), draw.uniform(2.5, 6.0), draw.uniform(0.2, 2))
+    return Step(kind, faults, draw.uniform(0.1, 1.0), draw.uniform(2.5, 5.0), draw.uniform(0.2, 1.0))
 
 
 def split(left: Sequence[int], right: Sequence[int]) -> tuple[Link, ...]:
