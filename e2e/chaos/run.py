@@ -96,7 +96,7 @@ class Run:
             with cluster:
                 self._drive(cluster)
                 unclean = cluster.stop()
-        except (NodeEndedError, LivenessError, AssertionError, *BROKEN) as error:
+        except (NodeEndedError, AssertionError, *BROKEN) as error:
             self._found.append(Violation(type(error).__name__, str(error)))
         else:
             self._found += [Violation("stop", f"{name} did not stop in order") for name in unclean]
@@ -158,30 +158,37 @@ class Run:
                 client.call(exchange, commands.Exchange.DeclareOk)
 
     def _break(self, cluster: ChaosCluster, queues: list[str], crew: Crew) -> None:
-        """Inject and heal every step of the schedule."""
+        """Inject and heal every step of the schedule, up to one that the cluster does not survive.
+
+        What the clients got is worth judging then, too.
+        """
         nemesis = Nemesis(cluster)
         liveness = Liveness(cluster.nodes, queues, crew.consumers, self._history)
         options = self._options
         steps = make_schedule(options.seed, options.nodes, options.steps, options.kinds)
         time.sleep(WARM_UP_SECONDS)
-        for number, step in enumerate(steps):
-            meant = nemesis.inject(step, queues[number % len(queues)])
-            self._note(f"{step.kind} for {step.hold:.1f} s: {meant}")
-            time.sleep(step.hold)
-            nemesis.heal()
-            if step.settle > 0:
-                healed = time.monotonic()
-                cluster.wait_ready()
-                ready = time.monotonic() - healed
-                liveness.probe()
-                served = time.monotonic() - healed
-                crew.raise_failures()
-                cluster.check_alive()
-                self._note(
-                    f"    healed: ready after {ready:.1f} s, all served after {served:.1f} s"
-                )
-                time.sleep(step.settle)
+        try:
+            for number, step in enumerate(steps):
+                meant = nemesis.inject(step, queues[number % len(queues)])
+                self._note(f"{step.kind} for {step.hold:.1f} s: {meant}")
+                time.sleep(step.hold)
+                nemesis.heal()
+                if step.settle > 0:
+                    self._recover(cluster, liveness)
+                    crew.raise_failures()
+                    time.sleep(step.settle)
+        except LivenessError as error:
+            self._found.append(Violation("liveness", str(error)))
         self._note(f"nothing took more than {liveness.attempts_most} attempts once healed")
+
+    def _recover(self, cluster: ChaosCluster, liveness: Liveness) -> None:
+        healed = time.monotonic()
+        cluster.wait_ready()
+        ready = time.monotonic() - healed
+        liveness.probe()
+        served = time.monotonic() - healed
+        cluster.check_alive()
+        self._note(f"    healed: ready after {ready:.1f} s, all served after {served:.1f} s")
 
     def _catch_up(self, consumers: Sequence[ChaosConsumer]) -> None:
         """Let consumers get what is confirmed; what they leave is drained and looked for there."""

@@ -158,7 +158,8 @@ def make_step(kind: str, draw: random.Random, count: int) -> Step:
             faults = (Pause((LEADER,)), Slow(minority, 100), Kill(minority[:1]))
         case _:
             raise ValueError(f"no such kind of step: {kind}")
-    return Step(kind, faults, draw.uniform(0.1, 1.0), draw.uniform(2.5, 5.0), draw.uniform(0.2, 1.0))
+    gap, hold, settle = draw.uniform(0.1, 1.0), draw.uniform(2.5, 5.0), draw.uniform(0.2, 1.0)
+    return Step(kind, faults, gap, hold, settle)
 
 
 def split(left: Sequence[int], right: Sequence[int]) -> tuple[Link, ...]:
