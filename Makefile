@@ -122,7 +122,8 @@ e2e: $(VENV)/stamp-tools $(VENV)/stamp-install ## real processes and real client
 e2e-full: $(VENV)/stamp-tools $(VENV)/stamp-install ## the same at full size
 	$(E2E)
 
-# SEED=n runs the schedule of one seed; READS=own-node lets nodes show their catalog a little late.
+# SEED=n runs the schedule of one seed; READS: how strictly looks at the catalog are judged, see
+# e2e/chaos/README.md.
 CHAOS := $(BIN)/python -m pytest e2e/chaos $(if $(SEED),--seed $(SEED)) $(if $(READS),--reads $(READS))
 
 .PHONY: chaos

@@ -193,5 +193,13 @@ class CatalogClient(ChaosWorker):
         self, thing: Thing, write: bool, value: bool, invoked: float, completed: float | None
     ) -> None:
         self._history.operations.append(
-            Operation(thing.name, self._node.name, write, value, invoked, completed)
+            Operation(
+                thing.name,
+                self._node.name,
+                write,
+                value,
+                invoked,
+                completed,
+                routing=isinstance(thing, BindingThing),
+            )
         )

@@ -100,7 +100,7 @@ def check_registers(operations: Sequence[Operation], reads: Reads) -> Iterator[V
     for each in operations:
         names[each.name].append(each)
     for name, its in names.items():
-        wrong = first_unexplained(its, reads=reads)
+        wrong = first_unexplained(its, reads=reads.of(its))
         if wrong is not None:
             yield Violation("register", _story(name, its, wrong))
 

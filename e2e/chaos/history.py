@@ -53,6 +53,7 @@ class Operation(msgspec.Struct, frozen=True):
         invoked: seconds, before the request was sent.
         completed: seconds, after the answer came; None when it is not known whether the write was
             made or will be. Such a read says nothing and is not recorded.
+        routing: the thing is a binding: reads are publishes that the node routes.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Operation(msgspec.Struct, frozen=True):
     value: bool
     invoked: float
     completed: float | None
+    routing: bool = False
 
 
 class History(msgspec.Struct):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import bisect
 import enum
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 from e2e.chaos.history import Operation
@@ -20,10 +20,19 @@ class Reads(enum.StrEnum):
     STRICT: every write that was answered before, whichever node answered it (linearizability).
     OWN_NODE: writes answered by the same node, and what that node has shown before; writes among
         themselves keep to the order in which they were answered on any node.
+    OWN_ROUTING: STRICT, but OWN_NODE for bindings, which a node may route by for a moment after
+        they were changed through another.
     """
 
     STRICT = "strict"
     OWN_NODE = "own-node"
+    OWN_ROUTING = "own-routing"
+
+    def of(self, operations: Iterable[Operation]) -> Reads:
+        """Return STRICT or OWN_NODE: what holds for the operations on one name."""
+        if self is not Reads.OWN_ROUTING:
+            return self
+        return Reads.OWN_NODE if any(each.routing for each in operations) else Reads.STRICT
 
 
 def precedes(first: Operation, second: Operation, reads: Reads) -> bool:

@@ -15,6 +15,7 @@ from e2e.chaos.history import (
     message_body,
     message_id,
 )
+from e2e.chaos.linearizability import Reads
 
 
 def published(number: int, outcome: Outcome = Outcome.CONFIRMED, channel: int = 1) -> Publish:
@@ -110,6 +111,17 @@ def test_stale_look_at_the_catalog_breaks_the_register_and_is_told() -> None:
     assert first.startswith("q:")
     assert second.split() == ["n1", "-1500.0", "..", "-500.0", "create"]
     assert third.split() == ["n2", "0.0", "..", "500.0", "look:", "absent"]
+
+
+def test_late_routing_is_excused_on_request_only() -> None:
+    history = History(
+        operations=[
+            Operation("b", "n1", True, True, 0.0, 1.0, routing=True),
+            Operation("b", "n2", False, False, 1.5, 2.0, routing=True),
+        ]
+    )
+    assert rules(history) == ["register"]
+    assert check(history, Reads.OWN_ROUTING) == []
 
 
 def test_many_violations_of_a_rule_are_counted_and_some_shown() -> None:
