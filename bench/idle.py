@@ -6,7 +6,6 @@ python bench/idle.py [--queues 1000] [--seconds 20] [--write]
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import tempfile
 import time
@@ -15,25 +14,11 @@ from typing import Final
 
 import pika
 from peers import Headrace, PeerError
+from replication.figures import processor_seconds, replace_section, resident_bytes
 
 from headrace_broker.cli.local_cluster import LocalCluster
 
 SETTLE_SECONDS: Final = 10  # until the groups have fallen silent
-RESULTS: Final = Path(__file__).parent / "RESULTS.md"
-BEGIN: Final = "<!-- idle: begin -->"
-END: Final = "<!-- idle: end -->"
-
-
-def processor_seconds(pid: int) -> float:
-    """Return user and system time of a process."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def resident_bytes(pid: int) -> int:
-    """Return the memory a process has in use."""
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def declare(port: int, count: int) -> float:
@@ -90,8 +75,7 @@ def main() -> int:
             return 1
     print(text)
     if options.write:
-        before, rest = RESULTS.read_text().split(BEGIN)
-        RESULTS.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}")
+        replace_section("idle", text)
     return 0
 
 
