@@ -138,6 +138,19 @@ chaos-full: $(VENV)/stamp-tools $(VENV)/stamp-install ## the same with three and
 bench: $(VENV)/stamp-tools $(VENV)/stamp-install ## compare with RabbitMQ on this machine; writes bench/RESULTS.md
 	$(BIN)/python bench/compare.py --write
 
+$(VENV)/stamp-bench: $(VENV)/stamp-build
+	$(BIN)/python -c 'import tomllib; extras = tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]; print(*extras["bench"], sep="\n")' > $(VENV)/bench-requires.txt
+	$(PIP) install -c $(CONSTRAINTS) -r $(VENV)/bench-requires.txt
+	@touch $@
+
+.PHONY: bench-raftlog
+bench-raftlog: $(VENV)/stamp-install ## measure the replicated log on this machine; writes bench/RESULTS.md
+	$(BIN)/python bench/raftlog_bench.py --write
+
+.PHONY: bench-pysyncobj
+bench-pysyncobj: $(VENV)/stamp-bench $(VENV)/stamp-install ## compare the replicated log with PySyncObj; writes bench/RESULTS.md
+	$(BIN)/python bench/pysyncobj_bench.py --write
+
 .PHONY: ci
 ci: lint protos-check test-interpreted sim test e2e ## what .ci/run runs once the system packages are there
 
