@@ -125,10 +125,6 @@ class StoredGroup(GroupLog):
         live = self.live
         return live.indexes if live is not None else array("Q")
 
-    def config_entries(self) -> list[Entry]:
-        """Return the entries of kind ENTRY_CONFIG, in order: none, while none are proposed."""
-        return []
-
     def entry(self, index: i64) -> Entry:
         """Return one entry, from memory or disk; also a live one that the snapshot left out.
 
