@@ -7,6 +7,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from headrace_raftlog.model.entry import HardState
 from headrace_raftlog.storage.group_log import STATE_BYTES, StoredGroup
 from headrace_raftlog.storage.snapshot_record import StoredSnapshot
 from headrace_raftlog.storage.sparse_index import SparseIndex
@@ -60,6 +61,9 @@ def compact(group: StoredGroup, index: i64, term: i64, live: array[int]) -> None
             group.die(group.locations[position], group.lengths[position])
     assert at == count, f"group {group.group}: live entry {live[at]} is not in the log"
     _cut_front(group, index)
+    if group.incoming is not None:
+        _prefer_incoming(group, fresh, group.incoming)
+        _release_incoming(group, index, fresh)
     _finish(group, index, term, fresh)
 
 
@@ -90,6 +94,9 @@ def _finish(group: StoredGroup, index: i64, term: i64, live: SparseIndex) -> Non
     group.snapshot_index = index
     group.snapshot_term = term
     group.last = max(group.last, index)
+    state = group.hard_state
+    if state.commit < index:
+        group.hard_state = HardState(state.term, state.vote, index)
 
 
 def install(group: StoredGroup, index: i64, term: i64, live: array[int], keep_suffix: bool) -> i64:
@@ -161,6 +168,22 @@ def _release(
     elif i64(fresh.locations[at]) == location:
         return
     group.die(location, length)
+
+
+def _prefer_incoming(group: StoredGroup, fresh: SparseIndex, incoming: SparseIndex) -> None:
+    """Keep the fetched body of a live entry rather than the group's own, as recovery does."""
+    fetched = group.fetched
+    for position in range(len(incoming.indexes)):
+        index: i64 = incoming.indexes[position]
+        at: i64 = fresh.find(index)
+        if at < 0:
+            continue
+        group.die(fresh.locations[at], fresh.lengths[at])
+        fresh.locations[at] = incoming.locations[position]
+        fresh.lengths[at] = incoming.lengths[position]
+        group.recent.pop(index, None)
+        if fetched is not None and index in fetched:
+            group.recent[index] = fetched.pop(index)
 
 
 def _release_incoming(group: StoredGroup, index: i64, fresh: SparseIndex) -> None:

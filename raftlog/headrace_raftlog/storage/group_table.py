@@ -86,7 +86,7 @@ class GroupTable:
         """Put a new view in the place of whatever there is of a group.
 
         Returns:
-            The view; its era is 1 when nothing was there.
+            The view.
 
         Raises:
             KeyError: the group was removed.

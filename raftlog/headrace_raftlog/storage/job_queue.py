@@ -32,7 +32,6 @@ class JobQueue:
         self._cache = cache
         self._writer = writer
         self._gathered: list[WriteJob] = []
-        self._bases: dict[int, WriteJob] = {}
         self._states: dict[int, WriteJob] = {}
         self._snapshots: list[SnapshotWrite] = []
         self._snapshot_backlog: i64 = 0
@@ -52,9 +51,10 @@ class JobQueue:
             self._gathered.append(WriteJob(None, token))
 
     def begin(self, group: int, job: WriteJob) -> None:
-        """Have a group's beginning written ahead of whatever needs a sync next."""
+        """Queue a group's beginning: it is written, in its turn, when something needs a sync."""
         self._states.pop(group, None)
-        self._bases[group] = job
+        self.backlog += job.size
+        self._gathered.append(job)
 
     def defer_state(self, group: int, job: WriteJob) -> None:
         """Have a hard state written with whatever needs a sync next, unless one replaces it."""
@@ -67,7 +67,6 @@ class JobQueue:
     def forget(self, group: int) -> None:
         """Drop what waits for other writes: the group is removed."""
         self._states.pop(group, None)
-        self._bases.pop(group, None)
 
     def feed(self, write: SnapshotWrite) -> None:
         """Queue a snapshot, all of it at once or as room comes; it voids an earlier one's rest."""
@@ -111,14 +110,16 @@ class JobQueue:
         ledger = self._table.ledger
         jobs = self._gathered
         if self.must_sync:
-            jobs = [*self._bases.values(), *jobs, *self._states.values()]
-            for waited in (self._bases, self._states):
-                for job in waited.values():
-                    self.backlog += job.size
-                waited.clear()
-        elif not jobs and not ledger.dying:
+            for job in self._states.values():
+                self.backlog += job.size
+                jobs.append(job)
+            self._states.clear()
+            self._gathered = []
+        else:
+            self._gathered = [job for job in jobs if job.size > 0]
+            jobs = [job for job in jobs if job.size == 0]
+        if not jobs and not ledger.dying:
             return
-        self._gathered = []
         self.must_sync = False
         if ledger.dying:
             if not jobs:

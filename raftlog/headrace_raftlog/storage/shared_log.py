@@ -234,10 +234,11 @@ class SharedLog:
         """
         self._check_open()
         self._queue.reap()
-        view = self._table.begin(group, member, membership)
-        if view.era > 1:
+        table = self._table
+        if group in table.groups or group in table.quarantined:
             self._queue.must_sync = True
-        newest: i64 = self._table.ledger.newest
+        view = table.begin(group, member, membership)
+        newest: i64 = table.ledger.newest
         self._queue.begin(group, base_job(self._salt, view, max(0, newest - 1)))
         return view
 
@@ -377,7 +378,8 @@ class SharedLog:
         self._check_open()
         self._queue.reap()
         self._check_entries(entries)
-        fresh = [entry for entry in entries if not view.has_incoming(entry.index)]
+        first: i64 = view.first_index()
+        fresh = [e for e in entries if e.index >= first and not view.has_incoming(e.index)]
         if fresh:
             view.add_incoming(fresh)
             self._queue.gather(incoming_jobs(self._salt, view, fresh, self._job_bytes_max))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-import threading
+import copy
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -15,20 +18,82 @@ from hypothesis.stateful import (
 )
 
 from headrace_raftlog.model.entry import Entry, HardState
+from headrace_raftlog.model.errors import CorruptLogError, LogWriteError
+from headrace_raftlog.model.membership import NOBODY, Membership
+from headrace_raftlog.model.snapshot import Snapshot
 from headrace_raftlog.storage.memory_files import MemoryFiles
 from headrace_raftlog.storage.options import LogOptions
+from headrace_raftlog.storage.record import HEADER_BYTES
+from headrace_raftlog.storage.recovery import Recovery
+from headrace_raftlog.storage.segment import SEGMENT_HEADER_BYTES, SegmentReader
 from headrace_raftlog.storage.shared_log import SharedLog
 
 GROUPS = st.integers(0, 3)
-BLOBS = st.lists(st.binary(max_size=700), min_size=1, max_size=4)
-SMALL_BLOBS = st.lists(st.binary(max_size=300), min_size=1, max_size=4)  # never split
+BLOBS = st.lists(st.binary(max_size=200), min_size=1, max_size=4)  # one job each: whole or not
+PICK = st.integers(0, 2**16 - 1)  # bits choose among a few indexes
 OPTIONS = st.builds(
     LogOptions,
-    segment_bytes=st.sampled_from([4096, 8192]),
+    segment_bytes=st.sampled_from([4096, 6144, 8192]),
     cache_bytes=st.sampled_from([0, 1000, 1 << 20]),
     seal_seconds=st.just(3600.0),
+    stepped=st.just(True),
 )
-Group = tuple[HardState, list[Entry]]
+
+
+@dataclass
+class Held:
+    """What one group must hold."""
+
+    member: int = 0
+    state: HardState = field(default_factory=lambda: HardState(0, 0, 0))
+    index: int = 0
+    term: int = 0
+    membership: Membership = NOBODY
+    app: bytes | None = None
+    live: dict[int, Entry] = field(default_factory=dict)
+    log: list[Entry] = field(default_factory=list)
+    incoming: set[int] = field(default_factory=set)
+    bodies: dict[int, Entry] = field(default_factory=dict, compare=False)  # of incoming ones
+
+    @property
+    def last(self) -> int:
+        return self.index + len(self.log)
+
+
+Model = dict[int, Held]
+Action = tuple[Callable[[SharedLog], object], Callable[[Model], object]]
+
+
+def held_by(log: SharedLog, group: int) -> Held:
+    """What one group does hold."""
+    view = log.group(group)
+    first, last = view.first_index(), view.last_index()
+    snapshot = log.read_snapshot(group)
+    if snapshot is not None:
+        assert (snapshot.index, snapshot.term) == (view.snapshot_index, view.snapshot_term)
+        assert list(snapshot.live) == list(view.live_indexes())
+        assert snapshot.membership == view.membership
+    for index in range(first, last + 1):
+        assert view.entry(index).index == index
+    return Held(
+        view.member,
+        view.hard_state,
+        view.snapshot_index,
+        view.term_at(view.snapshot_index),
+        view.membership,
+        snapshot.state if snapshot is not None else None,
+        {index: view.entry(index) for index in view.live_indexes()},
+        view.entries(first, last + 1, 1 << 40) if last >= first else [],
+        {index for index in range(1, 200) if view.has_incoming(index)},
+    )
+
+
+def contents(log: SharedLog) -> Model:
+    return {group: held_by(log, group) for group in log.groups()}
+
+
+def chosen(candidates: list[int], pick: int) -> list[int]:
+    return [index for at, index in enumerate(candidates) if pick >> (at % 16) & 1]
 
 
 class LogMachine(RuleBasedStateMachine):
@@ -37,111 +102,298 @@ class LogMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.disk = MemoryFiles()
-        self.model: dict[int, Group] = {}
+        self.model: Model = {}
         self.removed: set[int] = set()
         self.term = 1
         self.opened = False
+        self.tokens: list[object] = []
 
     @initialize(options=OPTIONS)
-    def begin(self, options: LogOptions) -> None:
+    def begin_log(self, options: LogOptions) -> None:
         self.open(options)
 
     def open(self, options: LogOptions) -> None:
         self.log = SharedLog.open("/log", options, files=self.disk)
         self.opened = True
-        self.reported = threading.Event()
-        self.log.on_durable = lambda tokens: self.reported.set()
-        self.log.on_failed = lambda error: self.reported.set()
+        self.log.on_durable = self.tokens.extend
 
     def settle(self) -> None:
-        self.reported.clear()
+        """Let everything become durable and be noted."""
+        for _ in range(3):
+            self.log.flush()
+            self.log.step()
         self.log.flush()
-        assert self.reported.wait(30)
 
-    def contents(self) -> dict[int, Group]:
-        out = {}
-        for group in self.log.groups():
-            view = self.log.group(group)
-            last = view.last_index()
-            entries = view.entries(1, last + 1, 1 << 40) if last else []
-            out[group] = (view.hard_state, entries)
-        return out
+    def do(self, action: Action | None) -> None:
+        if action is not None:
+            action[0](self.log)
+            action[1](self.model)
+            self.settle()
 
-    def change(
-        self, model: dict[int, Group], group: int, back: int, blobs: list[bytes], vote: int
-    ) -> None:
-        """Append to the log and to `model`."""
-        _, held = model.get(group, (HardState(0, 0, 0), []))
-        first = max(1, len(held) + 1 - back)
+    def append(self, model: Model, group: int, back: int, blobs: list[bytes]) -> Action | None:
+        if group in self.removed:
+            return None
+        held = model.get(group, Held())
+        first = max(held.index + 1, held.last + 1 - back)
         self.term += 1
         entries = [Entry(first + at, self.term, at % 3, blob) for at, blob in enumerate(blobs)]
-        state = HardState(self.term, vote, first - 1)
-        self.log.append(group, state, entries, True, group)
-        model[group] = (state, held[: first - 1] + entries)
+        state = HardState(self.term, back, first - 1)
 
-    @rule(group=GROUPS, back=st.integers(0, 3), blobs=BLOBS, vote=st.integers(0, 3))
-    def append(self, group: int, back: int, blobs: list[bytes], vote: int) -> None:
-        if group not in self.removed:
-            self.change(self.model, group, back, blobs, vote)
+        def change(model: Model) -> None:
+            held = model.setdefault(group, Held())
+            held.state = state
+            held.log = held.log[: first - 1 - held.index] + entries
+
+        return lambda log: log.append(group, state, entries, True, "a"), change
+
+    def begin(self, model: Model, group: int, member: int) -> Action | None:
+        if group in self.removed:
+            return None
+        membership = Membership((1, 2, member)) if member % 2 else NOBODY
+
+        def change(model: Model) -> None:
+            model[group] = Held(member=member, membership=membership)
+
+        return lambda log: log.begin(group, member, membership), change
+
+    def save(self, model: Model, group: int, ahead: int, pick: int) -> Action | None:
+        held = model.get(group)
+        if held is None or held.last == held.index:
+            return None
+        index = held.index + 1 + ahead % (held.last - held.index)
+        entries = {**held.live, **{e.index: e for e in held.log if e.index <= index}}
+        entries.update({at: e for at, e in held.bodies.items() if at <= index})
+        live = {at: entries[at] for at in chosen(sorted(entries), pick)}
+        term = held.log[index - held.index - 1].term
+        snapshot = Snapshot(
+            index, term, Membership((1, index)), b"s" * (pick % 3000), array("Q", live)
+        )
+
+        def change(model: Model) -> None:
+            held = model[group]
+            held.log = held.log[index - held.index :]
+            held.index, held.term, held.live = index, term, live
+            held.membership, held.app = snapshot.membership, snapshot.state
+            held.bodies = {at: e for at, e in held.bodies.items() if at > index}
+            held.incoming = set(held.bodies)
+            held.state = raised(held.state, index)
+
+        return lambda log: log.save_snapshot(group, snapshot, "s"), change
+
+    def fetch(self, model: Model, group: int, ahead: int, blobs: list[bytes]) -> Action | None:
+        if group in self.removed:
+            return None
+        first = model.get(group, Held()).index + 1 + ahead
+        entries = [Entry(first + 2 * at, 1, 0, blob) for at, blob in enumerate(blobs)]
+
+        def change(model: Model) -> None:
+            held = model.setdefault(group, Held())
+            for entry in entries:
+                held.bodies.setdefault(entry.index, entry)
+            held.incoming = set(held.bodies)
+
+        return lambda log: log.add_incoming(group, entries), change
+
+    def install(
+        self, model: Model, group: int, ahead: int, pick: int, keep: bool
+    ) -> Action | None:
+        held = model.get(group, Held())
+        if group in self.removed:
+            return None
+        index = held.index + 1 + ahead
+        own = {**held.live, **{e.index: e for e in held.log if e.index <= index}}
+        entries = {**own, **{at: e for at, e in held.bodies.items() if at <= index}}
+        live = {at: entries[at] for at in chosen(sorted(entries), pick)}
+        keep = keep and index <= held.last
+        self.term += 1
+        term = held.log[index - held.index - 1].term if keep else self.term
+        snapshot = Snapshot(index, term, Membership((3, 5)), b"i" * (pick % 900), array("Q", live))
+
+        def call(log: SharedLog) -> None:
+            want = array("Q", range(1, index + 1))
+            trusted = held.index + ahead // 2
+            have = {at for at in own if at <= max(trusted, held.index)} | set(held.bodies)
+            assert log.missing(group, want, trusted) == [at for at in want if at not in have]
+            log.install_snapshot(group, snapshot, keep, "i")
+
+        def change(model: Model) -> None:
+            held = model.setdefault(group, Held())
+            held.log = held.log[index - held.index :] if keep else []
+            held.index, held.term, held.live = index, term, live
+            held.membership, held.app = snapshot.membership, snapshot.state
+            held.bodies = {at: e for at, e in held.bodies.items() if at > index}
+            held.incoming = set(held.bodies)
+            held.state = raised(held.state, index)
+
+        return call, change
+
+    @rule(group=GROUPS, back=st.integers(0, 3), blobs=BLOBS)
+    def appends(self, group: int, back: int, blobs: list[bytes]) -> None:
+        self.do(self.append(self.model, group, back, blobs))
+
+    @rule(group=GROUPS, member=st.integers(1, 2**40))
+    def begins(self, group: int, member: int) -> None:
+        self.do(self.begin(self.model, group, member))
+
+    @rule(group=GROUPS, ahead=st.integers(0, 20), pick=PICK)
+    def saves(self, group: int, ahead: int, pick: int) -> None:
+        self.do(self.save(self.model, group, ahead, pick))
+
+    @rule(group=GROUPS, ahead=st.integers(0, 5), blobs=BLOBS)
+    def fetches(self, group: int, ahead: int, blobs: list[bytes]) -> None:
+        self.do(self.fetch(self.model, group, ahead, blobs))
+
+    @rule(group=GROUPS, ahead=st.integers(0, 8), pick=PICK, keep=st.booleans())
+    def installs(self, group: int, ahead: int, pick: int, keep: bool) -> None:
+        self.do(self.install(self.model, group, ahead, pick, keep))
+
+    @rule(group=GROUPS, pick=PICK)
+    def hints(self, group: int, pick: int) -> None:
+        for index in chosen(list(range(16)), pick):
+            self.log.entry_dead(group, index)
+
+    @rule(steps=st.integers(1, 30), bytes_max=st.sampled_from([1, 500, 1 << 20]))
+    def collects(self, steps: int, bytes_max: int) -> None:
+        for _ in range(steps):
+            assert set(self.log.collect(bytes_max)) <= set(self.model)
             self.settle()
 
     @precondition(lambda self: len(self.removed) < 2)
     @rule(group=GROUPS)
-    def remove(self, group: int) -> None:
-        self.log.remove_group(group, group)
-        self.settle()
-        self.model.pop(group, None)
+    def removes(self, group: int) -> None:
         self.removed.add(group)
+        self.log.remove_group(group, "r")
+        self.model.pop(group, None)
+        self.settle()
 
     @rule(options=OPTIONS)
-    def restart(self, options: LogOptions) -> None:
+    def restarts(self, options: LogOptions) -> None:
         self.log.close()
         self.open(options)
 
     @rule(
-        steps=st.lists(st.tuples(GROUPS, st.integers(0, 3), SMALL_BLOBS), max_size=4),
-        keep=st.lists(st.booleans(), min_size=16, max_size=16),
+        steps=st.lists(st.tuples(st.integers(0, 6), GROUPS, PICK, BLOBS), max_size=6),
+        at=st.integers(1, 25),
+        kept=st.lists(st.booleans(), min_size=16, max_size=16),
         names_synced=st.booleans(),
+        together=st.booleans(),
         options=OPTIONS,
     )
-    def lose_power_in_a_write(
+    def loses_power(
         self,
-        steps: list[tuple[int, int, list[bytes]]],
-        keep: list[bool],
+        steps: list[tuple[int, int, int, list[bytes]]],
+        at: int,
+        kept: list[bool],
         names_synced: bool,
+        together: bool,
         options: LogOptions,
     ) -> None:
-        """Unreported appends are there whole or not at all, in order; the rest always is."""
-        legal = [self.model]
+        """What was called back is there; what was not is there up to some point."""
+        legal = [copy.deepcopy(self.model)]
+        durable = 0
+        calls = len(self.disk.calls)
 
         def fail(call: str, path: str) -> None:
-            if call == "sync":
+            if len(self.disk.calls) >= calls + at:
                 raise OSError(5, "power failed", path)
 
         self.disk.fault = fail
-        for group, back, blobs in steps:
-            if group not in self.removed:
-                legal.append(dict(legal[-1]))
-                self.change(legal[-1], group, back, blobs, 1)
-        if len(legal) > 1:
+        for kind, group, pick, blobs in steps:
+            action = self.drawn(legal[-1], kind, group, pick, blobs)
+            try:
+                if action is None:
+                    self.log.collect(600)
+                else:
+                    after = copy.deepcopy(legal[-1])
+                    action[1](after)
+                    action[0](self.log)
+                    legal.append(after)
+                if not together:
+                    self.settle()
+                    if self.log.failure is None and not self.log.backlog_bytes:
+                        durable = len(legal) - 1
+            except LogWriteError:
+                break
+        if self.log.failure is None:
             self.settle()
+            if self.log.failure is None:
+                durable = max(durable, len(legal) - 1 if not self.log.backlog_bytes else 0)
         self.log.close()
         self.disk = self.disk.after_power_loss(
-            lambda path, number, offset: keep[number % 16], names_synced=names_synced
+            lambda path, number, offset: kept[number % 16], names_synced=names_synced
         )
         self.open(options)
-        found = self.contents()
-        assert found in legal
-        self.model = found
+        found = contents(self.log)
+        assert self.log.quarantined == {}
+        assert found in legal[durable:]
+        self.model = next(each for each in reversed(legal) if each == found)
+
+    def drawn(
+        self, model: Model, kind: int, group: int, pick: int, blobs: list[bytes]
+    ) -> Action | None:
+        if kind in (0, 1):
+            return self.append(model, group, pick % 4, blobs)
+        if kind == 2:
+            return self.save(model, group, pick % 7, pick)
+        if kind == 3:
+            return self.install(model, group, pick % 9, pick, bool(pick & 1))
+        if kind == 4:
+            return self.fetch(model, group, pick % 5, blobs)
+        if kind == 5:
+            return self.begin(model, group, 1 + pick)
+        return None
+
+    @rule(where=st.integers(0, 2**32), options=OPTIONS)
+    def loses_a_bit(self, where: int, options: LogOptions) -> None:
+        """Damage is refused, or what it may concern is not served; everything else is."""
+        self.log.close()
+        disk = self.disk.after_power_loss(lambda *_: True, names_synced=False)
+        names = [name for name in disk.names("/log") if name.endswith(".log")]
+        path = f"/log/{names[where % len(names)]}"
+        data = bytearray(disk.file(path).written)
+        end = len(bytes(data).rstrip(b"\0"))
+        offset = SEGMENT_HEADER_BYTES + (where >> 8) % max(1, end - SEGMENT_HEADER_BYTES)
+        data[offset] ^= 1 << (where >> 4 & 7)
+        disk.put(path, bytes(data))
+        try:
+            log = SharedLog.open("/log", options, files=disk)
+        except CorruptLogError as error:
+            self.refused = error
+        else:
+            served = {g: held for g, held in self.model.items() if g not in log.quarantined}
+            found = contents(log)
+            log.close()
+            assert found == served
+        self.open(options)
 
     @invariant()
     def holds_what_the_model_holds(self) -> None:
         if self.opened:
-            assert self.contents() == self.model
+            assert contents(self.log) == self.model
+
+    @invariant()
+    def accounts_are_what_a_recovery_would_find(self) -> None:
+        if self.opened:
+            disk = self.disk.after_power_loss(lambda *_: True, names_synced=False)
+            recovery = Recovery(disk, "/log", SegmentReader(disk, "/log"))
+            recovery.run()
+            table, found = self.log._table, recovery.ledger
+            for group, tomb in recovery.replay.removed.items():
+                if group not in table.removed:  # only the running log knows that it may go
+                    found.drop(tomb.location >> 32, HEADER_BYTES)
+            assert table.ledger.live == found.live
+            for sequence, use in table.ledger.segments.items():
+                assert use.live == found.segments[sequence].live, sequence
+                assert 0 <= use.soon <= use.live
 
     def teardown(self) -> None:
         if self.opened:
             self.log.close()
+
+
+def raised(state: HardState, commit: int) -> HardState:
+    """A hard state as recovery gives it when a snapshot is ahead of it."""
+    return HardState(state.term, state.vote, max(state.commit, commit))
 
 
 TestSharedLogAgainstModel = LogMachine.TestCase
