@@ -48,6 +48,14 @@ class Strays:
         self.eras.append(era)
         self.kinds.append(kind)
 
+    def beats(self, at: i64, other: i64) -> bool:
+        """Return whether one of two records of an index counts: of the later era, then place."""
+        era: i64 = self.eras[at]
+        known: i64 = self.eras[other]
+        if era != known:
+            return era > known
+        return i64(self.locations[at]) > i64(self.locations[other])
+
 
 @final
 class FoundGroup:

@@ -99,7 +99,7 @@ class Resolution:
         """Find the entries up to the snapshot that are needed; fetched ones are always right."""
         found, view = self._found, self.view
         fetched = best_by_index(found.incoming, found.base_era)
-        strays = self._best_strays(view.snapshot_index)
+        strays = self._best_strays(set(live))
         sparse = SparseIndex()
         incoming, own = found.incoming, found.strays
         for index in live:
@@ -111,8 +111,15 @@ class Resolution:
             era: i64 = own.eras[at] if at >= 0 and own is not None else -1
             if found.first <= index <= found.last:
                 run_era: i64 = self._run_era(index)
-                if run_era >= era and not self._is_void(run_era, index):
-                    place: i64 = index - found.first
+                place: i64 = index - found.first
+                if (
+                    run_era > era
+                    or (
+                        run_era == era
+                        and own is not None
+                        and i64(found.locations[place]) > i64(own.locations[at])
+                    )
+                ) and not self._is_void(run_era, index):
                     sparse.add(index, found.locations[place], found.lengths[place])
                     continue
             if at >= 0 and own is not None:
@@ -135,8 +142,8 @@ class Resolution:
                 sparse.add(index, incoming.locations[at], incoming.lengths[at])
         view.incoming = sparse if sparse.indexes else None
 
-    def _best_strays(self, stop: i64) -> dict[int, int]:
-        """Return the place of the stray of the newest era for each index up to `stop`."""
+    def _best_strays(self, wanted: set[int]) -> dict[int, int]:
+        """Return the place of the stray that counts for each wanted index."""
         strays = self._found.strays
         out: dict[int, int] = {}
         if strays is None:
@@ -144,10 +151,10 @@ class Resolution:
         for at in range(len(strays.indexes)):
             index: i64 = strays.indexes[at]
             era: i64 = strays.eras[at]
-            if index > stop or self._is_void(era, index):
+            if index not in wanted or self._is_void(era, index):
                 continue
             known: i64 = out.get(index, -1)
-            if known < 0 or strays.eras[known] <= era:
+            if known < 0 or strays.beats(at, known):
                 out[index] = at
         return out
 
@@ -172,7 +179,7 @@ class Resolution:
                     continue
                 top = max(top, index)
                 known: i64 = best.get(index, -1)
-                if known < 0 or strays.eras[known] <= era:
+                if known < 0 or strays.beats(at, known):
                     best[index] = at
         newest: i64 = -1
         configs = set(found.configs)
@@ -191,8 +198,12 @@ class Resolution:
             if max(era, run_era) < newest:
                 return
             newest = max(era, run_era)
-            if run_era >= era:
-                place: i64 = index - found.first
+            place: i64 = index - found.first
+            if run_era > era or (
+                run_era == era
+                and strays is not None
+                and i64(found.locations[place]) > i64(strays.locations[at])
+            ):
                 run: i64 = bisect_right(found.run_starts, index) - 1
                 kind: i64 = ENTRY_CONFIG if index in configs else 0
                 view.push(

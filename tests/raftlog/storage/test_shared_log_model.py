@@ -194,9 +194,7 @@ class LogMachine(RuleBasedStateMachine):
 
         return lambda log: log.add_incoming(group, entries), change
 
-    def install(
-        self, model: Model, group: int, ahead: int, pick: int, keep: bool
-    ) -> Action | None:
+    def install(self, model: Model, group: int, ahead: int, pick: int, keep: bool) -> Action | None:
         held = model.get(group, Held())
         if group in self.removed:
             return None
