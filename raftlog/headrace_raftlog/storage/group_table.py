@@ -7,7 +7,6 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from headrace_raftlog.model.membership import Membership
-from headrace_raftlog.storage.accounting import Ledger
 from headrace_raftlog.storage.compaction import compact, drop_snapshot, retire
 from headrace_raftlog.storage.group_log import STATE_BYTES, StoredGroup
 from headrace_raftlog.storage.record import (
@@ -19,8 +18,8 @@ from headrace_raftlog.storage.record import (
     RECORD_SNAPSHOT,
     RECORD_TOMBSTONE,
 )
-from headrace_raftlog.storage.record_replay import Quarantine, Tombstone
-from headrace_raftlog.storage.segment import SegmentReader
+from headrace_raftlog.storage.record_replay import Tombstone
+from headrace_raftlog.storage.recovery import Recovery
 from headrace_raftlog.storage.snapshot_record import StoredSnapshot
 from headrace_raftlog.storage.write_job import (
     JOB_APPEND,
@@ -49,21 +48,17 @@ class GroupTable:
         quarantined: groups whose data cannot be trusted.
         ledger: accounts of the segments.
         reader: of the segments.
+        memberships: those that groups share.
     """
 
-    def __init__(
-        self,
-        groups: dict[int, StoredGroup],
-        removed: dict[int, Tombstone],
-        quarantined: dict[int, Quarantine],
-        ledger: Ledger,
-        reader: SegmentReader,
-    ) -> None:
-        self.groups = groups
-        self.removed = removed
-        self.quarantined = quarantined
-        self.ledger = ledger
-        self.reader = reader
+    def __init__(self, recovery: Recovery) -> None:
+        """Take over what recovery found."""
+        self.groups = recovery.groups
+        self.removed = recovery.replay.removed
+        self.quarantined = recovery.quarantined
+        self.ledger = recovery.ledger
+        self.reader = recovery.reader
+        self.memberships = recovery.memberships
 
     def view(self, group: i64) -> StoredGroup:
         """Return a group's view, new and empty if there is none.
@@ -106,7 +101,7 @@ class GroupTable:
             view.origin = known.origin
             self.ledger.die(known.location, known.size)
         view.member = member
-        view.membership = membership
+        view.membership = self.memberships.share(membership)
         self.groups[group] = view
         return view
 
@@ -196,7 +191,7 @@ class GroupTable:
         if group.snapshot is not None:
             drop_snapshot(group, group.snapshot)
         group.snapshot = stored
-        group.membership = taken.membership
+        group.membership = self.memberships.share(taken.membership)
 
     def _note_tombstone(self, job: WriteJob) -> None:
         tomb = self.removed[job.groups[0]]

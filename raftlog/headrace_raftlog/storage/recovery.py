@@ -17,6 +17,7 @@ from headrace_raftlog.storage.files import Files
 from headrace_raftlog.storage.group_log import StoredGroup
 from headrace_raftlog.storage.group_recovery import FoundGroup
 from headrace_raftlog.storage.group_resolution import Resolution, count_live
+from headrace_raftlog.storage.membership_pool import MembershipPool
 from headrace_raftlog.storage.record import (
     HEADER_BYTES,
     Batch,
@@ -94,6 +95,7 @@ class Recovery:
         damaged: what is not intact elsewhere.
         superfluous: names of files that may go: unfinished ones, and removed ones that came back.
         ledger: accounts of the segments.
+        memberships: those that groups share.
     """
 
     def __init__(self, files: Files, directory: str, reader: SegmentReader) -> None:
@@ -113,6 +115,7 @@ class Recovery:
         self.damaged: list[DamagedStretch] = []
         self.superfluous: list[str] = []
         self.ledger = Ledger(0)
+        self.memberships = MembershipPool()
         self._number: i64 = 1
 
     @property
@@ -258,6 +261,7 @@ class Recovery:
         resolution.run()
         if not resolution.problem:
             self.groups[found.group] = view
+            view.membership = self.memberships.share(view.membership)
             count_live(view)
             return
         at: i64 = resolution.problem_at

@@ -85,13 +85,7 @@ class SharedLog:
             options.segment_bytes - _OVERHEAD_BYTES - options.segment_bytes // _FILES_SHARE
         )
         self._job_bytes_max: i64 = min(self._entry_bytes_max, WRITE_JOB_BYTES_MAX)
-        self._table = GroupTable(
-            recovery.groups,
-            recovery.replay.removed,
-            recovery.quarantined,
-            recovery.ledger,
-            recovery.reader,
-        )
+        self._table = GroupTable(recovery)
         self._collector = Collector(self._table, self._salt, self._job_bytes_max)
         self._cache = EntryCache(options.cache_bytes)
         self._next_serial: i64 = (position.number & 0x7FFFFFFF) << 32
@@ -358,7 +352,7 @@ class SharedLog:
         if view.snapshot is not None:
             drop_snapshot(view, view.snapshot)
         view.snapshot = write.stored
-        view.membership = snapshot.membership
+        view.membership = self._table.memberships.share(snapshot.membership)
         while not write.done:
             self._queue.gather([write.next_job(self._salt, kept)])
 

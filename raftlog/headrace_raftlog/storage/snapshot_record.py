@@ -16,6 +16,8 @@ PART_LEAD_BYTES: Final = 8  # the serial number in front of a part's bytes
 _PART: Final = Struct("<Q")  # serial
 _FINAL: Final = Struct("<QIQIQ")  # serial, parts, bytes, checksum, kept
 _SIZES: Final = Struct("<IQQ")  # membership bytes, live entries, bytes of their list
+_NO_PARTS: Final = array("Q")
+_NO_PART_BYTES: Final = array("I")
 FINAL_LEAD_BYTES: Final = _FINAL.size
 
 
@@ -45,12 +47,18 @@ class StoredSnapshot:
         self.size: i64 = 0
         self.checksum: i64 = 0
         self.kept: i64 = 0
-        self.parts: array[int] = array("Q")
-        self.part_bytes: array[int] = array("I")
+        self.parts: array[int] = _NO_PARTS
+        self.part_bytes: array[int] = _NO_PART_BYTES
         self.location: i64 = 0
         self.length: i64 = 0
         self.pending: Snapshot | None = None
         self.void = False
+
+    def expect_parts(self, count: i64) -> None:
+        """Make room for the places of parts; most snapshots have none."""
+        if count > 0:
+            self.parts = array("Q", bytes(8 * count))
+            self.part_bytes = array("I", bytes(4 * count))
 
 
 def encode_lead(snapshot: Snapshot) -> bytes:
@@ -174,6 +182,5 @@ def decode_final(payload: bytes, index: i64, term: i64) -> StoredSnapshot:
     stored.kept = fields[4]
     if count > stored.size:
         raise ValueError(f"a snapshot of {stored.size} bytes claims {count} parts")
-    stored.parts = array("Q", bytes(8 * count))
-    stored.part_bytes = array("I", bytes(4 * count))
+    stored.expect_parts(count)
     return stored

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from typing import Final, final
 
 from google_crc32c import value as crc32c
@@ -73,8 +72,7 @@ class SnapshotWrite:
         self.stored.size = len(self._lead) + len(snapshot.state)
         self.stored.checksum = checksum_of([self._lead, snapshot.state])
         parts: i64 = (self.stored.size - 1) // self._part_max
-        self.stored.parts = array("Q", bytes(8 * parts))
-        self.stored.part_bytes = array("I", bytes(4 * parts))
+        self.stored.expect_parts(parts)
         self._number: i64 = 0
 
     def _slice(self, start: i64, stop: i64) -> bytes:

@@ -279,7 +279,7 @@ def test_tombstones_go_when_no_older_record_can_be_left(disk: MemoryFiles, start
 
 def test_full_disk_gives_up_files_that_died_before(disk: MemoryFiles, start) -> None:
     node = start(disk)
-    node.publish(1, 80)
+    node.publish(1, 160)
     node.write()
     node.unread[1].clear()
     node.snapshot(1)

@@ -232,6 +232,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule(group=GROUPS, member=st.integers(1, 2**40))
     def begins(self, group: int, member: int) -> None:
         self.do(self.begin(self.model, group, member))
+        self.do(self.append(self.model, group, 0, [b""]))  # a beginning alone may wait for a sync
 
     @rule(group=GROUPS, ahead=st.integers(0, 20), pick=PICK)
     def saves(self, group: int, ahead: int, pick: int) -> None:
