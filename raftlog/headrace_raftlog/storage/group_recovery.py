@@ -83,6 +83,8 @@ class FoundGroup:
         run_starts: where term or era changes in the run.
         run_terms: terms from there on.
         run_eras: eras from there on, ascending.
+        tip_era: era of the run's last entry, -1 when there is none.
+        tip_term: its term.
         configs: indexes in the run of entries of kind ENTRY_CONFIG.
         strays: entries outside the run.
         incoming: entries fetched from a peer.
@@ -112,6 +114,8 @@ class FoundGroup:
         self.run_starts: list[int] = []
         self.run_terms: list[int] = []
         self.run_eras: list[int] = []
+        self.tip_era: i64 = -1
+        self.tip_term: i64 = 0
         self.configs: list[int] = []
         self.strays: Strays | None = None
         self.incoming: Strays | None = None
@@ -159,6 +163,8 @@ class FoundGroup:
             self.run_starts.append(index)
             self.run_terms.append(term)
             self.run_eras.append(era)
+            self.tip_era = era
+            self.tip_term = term
         if kind == ENTRY_CONFIG:
             self.configs.append(index)
         self.last = index
@@ -182,6 +188,8 @@ class FoundGroup:
         while self.configs and self.configs[-1] >= index:
             self.configs.pop()
         self.last = max(index, self.first) - 1
+        self.tip_era = self.run_eras[-1] if self.run_eras else -1
+        self.tip_term = self.run_terms[-1] if self.run_terms else 0
 
     def _set_aside(self) -> None:
         """Begin another run: what lay between is in files that are gone, or comes yet."""
@@ -209,6 +217,7 @@ class FoundGroup:
         self.run_terms = []
         self.run_eras = []
         self.configs = []
+        self.tip_era = -1
         self.last = self.first - 1
 
     def take_incoming(self, era: i64, index: i64, term: i64, location: i64, length: i64) -> None:

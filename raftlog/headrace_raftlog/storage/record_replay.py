@@ -6,10 +6,12 @@ from typing import final
 
 from mypy_extensions import i64
 
+from headrace_raftlog.model.entry import ENTRY_CONFIG
 from headrace_raftlog.model.errors import CorruptLogError
 from headrace_raftlog.model.membership import decode_membership
 from headrace_raftlog.storage.group_recovery import FoundGroup
 from headrace_raftlog.storage.record import (
+    FLAG_COPY,
     HEADER_BYTES,
     RECORD_BASE,
     RECORD_ENTRY,
@@ -24,14 +26,12 @@ from headrace_raftlog.storage.record import (
     Batch,
     decode_state,
     record_era_at,
-    record_group_at,
+    record_fields,
     record_index_at,
     record_is_copy_at,
-    record_kind_at,
     record_length_at,
     record_payload_at,
     record_term_at,
-    record_type_at,
 )
 from headrace_raftlog.storage.snapshot_record import decode_final, part_serial
 
@@ -107,35 +107,44 @@ class Replay:
         groups = self.groups
         base: i64 = sequence << 32
         for start in batch.offsets:
-            offset: i64 = start
-            record_type: i64 = record_type_at(data, offset)
-            group_id: i64 = record_group_at(data, offset)
-            if record_type in (RECORD_FILES, RECORD_GONE):
-                continue
-            if group_id in self.removed:
-                if record_type == RECORD_TOMBSTONE:
-                    self.removed[group_id].location = base | offset
-                continue
-            found = groups.get(group_id)
-            if found is None:
-                found = FoundGroup(group_id, sequence)
-                groups[group_id] = found
+            length, record_type, kind, flags, era, group, term, index = record_fields(data, start)
             if record_type == RECORD_ENTRY:
-                found.take_entry(
-                    record_era_at(data, offset),
-                    record_index_at(data, offset),
-                    record_term_at(data, offset),
-                    base | offset,
-                    record_length_at(data, offset),
-                    record_kind_at(data, offset),
-                    record_is_copy_at(data, offset),
-                )
-            elif record_type == RECORD_STATE:
-                found.take_state(
-                    record_era_at(data, offset), decode_state(data, offset), base | offset
-                )
-            else:
-                self._take_other(found, record_type, data, offset, base | offset, path)
+                found = groups.get(group)
+                if found is None:
+                    found = self._find(group, sequence)
+                    if found is None:
+                        continue
+                if (
+                    index == found.last + 1
+                    and era == found.tip_era
+                    and term == found.tip_term
+                    and kind != ENTRY_CONFIG
+                    and flags == 0
+                ):
+                    found.locations.append(base | start)
+                    found.lengths.append(length)
+                    found.last = index
+                    continue
+                copy = flags & FLAG_COPY != 0
+                found.take_entry(era, index, term, base | start, length, kind, copy)
+            elif record_type == RECORD_TOMBSTONE and group in self.removed:
+                self.removed[group].location = base | start
+            elif record_type != RECORD_FILES and record_type != RECORD_GONE:
+                found = self._find(group, sequence)
+                if found is None:
+                    continue
+                if record_type == RECORD_STATE:
+                    found.take_state(era, decode_state(data, start), base | start)
+                else:
+                    self._take_other(found, record_type, data, start, base | start, path)
+
+    def _find(self, group: i64, sequence: i64) -> FoundGroup | None:
+        """Return what is known of a group, None when it was removed."""
+        found = self.groups.get(group)
+        if found is None and group not in self.removed:
+            found = FoundGroup(group, sequence)
+            self.groups[group] = found
+        return found
 
     def _take_other(
         self,

@@ -211,7 +211,8 @@ class LogMachine(RuleBasedStateMachine):
             want = array("Q", range(1, index + 1))
             trusted = held.index + ahead // 2
             have = {at for at in own if at <= max(trusted, held.index)} | set(held.bodies)
-            assert log.missing(group, want, trusted) == [at for at in want if at not in have]
+            if log.group(group).snapshot_index == held.index:  # else one is not durable yet
+                assert log.missing(group, want, trusted) == [at for at in want if at not in have]
             log.install_snapshot(group, snapshot, keep, "i")
 
         def change(model: Model) -> None:
