@@ -277,7 +277,7 @@ class Collector:
         size: i64,
     ) -> None:
         job = self.jobs[-1] if self.jobs else None
-        if job is None or job.kind != JOB_MOVE or job.size + size > self._job_bytes_max:
+        if job is None or job.kind != JOB_MOVE or job.cost + size > self._job_bytes_max:
             job = WriteJob(None, None, JOB_MOVE)
             self.jobs.append(job)
         job.add(encode_copy(self._salt, data, start, start + size))
