@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import threading
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,12 @@ import pytest
 
 from headrace_raftlog.model.entry import Entry
 from headrace_raftlog.model.group import CoreOptions
+from headrace_raftlog.model.message import Message
+from headrace_raftlog.model.snapshot import SnapshotOffer
+from headrace_raftlog.node.host import Host, HostPort
+from headrace_raftlog.node.hosted_group import HostedGroup
 from headrace_raftlog.node.node import NodeOptions, RaftNode
+from headrace_raftlog.storage.files import Files
 from headrace_raftlog.storage.identity import Identity
 from headrace_raftlog.storage.options import LogOptions
 from headrace_raftlog.storage.shared_log import SharedLog
@@ -137,7 +144,7 @@ class Cluster:
         for node in nodes or tuple(self.nodes):
             machine = self.machines[node, group] = Machine(self.changed)
             machine.is_live = self.is_live
-            machine.read = lambda index, n=node: self._body(n, group, index)
+            machine.read = partial(self._body, node, group)
             self.nodes[node].create_group(group, founders, (), machine, campaign=node == campaign)
 
     def _body(self, node: int, group: int, index: int) -> bytes:
@@ -197,6 +204,106 @@ class Cluster:
     def _note_fatal(self, node: int, error: BaseException) -> None:
         self.fatal[node] = error
         self.changed.set()
+
+
+class EventMachine:
+    """Writes down what it is told."""
+
+    def __init__(self, events: list[str], name: str) -> None:
+        self.events = events
+        self.name = name
+        self.react: Callable[[], object] | None = None
+
+    def apply(self, entries: list[Entry]) -> None:
+        self.events += [f"{self.name} applies {entry.data.decode()}" for entry in entries]
+        if self.react is not None:
+            self.react()
+
+    def snapshot(self) -> tuple[bytes, array[int]]:
+        self.events.append(f"{self.name} snapshot")
+        return self.name.encode(), array("Q")
+
+    def restore(self, state: bytes) -> None:
+        self.events.append(f"{self.name} restores {state.decode()}")
+
+    def leadership(self, leader: int, term: int, serving: bool) -> None:
+        self.events.append(f"{self.name} led by {leader}, serving {serving}")
+
+
+class World:
+    """Stands for loop and network; `settle` runs turns until nothing is left to do."""
+
+    def __init__(self, directory: Path, options: CoreOptions, files: Files | None = None) -> None:
+        self.turns: list[Callable[[], None]] = []
+        self.posted: list[Message] = []
+        self.events: list[str] = []
+        self.failures: list[BaseException] = []
+        self.accepts = True
+        self.writes = 0
+        self.log = SharedLog.open(str(directory), LogOptions(segment_bytes=1 << 20), files=files)
+        self._durable: list[object] = []
+        self._arrived = threading.Condition()
+        self.log.on_durable = self._from_writer
+        self.offers: list[tuple[HostedGroup, SnapshotOffer]] = []
+        self.up: list[int] = []
+        port = HostPort(
+            self._post,
+            self._flush,
+            self.turns.append,
+            self.failures.append,
+            self._leader,
+            lambda hosted, offer: self.offers.append((hosted, offer)),
+            lambda: self.up,
+            lambda: 77,
+        )
+        self.host = Host(1, 1, options, self.log, port)
+
+    def settle(self, tokens: int = 0) -> None:
+        """Run all turns, then wait for so many finished writes and run on."""
+        self.run_turns()
+        while tokens > 0:
+            with self._arrived:
+                assert self._arrived.wait_for(lambda: self._durable, DEADLINE_S)
+                done, self._durable = self._durable, []
+            tokens -= len(done)
+            self.writes += len(done)
+            self.host.durable(done)
+            self.run_turns()
+
+    def machine(self, name: object) -> EventMachine:
+        """Return the application of a group that writes into `events`."""
+        return EventMachine(self.events, f"g{name}")
+
+    def run_turns(self) -> None:
+        while self.turns:
+            self.turns.pop(0)()
+
+    def _post(self, message: Message) -> bool:
+        self.posted.append(message)
+        return self.accepts
+
+    def _flush(self) -> None:
+        self.events.append("flush")
+
+    def _leader(self, group: int, leader: int) -> None:
+        self.events.append(f"leader of {group} is {leader}")
+
+    def _from_writer(self, tokens: list[object]) -> None:
+        with self._arrived:
+            self._durable += tokens
+            self._arrived.notify()
+
+
+@pytest.fixture(name="world_type")
+def _world_type() -> type[World]:
+    return World
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path, CoreOptions())
+    yield made
+    made.log.close()
 
 
 @pytest.fixture

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import errno
-import threading
-from array import array
-from collections.abc import Callable, Iterator
 from pathlib import Path
-
-import pytest
+from typing import Any
 
 from headrace_raftlog.model.entry import Entry
 from headrace_raftlog.model.group import BUSY, LEADER, NOT_LEADER, CoreOptions
@@ -23,113 +19,18 @@ from headrace_raftlog.model.message import (
     VOTE_REPLY,
     Message,
 )
-from headrace_raftlog.model.snapshot import SnapshotOffer
-from headrace_raftlog.node.host import Host, HostPort
-from headrace_raftlog.node.hosted_group import HostedGroup
-from headrace_raftlog.storage.files import Files
 from headrace_raftlog.storage.memory_files import MemoryFiles
-from headrace_raftlog.storage.options import LogOptions
-from headrace_raftlog.storage.shared_log import SharedLog
 
 DEADLINE_S = 30.0
 
 
-class World:
-    """Stands for loop and network; `settle` runs turns until nothing is left to do."""
-
-    def __init__(self, directory: Path, options: CoreOptions, files: Files | None = None) -> None:
-        self.turns: list[Callable[[], None]] = []
-        self.posted: list[Message] = []
-        self.events: list[str] = []
-        self.failures: list[BaseException] = []
-        self.accepts = True
-        self.writes = 0
-        self.log = SharedLog.open(str(directory), LogOptions(segment_bytes=1 << 20), files=files)
-        self._durable: list[object] = []
-        self._arrived = threading.Condition()
-        self.log.on_durable = self._from_writer
-        self.offers: list[tuple[HostedGroup, SnapshotOffer]] = []
-        self.up: list[int] = []
-        port = HostPort(
-            self._post,
-            self._flush,
-            self.turns.append,
-            self.failures.append,
-            self._leader,
-            lambda hosted, offer: self.offers.append((hosted, offer)),
-            lambda: self.up,
-            lambda: 77,
-        )
-        self.host = Host(1, 1, options, self.log, port)
-
-    def settle(self, tokens: int = 0) -> None:
-        """Run all turns, then wait for so many finished writes and run on."""
-        self.run_turns()
-        while tokens > 0:
-            with self._arrived:
-                assert self._arrived.wait_for(lambda: self._durable, DEADLINE_S)
-                done, self._durable = self._durable, []
-            tokens -= len(done)
-            self.writes += len(done)
-            self.host.durable(done)
-            self.run_turns()
-
-    def run_turns(self) -> None:
-        while self.turns:
-            self.turns.pop(0)()
-
-    def _post(self, message: Message) -> bool:
-        self.posted.append(message)
-        return self.accepts
-
-    def _flush(self) -> None:
-        self.events.append("flush")
-
-    def _leader(self, group: int, leader: int) -> None:
-        self.events.append(f"leader of {group} is {leader}")
-
-    def _from_writer(self, tokens: list[object]) -> None:
-        with self._arrived:
-            self._durable += tokens
-            self._arrived.notify()
-
-
-class Machine:
-    def __init__(self, events: list[str], name: str) -> None:
-        self.events = events
-        self.name = name
-        self.react: Callable[[], object] | None = None
-
-    def apply(self, entries: list[Entry]) -> None:
-        self.events += [f"{self.name} applies {entry.data.decode()}" for entry in entries]
-        if self.react is not None:
-            self.react()
-
-    def snapshot(self) -> tuple[bytes, array[int]]:
-        self.events.append(f"{self.name} snapshot")
-        return self.name.encode(), array("Q")
-
-    def restore(self, state: bytes) -> None:
-        self.events.append(f"{self.name} restores {state.decode()}")
-
-    def leadership(self, leader: int, term: int, serving: bool) -> None:
-        self.events.append(f"{self.name} led by {leader}, serving {serving}")
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    made = World(tmp_path, CoreOptions())
-    yield made
-    made.log.close()
-
-
-def alone(world: World, group: int) -> Machine:
-    machine = Machine(world.events, f"g{group}")
+def alone(world: Any, group: int) -> Any:
+    machine = world.machine(group)
     world.host.create_group(group, (1,), (), machine, True)
     return machine
 
 
-def serve(world: World, *groups: int) -> list[Machine]:
+def serve(world: Any, *groups: int) -> list[Any]:
     machines = [alone(world, group) for group in groups]
     world.run_turns()
     found = [world.host.find(group) for group in groups]
@@ -139,7 +40,7 @@ def serve(world: World, *groups: int) -> list[Machine]:
     return machines
 
 
-def test_proposals_of_one_turn_make_one_turn_of_the_pump(world: World) -> None:
+def test_proposals_of_one_turn_make_one_turn_of_the_pump(world: Any) -> None:
     serve(world, 1)
     writes = world.writes
     assert [world.host.propose(1, b"%d" % i, False) for i in range(3)] == [2, 3, 4]
@@ -149,7 +50,7 @@ def test_proposals_of_one_turn_make_one_turn_of_the_pump(world: World) -> None:
     assert [e for e in world.events if "applies" in e] == [f"g1 applies {i}" for i in range(3)]
 
 
-def test_dirty_groups_are_served_in_the_order_they_became_dirty(world: World) -> None:
+def test_dirty_groups_are_served_in_the_order_they_became_dirty(world: Any) -> None:
     serve(world, 1, 2, 3)
     for group in (3, 1, 2, 3):
         world.host.propose(group, b"x", False)
@@ -158,7 +59,7 @@ def test_dirty_groups_are_served_in_the_order_they_became_dirty(world: World) ->
     assert applied == ["g3 applies x", "g3 applies x", "g1 applies x", "g2 applies x"]
 
 
-def test_nothing_is_applied_before_it_is_durable(world: World) -> None:
+def test_nothing_is_applied_before_it_is_durable(world: Any) -> None:
     serve(world, 1)
     world.host.propose(1, b"x", False)
     world.run_turns()
@@ -167,7 +68,7 @@ def test_nothing_is_applied_before_it_is_durable(world: World) -> None:
     assert [e for e in world.events if "applies" in e] == ["g1 applies x"]
 
 
-def test_handler_may_propose_and_remove_while_it_applies(world: World) -> None:
+def test_handler_may_propose_and_remove_while_it_applies(world: Any) -> None:
     [machine, _] = serve(world, 1, 2)
     machine.react = lambda: world.host.propose(2, b"from g1", False)
     world.host.propose(1, b"x", False)
@@ -181,7 +82,7 @@ def test_handler_may_propose_and_remove_while_it_applies(world: World) -> None:
     assert world.failures == []
 
 
-def test_leadership_is_told_on_change_only_and_after_the_entries(world: World) -> None:
+def test_leadership_is_told_on_change_only_and_after_the_entries(world: Any) -> None:
     alone(world, 1)
     world.run_turns()
     world.host.tick()
@@ -196,8 +97,8 @@ def test_leadership_is_told_on_change_only_and_after_the_entries(world: World) -
     ]
 
 
-def test_vote_request_leaves_only_after_the_own_vote_is_durable(world: World) -> None:
-    world.host.create_group(1, (1, 2, 3), (), Machine(world.events, "g1"), True)
+def test_vote_request_leaves_only_after_the_own_vote_is_durable(world: Any) -> None:
+    world.host.create_group(1, (1, 2, 3), (), world.machine(1), True)
     world.run_turns()
     assert {m.kind for m in world.posted} == {PRE_VOTE}
     world.host.receive([Message(PRE_VOTE_REPLY, 1, 2, 1, 1)])
@@ -207,10 +108,10 @@ def test_vote_request_leaves_only_after_the_own_vote_is_durable(world: World) ->
     assert {m.kind for m in world.posted} == {PRE_VOTE, VOTE}
 
 
-def test_messages_of_unknown_groups_wait_and_those_of_removed_ones_do_not(world: World) -> None:
+def test_messages_of_unknown_groups_wait_and_those_of_removed_ones_do_not(world: Any) -> None:
     append = Message(APPEND, 7, 2, 1, 3, entries=[Entry(1, 3, 0, b"x")], commit=1)
     world.host.receive([append])
-    world.host.create_group(7, (1, 2, 3), (), Machine(world.events, "g7"), False)
+    world.host.create_group(7, (1, 2, 3), (), world.machine(7), False)
     world.settle(1)
     assert "g7 applies x" in world.events
     assert "g7 led by 2, serving False" in world.events
@@ -219,27 +120,27 @@ def test_messages_of_unknown_groups_wait_and_those_of_removed_ones_do_not(world:
     assert world.host._held.count == 0
 
 
-def test_call_for_silence_of_a_leader_that_is_down_silences_no_group(world: World) -> None:
+def test_call_for_silence_of_a_leader_that_is_down_silences_no_group(world: Any) -> None:
     append = Message(APPEND, 7, 2, 1, 3, entries=[Entry(1, 3, 0, b"x")], commit=1)
     silence = Message(HEARTBEAT, 7, 2, 1, 3, index=1, log_term=3, commit=1, quiesce=True)
     for lost, quiesced in ((3, True), (2, False)):
         append.group = silence.group = group = 10 + lost
         world.host.receive([append, silence])
         world.host.peer_changed(lost, False)
-        world.host.create_group(group, (1, 2, 3), (), Machine(world.events, "g"), False)
+        world.host.create_group(group, (1, 2, 3), (), world.machine(""), False)
         hosted = world.host.find(group)
         assert hosted is not None
         assert hosted.core.quiesced == quiesced
 
 
-def test_entries_are_dropped_while_the_disk_is_far_behind(tmp_path: Path) -> None:
+def test_entries_are_dropped_while_the_disk_is_far_behind(tmp_path: Path, world_type: Any) -> None:
     files = MemoryFiles()
-    world = World(tmp_path, CoreOptions(), files)
+    world = world_type(tmp_path, CoreOptions(), files)
     files.fault = full_on_write
     data = bytes(1 << 19)
     taken = 0
     for group in range(WRITE_BACKLOG_BYTES_MAX // len(data) + 10):
-        world.host.create_group(group, (1, 2), (), Machine(world.events, "g"), False)
+        world.host.create_group(group, (1, 2), (), world.machine(""), False)
         world.host.receive([Message(APPEND, group, 2, 1, 1, entries=[Entry(1, 1, 0, data)])])
         world.run_turns()
         hosted = world.host.find(group)
@@ -258,7 +159,7 @@ def full_on_write(call: str, path: str) -> None:
         raise OSError(errno.ENOSPC, "no space left on device", path)
 
 
-def test_full_disk_makes_the_leader_busy(world: World) -> None:
+def test_full_disk_makes_the_leader_busy(world: Any) -> None:
     serve(world, 1)
     world.host.disk_full = True
     assert world.host.propose(1, b"x", False) == BUSY
@@ -266,7 +167,7 @@ def test_full_disk_makes_the_leader_busy(world: World) -> None:
     assert world.host.propose(1, b"x", False) > 0
 
 
-def test_what_is_raised_stops_the_host_once_and_for_all(world: World) -> None:
+def test_what_is_raised_stops_the_host_once_and_for_all(world: Any) -> None:
     [machine, _] = serve(world, 1, 2)
 
     def fail() -> None:
@@ -289,8 +190,8 @@ def test_what_is_raised_stops_the_host_once_and_for_all(world: World) -> None:
     assert len(world.failures) == 1
 
 
-def test_dropped_message_makes_the_leader_probe(world: World) -> None:
-    world.host.create_group(1, (1, 2), (), Machine(world.events, "g1"), True)
+def test_dropped_message_makes_the_leader_probe(world: Any) -> None:
+    world.host.create_group(1, (1, 2), (), world.machine(1), True)
     world.run_turns()
     world.host.receive([Message(PRE_VOTE_REPLY, 1, 2, 1, 1)])
     world.settle(1)
