@@ -33,6 +33,7 @@ class HostedGroup:
         durable_number: newest Ready known to be durable.
         touched: whether `durable_number` is news to the core.
         leaderless_ticks: ticks since a leader was known.
+        saved_index: position of the last snapshot, taken or installed.
         unsaved_bytes: bytes applied since the last snapshot.
         saved_bytes: size of the last snapshot.
         desired: node ids that the application wants it on; None while it has not said.
@@ -55,6 +56,7 @@ class HostedGroup:
         self.durable_number: i64 = 0
         self.touched = False
         self.leaderless_ticks: i64 = 0
+        self.saved_index: i64 = 0
         self.unsaved_bytes: i64 = 0
         self.saved_bytes: i64 = 0
         self.desired: tuple[int, ...] | None = None

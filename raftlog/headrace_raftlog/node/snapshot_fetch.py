@@ -101,27 +101,22 @@ class SnapshotFetcher:
                     error,
                 )
 
-    async def _fetch(self, hosted: HostedGroup, node: int, index_min: int) -> None:
+    async def _fetch(self, hosted: HostedGroup, node: int, index: int) -> None:
         group, member = hosted.group, hosted.core.member
         for _ in range(FETCH_ATTEMPTS_MAX):
-            index_min = max(index_min, hosted.core.commit_index + 1)
+            if self._is_over(hosted) or hosted.core.commit_index >= index:
+                return  # the entries came another way
             try:
-                snapshot = await self._bulk.snapshot(node, group, member, index_min)
+                snapshot = await self._bulk.snapshot(node, group, member, index)
                 await self._fetch_missing(hosted, node, snapshot)
             except GoneError:
-                if hosted.core.commit_index >= index_min:
-                    return  # the entries came another way
-                await asyncio.sleep(self._tick_s)
+                await asyncio.sleep(self._tick_s)  # the leader's newer snapshot is on its way
                 continue
             if not self._is_over(hosted) and self._host.install(hosted, snapshot):
                 self.installed += 1
-                LOG.info(
-                    "group %d: installed %r of node %d, in place of what was missed",
-                    group,
-                    snapshot,
-                    node,
-                )
+                LOG.info("group %d: installed %r of node %d", group, snapshot, node)
             return
+        raise FetchFailedError(f"{FETCH_ATTEMPTS_MAX} snapshots were gone before they were here")
 
     async def _fetch_missing(self, hosted: HostedGroup, node: int, snapshot: Snapshot) -> None:
         """Fetch until nothing is missing; there is no turn of the loop between that and return."""

@@ -60,7 +60,7 @@ class SnapshotTaker:
         """Take a group's snapshot; return False where nothing was applied since the last."""
         core = hosted.core
         index: i64 = core.applied_index
-        if index <= hosted.view.snapshot_index:
+        if index <= hosted.saved_index:
             return False
         state, live = hosted.handler.snapshot()
         term = hosted.view.term_at(index)
@@ -71,7 +71,8 @@ class SnapshotTaker:
         return True
 
     def saved(self, hosted: HostedGroup, snapshot: Snapshot) -> None:
-        """Note that the log begins behind a snapshot now."""
+        """Note that the log begins behind a snapshot now, or once that is durable."""
+        hosted.saved_index = snapshot.index
         hosted.unsaved_bytes = 0
         hosted.saved_bytes = len(snapshot.state) + 8 * len(snapshot.live)
 
