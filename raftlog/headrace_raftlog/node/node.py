@@ -132,6 +132,13 @@ class RaftNode:
         self.boot = identity.boot
         self._log = await asyncio.to_thread(SharedLog.open, directory, options.log, identity)
         self._damaged = dict(self._log.quarantined)
+        for group, reason in self._damaged.items():
+            LOG.error(
+                "group %d is damaged on this node: %s. It takes part in it no more, and joins it "
+                "again as a new member, which gets everything from the others",
+                group,
+                reason,
+            )
         self._log.on_durable = self._durable_from_writer
         self._log.on_full = self._full_from_writer
         self._log.on_failed = self._failed_from_writer

@@ -12,8 +12,6 @@ import pytest
 
 from headrace_raftlog.model.group import LEADER, CoreOptions
 from headrace_raftlog.model.membership import Membership, member_node
-from headrace_raftlog.node.host import Host
-from headrace_raftlog.storage.shared_log import SharedLog
 from headrace_raftlog.transport import bulk_server
 from headrace_raftlog.transport.bulk_client import BulkClient, GoneError
 
@@ -120,66 +118,95 @@ def test_restart_begins_at_the_newest_snapshot(cluster: MakeCluster) -> None:
     run(body())
 
 
-class PowerCutError(RuntimeError):
-    """Stands for the end of the process."""
+class Interposed:
+    """Stands before an object and lets a test do something in place of one of its methods."""
+
+    def __init__(self, real: Any, name: str, instead: Callable[..., Any]) -> None:
+        self._real = real
+        self._name = name
+        self._instead = instead
+
+    def __getattr__(self, name: str) -> Any:
+        return self._instead if name == self._name else getattr(self._real, name)
 
 
-STEPS = {
-    "before the snapshot": (BulkClient, "snapshot", 1),
-    "after the first entries": (Host, "add_incoming", 2),
-    "before the install": (Host, "install", 1),
-    "within the install": (SharedLog, "install_snapshot", 1),
-}
+class PowerCut:
+    """Keeps what is on a node's disk at a moment, and ends what the node was about to do."""
+
+    def __init__(self, c: Any, node: int, tmp_path: Path) -> None:
+        self.directory = tmp_path / str(node)
+        self.image = tmp_path / "image"
+        self._c = c
+        self._node = node
+
+    def strike(self, *args: Any) -> Any:
+        self.keep()
+        raise asyncio.CancelledError
+
+    def keep(self) -> None:
+        self._c.nodes[self._node]._host.stopped = True
+        if not self.image.exists():
+            shutil.copytree(self.directory, self.image)
+        self._c.changed.set()
+
+    def restore(self) -> None:
+        shutil.rmtree(self.directory)
+        shutil.copytree(self.image, self.directory)
 
 
-@pytest.mark.parametrize("step", [*STEPS, "after the install"])
+def interpose(c: Any, node: int, cut: PowerCut, step: str) -> None:
+    """Let the power fail at a step of a node's next install."""
+    fetcher = c.nodes[node]._fetcher
+    if step == "before the snapshot":
+        fetcher._bulk = Interposed(fetcher._bulk, "snapshot", cut.strike)
+    elif step == "before the install":
+        fetcher._host = Interposed(fetcher._host, "install", cut.strike)
+    elif step == "within the install":
+        c.machines[node, 5].restore = cut.strike
+    else:
+        host = fetcher._host
+        calls: list[int] = []
+
+        def second(*args: Any) -> None:
+            calls.append(1)
+            if len(calls) == 2:
+                cut.strike()
+            host.add_incoming(*args)
+
+        fetcher._host = Interposed(host, "add_incoming", second)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "before the snapshot",
+        "after the first entries",
+        "before the install",
+        "within the install",
+        "after the install",
+    ],
+)
 def test_crash_at_any_step_of_an_install_is_recovered(
     cluster: MakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
+    monkeypatch.setattr(bulk_server, "BULK_CHUNK_BYTES", 1500)
+
     async def body() -> None:
         c = make(cluster)
         leader = await start_group(c, *ALL)
         slow = next(n for n in ALL if n != leader)
         await behind(c, 5, slow)
-        image = tmp_path / "image"
-
-        def crash(*args: Any) -> Any:
-            # What is on disk at this moment is what the next process finds.
-            c.nodes[slow]._host.stopped = True
-            if not image.exists():
-                shutil.copytree(tmp_path / str(slow), image)
-            c.changed.set()
-            raise asyncio.CancelledError
-
         await c.start(slow)
-        with monkeypatch.context() as patch:
-            patch.setattr(bulk_server, "BULK_CHUNK_BYTES", 1500)
-            if step in STEPS:
-                owner, name, at = STEPS[step]
-                real = getattr(owner, name)
-                calls: list[int] = []
-
-                def count(self: Any, *args: Any) -> Any:
-                    if self in (
-                        c.nodes[slow]._host,
-                        c.nodes[slow]._log,
-                        c.nodes[slow]._transport.bulk,
-                    ):
-                        calls.append(1)
-                        if len(calls) >= at:
-                            return crash()
-                    return real(self, *args)
-
-                patch.setattr(owner, name, count)
-            c.create(5, slow)
-            if step in STEPS:
-                await c.ticks(image.exists)
-            else:
-                await c.ticks(lambda: c.nodes[slow]._fetcher.installed == 1)
-                crash_now(c, slow, tmp_path, image)
-            await c.stop(slow)
-        shutil.rmtree(tmp_path / str(slow))
-        shutil.copytree(image, tmp_path / str(slow))
+        cut = PowerCut(c, slow, tmp_path)
+        c.create(5, slow)
+        if step == "after the install":
+            await c.ticks(lambda: c.nodes[slow]._fetcher.installed == 1)
+            cut.keep()
+        else:
+            interpose(c, slow, cut, step)
+            await c.ticks(cut.image.exists)
+        await c.stop(slow)
+        cut.restore()
         await c.start(slow)
         c.create(5, slow)
         await write(c, 5, 3)
@@ -190,13 +217,8 @@ def test_crash_at_any_step_of_an_install_is_recovered(
     run(body())
 
 
-def crash_now(c: Any, node: int, tmp_path: Path, image: Path) -> None:
-    c.nodes[node]._host.stopped = True
-    shutil.copytree(tmp_path / str(node), image)
-
-
 def test_fetched_entries_survive_a_restart_and_are_not_fetched_again(
-    cluster: MakeCluster, monkeypatch: pytest.MonkeyPatch
+    cluster: MakeCluster,
 ) -> None:
     async def body() -> None:
         c = make(cluster)
@@ -206,13 +228,11 @@ def test_fetched_entries_survive_a_restart_and_are_not_fetched_again(
         await behind(c, 5, slow)
         await c.start(slow)
         node = c.nodes[slow]
-        with monkeypatch.context() as patch:
-            patch.setattr(Host, "install", lambda *args: False)
-            c.create(5, slow)
-            await c.ticks(lambda: node._fetcher.entries_fetched > 20)
-            fetched = node._fetcher.entries_fetched
-            assert fetched < 60
-            await c.stop(slow)
+        node._fetcher._host = Interposed(node._fetcher._host, "install", lambda *args: False)
+        c.create(5, slow)
+        await c.ticks(lambda: node._fetcher.entries_fetched > 20)
+        assert node._fetcher.entries_fetched < 60
+        await c.stop(slow)
         await c.start(slow)
         c.create(5, slow)
         await all_equal(c, 5)

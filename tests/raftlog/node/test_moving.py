@@ -10,6 +10,7 @@ import pytest
 
 from headrace_raftlog.model.group import CoreOptions
 from headrace_raftlog.model.membership import Membership
+from headrace_raftlog.node.drain import drain
 
 MakeCluster = Callable[..., Any]
 FIVE = (1, 2, 3, 4, 5)
@@ -179,15 +180,26 @@ def test_drained_node_leads_nothing_that_others_can_lead(cluster: MakeCluster) -
     run(body())
 
 
-def test_drain_ends_in_time_with_what_is_left(
-    cluster: MakeCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+class Unwilling:
+    """A host that hands nothing over."""
+
+    def __init__(self, host: Any) -> None:
+        self._host = host
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._host, name)
+
+    def transfer(self, hosted: Any, target: int) -> bool:
+        return False
+
+
+def test_drain_ends_in_time_with_what_is_left(cluster: MakeCluster) -> None:
     async def body() -> None:
         c = cluster()
         await start(c, (1, 2, 3))
         leader = await c.elected(5)
-        monkeypatch.setattr(type(c.nodes[leader]._host), "transfer", lambda *args: False)
-        assert await c.nodes[leader].drain(0.2) == [5]
+        unwilling: Any = Unwilling(c.nodes[leader]._host)
+        assert await drain(unwilling, 0.01, 0.2) == [5]
         await c.stop()
 
     run(body())
