@@ -19,6 +19,18 @@ class Application(Protocol):
     on_peer: Callable[[int, bool, int], None]
 
 
+def ignore_payload(peer: int, payload: bytes) -> None:
+    """Take no payloads."""
+
+
+def ignore_peer(peer: int, up: bool, boot: int) -> None:
+    """Take no notice of peers."""
+
+
+def ignore_fatal(error: BaseException) -> None:
+    """Leave it at the log message."""
+
+
 class NodeEvents:
     """What the transport reports, passed on to host and application while the host runs."""
 

@@ -26,7 +26,7 @@ from headrace_raftlog.model.membership import Membership, member_id, member_node
 from headrace_raftlog.model.snapshot import SnapshotOffer
 from headrace_raftlog.node.bulk_source import HostedSource
 from headrace_raftlog.node.drain import drain
-from headrace_raftlog.node.events import NodeEvents
+from headrace_raftlog.node.events import NodeEvents, ignore_fatal, ignore_payload, ignore_peer
 from headrace_raftlog.node.formation import Formation, stream_identity
 from headrace_raftlog.node.handler import GroupHandler
 from headrace_raftlog.node.health import NodeHealth
@@ -53,18 +53,6 @@ CATALOG_GROUP: Final = 0
 SWITCH_INTERVAL_S: Final = 1e-3
 
 
-def _ignore_payload(peer: int, payload: bytes) -> None:
-    """Take no payloads."""
-
-
-def _ignore_peer(peer: int, up: bool, boot: int) -> None:
-    """Take no notice of peers."""
-
-
-def _ignore_fatal(error: BaseException) -> None:
-    """Leave it at the log message."""
-
-
 class RaftNode:
     """Hosts groups, and carries the application's payloads between nodes.
 
@@ -84,9 +72,9 @@ class RaftNode:
         self.options = options
         self.boot = 0
         self.servicers: list[Callable[[grpc.aio.Server], None]] = []
-        self.on_payload: Callable[[int, bytes], None] = _ignore_payload
-        self.on_peer: Callable[[int, bool, int], None] = _ignore_peer
-        self.on_fatal: Callable[[BaseException], None] = _ignore_fatal
+        self.on_payload: Callable[[int, bytes], None] = ignore_payload
+        self.on_peer: Callable[[int, bool, int], None] = ignore_peer
+        self.on_fatal: Callable[[BaseException], None] = ignore_fatal
         self._entry_bytes_max = min(ENTRY_BYTES_MAX, options.log.segment_bytes // 2)
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = False
