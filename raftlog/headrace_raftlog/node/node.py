@@ -32,6 +32,7 @@ from headrace_raftlog.node.handler import GroupHandler
 from headrace_raftlog.node.health import NodeHealth
 from headrace_raftlog.node.host import Host, HostPort
 from headrace_raftlog.node.hosted_group import HostedGroup
+from headrace_raftlog.node.log_reports import LogReports
 from headrace_raftlog.node.options import NodeOptions
 from headrace_raftlog.node.reads import ReadBarriers
 from headrace_raftlog.node.snapshot_fetch import SnapshotFetcher
@@ -85,6 +86,7 @@ class RaftNode:
         self._host: Host
         self._transport: Transport
         self._health: NodeHealth
+        self._log_reports: LogReports
         self._fetcher: SnapshotFetcher
         self._barriers: ReadBarriers
 
@@ -127,9 +129,6 @@ class RaftNode:
                 group,
                 reason,
             )
-        self._log.on_durable = self._durable_from_writer
-        self._log.on_full = self._full_from_writer
-        self._log.on_failed = self._failed_from_writer
         try:
             await self._start_network()
         except BaseException:
@@ -422,6 +421,7 @@ class RaftNode:
         self._host = Host(
             self.member, self.boot, options.core, self._log, port, options.snapshot_every_bytes
         )
+        self._log_reports = LogReports(self._log, self._host, self._loop)
         self._fetcher = SnapshotFetcher(self._host, self._transport.bulk, tick_s)
         self._barriers = ReadBarriers(self._host, lambda: self.boot, tick_s, silence_s_max)
         self._transport.bulk_servicer.source = HostedSource(self._host, self._log)
@@ -473,26 +473,6 @@ class RaftNode:
 
     def _nodes_up(self) -> list[int]:
         return [s.peer for s in self._transport.sessions.values() if s.up]
-
-    def _durable_from_writer(self, tokens: list[object]) -> None:
-        self._loop.call_soon_threadsafe(self._host.durable, tokens)
-
-    def _full_from_writer(self, full: bool) -> None:
-        self._loop.call_soon_threadsafe(self._full, full)
-
-    def _failed_from_writer(self, error: BaseException) -> None:
-        self._loop.call_soon_threadsafe(self._host.fail, error)
-
-    def _full(self, full: bool) -> None:
-        self._host.disk_full = full
-        if full:
-            LOG.error(
-                "the disk of %s is full: proposals are refused until there is space; what was "
-                "accepted stays",
-                self.options.data_dir,
-            )
-        else:
-            LOG.warning("the disk of %s has space again", self.options.data_dir)
 
     def _failed(self, error: BaseException) -> None:
         """Leave the cluster, so that nothing is acknowledged any more, and report."""

@@ -16,7 +16,9 @@ from headrace_raftlog.simulator.replica import Replica
 
 HUNT_DELAYS: Final = (1, 3, 8)  # a new leader is struck within so many usual delays
 FIGURE_8_UNITS: Final = 5  # units until a new leader's first entry is on its own disk
-CLOCK_STANDS: Final = 0.3  # share of isolated nodes whose clock stands still, so that they notice late
+CLOCK_STANDS: Final = (
+    0.3  # share of isolated nodes whose clock stands still, so that they notice late
+)
 FLAPS_MAX: Final = 6  # cuts and heals of a flapping link
 
 

@@ -13,6 +13,7 @@ from headrace_raftlog.model.membership import Membership
 from headrace_raftlog.model.message import (
     APPEND,
     APPEND_REPLY,
+    HEARTBEAT,
     HEARTBEAT_REPLY,
     PRE_VOTE_REPLY,
     SNAPSHOT,
@@ -232,8 +233,10 @@ def test_entries_behind_a_snapshot_stay_where_the_log_agrees_with_it(world: Any)
     assert world.host.install(hosted, snapshot)
     world.settle(1)
     assert (first(hosted), hosted.core.last_index) == (3, 3)
-    hosted = world.host.find(5)
     snapshot = Snapshot(3, 2, Membership((1, 2, 3)), b"three", array("Q"))
+    assert not world.host.install(hosted, snapshot)  # of a term that is not written yet
+    world.host.receive([Message(HEARTBEAT, 5, 2, 1, 2)])
+    world.settle(1)
     assert world.host.install(hosted, snapshot)
     world.settle(1)
     assert (first(hosted), hosted.core.last_index) == (4, 3)
@@ -242,11 +245,12 @@ def test_entries_behind_a_snapshot_stay_where_the_log_agrees_with_it(world: Any)
 
 def test_state_that_cannot_be_restored_stops_the_host(world: Any) -> None:
     hosted = follow(world)
+    assert hosted.core.term == 1
 
     def fail(state: bytes) -> None:
         raise ZeroDivisionError
 
     hosted.handler.restore = fail
-    world.host.install(hosted, Snapshot(9, 2, Membership((1, 2, 3)), b"", array("Q")))
+    world.host.install(hosted, Snapshot(9, 1, Membership((1, 2, 3)), b"", array("Q")))
     assert [type(error) for error in world.failures] == [ZeroDivisionError]
     assert world.host.stopped
