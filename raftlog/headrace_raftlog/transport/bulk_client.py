@@ -159,6 +159,7 @@ class BulkClient:
                     checked = True
                 yield part
         except TimeoutError as error:
+            await self.close(peer)
             raise FetchFailedError(f"node {peer} fell silent") from error
         except StreamRefusedError as error:
             raise FetchFailedError(f"node {peer} is not who it should be: {error}") from error
@@ -166,6 +167,8 @@ class BulkClient:
             text = f"node {peer}: {error.code().name}: {error.details()!r}"
             if error.code() == grpc.StatusCode.NOT_FOUND:
                 raise GoneError(text) from error
+            if error.code() == grpc.StatusCode.UNAVAILABLE:
+                await self.close(peer)  # it would not try again for a while by itself
             raise FetchFailedError(text) from error
         except (grpc.aio.UsageError, asyncio.InvalidStateError) as error:
             raise FetchFailedError(f"node {peer}: {error!r}") from error

@@ -263,7 +263,10 @@ def test_entry_that_vanishes_at_the_leader_leads_to_its_newer_snapshot(
                 c.is_live = lambda index: False
                 for machine in c.machines.values():
                     machine.is_live = c.is_live
-                c.nodes[leader].propose(5, b"more")
+                index = c.nodes[leader].propose(5, b"more")
+                await c.until(lambda: index in c.machines[leader, 5].indexes)
+                assert c.nodes[leader].snapshot_now(5)
+                await c.ticks(lambda: first_index(c, leader, 5) > index)
                 raise GoneError("test")
 
             return real(self, *args) if vanished else gone()
@@ -272,7 +275,6 @@ def test_entry_that_vanishes_at_the_leader_leads_to_its_newer_snapshot(
         await c.start(slow)
         c.create(5, slow)
         await c.ticks(lambda: bool(vanished))
-        c.nodes[leader].snapshot_now(5)
         await all_equal(c, 5)
         assert vanished[0] < first_index(c, slow, 5)
         await c.stop()
