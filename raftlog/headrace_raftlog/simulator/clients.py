@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import final
+from typing import Final, final
 
 from headrace_raftlog.simulator.catalog import Catalog
 from headrace_raftlog.simulator.linearizability import WRITE, Operation
@@ -11,6 +11,8 @@ from headrace_raftlog.simulator.machine import KEYS
 from headrace_raftlog.simulator.node import Node
 from headrace_raftlog.simulator.parameters import TICK, Parameters
 from headrace_raftlog.simulator.replica import Replica
+
+LONG_BYTES: Final = 900  # of a long command where sectors matter
 
 
 @final
@@ -83,7 +85,10 @@ class Clients:
                 payload = b"k%d" % self.commands
             else:
                 payload = b"d%d %d" % (self.commands, rng.randint(1, 3))
-            if rng.random() < 0.1:
+            long = rng.random()
+            if self.parameters.real_storage and long < 0.3:
+                payload = payload.ljust(LONG_BYTES)
+            elif long < 0.1:
                 payload = payload.ljust(40)
             checker.proposed[payload] = True
             payloads.append(payload)

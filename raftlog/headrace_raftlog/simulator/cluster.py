@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from headrace_raftlog.model.membership import Membership, member_id
+from headrace_raftlog.simulator.byte_store import ByteStore
 from headrace_raftlog.simulator.catalog import Catalog, GroupRecord
 from headrace_raftlog.simulator.clients import Clients
 from headrace_raftlog.simulator.coverage import Coverage
@@ -82,7 +83,11 @@ class Simulation:
         return [replica for replica in found if replica is not None]
 
     def _new_node(self, number: int) -> Node:
-        store: Store = Disk(self.loop, self.parameters, self.coverage)
+        store: Store
+        if self.parameters.real_storage:
+            store = ByteStore(self.loop, self.parameters, self.coverage)
+        else:
+            store = Disk(self.loop, self.parameters, self.coverage)
         return Node(
             number,
             self.loop,

@@ -81,7 +81,6 @@ class Disk(Store):
     Attributes:
         durable, removed, full: see `Store`.
         visible: the groups' logs as the running node sees them.
-        kept_max: the longest run of unsynced records that a power failure may leave; None: all.
     """
 
     def __init__(self, loop: Loop, parameters: Parameters, coverage: Coverage) -> None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from headrace_raftlog.simulator.replica import Replica
     from headrace_raftlog.simulator.store import Store
 
-PAYLOAD_BYTES_MAX: Final = 64  # the client's largest command, for the bounds
+PAYLOAD_BYTES_MAX: Final = 1000  # the client's largest command, for the bounds
 PROPOSAL_BLOBS_MAX: Final = 3  # commands in one proposal, likewise
 
 

@@ -238,6 +238,10 @@ class Node:
             return
         self.ticks += 1
         self._watch_peers()
+        for group in self.store.collect():
+            replica = self.replicas.get(group)
+            if replica is not None:
+                replica.save_wanted = True
         for record in self.catalog.records:
             if self.number in record.hosts and not record.deleted and self.up:
                 self.host(record)

@@ -85,6 +85,7 @@ class Replica:
         dirty: waits for a later turn of the node's loop.
         config_changed: a membership came into the log, or left it, since the checker looked.
         heard_at: when a leader was last heard.
+        save_wanted: the disk asks for a snapshot, which would free a file.
         joins: members that asked to be admitted, by node.
         offered: commands taken here and not applied yet.
         answered: reads answered.
@@ -109,6 +110,7 @@ class Replica:
         self.dirty = False
         self.config_changed = True
         self.saving = False
+        self.save_wanted = False
         self.joins: dict[int, int] = {}
         self.fetch: Fetch | None = None
         self.heard_at = node.loop.now
@@ -388,7 +390,7 @@ class Replica:
         every = parameters.snapshot_every
         applied = self.machine.applied
         behind = applied - self.log.first_index() + 1
-        if every == 0 or self.saving or behind < every:
+        if self.saving or behind < 1 or every == 0 or (behind < every and not self.save_wanted):
             return
         core = self.core
         waits = parameters.polite and behind < 4 * every and self.is_leader
@@ -405,5 +407,6 @@ class Replica:
             array("Q", self.machine.live),
         )
         self.saving = True
+        self.save_wanted = False
         self.coverage.note("snapshots saved")
         self.store.save_snapshot(self.group, snapshot, Saved(self))

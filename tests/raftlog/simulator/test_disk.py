@@ -101,7 +101,11 @@ def test_own_snapshot_replaces_the_beginning_once_it_is_durable(disk):
     disk.flush()
     assert disk.log(7).first_index() == 1
     sync(disk)
-    assert (disk.log(7).first_index(), disk.log(7).term_at(2), disk.log(7).last_index()) == (3, 1, 3)
+    assert (disk.log(7).first_index(), disk.log(7).term_at(2), disk.log(7).last_index()) == (
+        3,
+        1,
+        3,
+    )
     assert disk.entry(7, 1) == entry(1)
     with pytest.raises(KeyError):
         disk.entry(7, 2)

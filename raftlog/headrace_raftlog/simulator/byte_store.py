@@ -1,0 +1,452 @@
+"""The real log under a simulated node, on files in memory that lose, tear and damage bytes.
+
+Beside it stands what the abstract disk would hold. After every recovery the real log must be
+what that would be after some prefix of the writes that were under way: nothing acknowledged is
+missing, nothing is mixed up, and damage is noticed.
+"""
+
+from __future__ import annotations
+
+import errno
+from array import array
+from collections.abc import Callable
+from typing import Final, final
+
+from typing_extensions import override
+
+from headrace_raftlog.model.entry import Entry, HardState
+from headrace_raftlog.model.log import GroupLog
+from headrace_raftlog.model.membership import NOBODY, Membership
+from headrace_raftlog.model.snapshot import Snapshot
+from headrace_raftlog.simulator.coverage import Coverage
+from headrace_raftlog.simulator.disk import (
+    BEGIN,
+    ENTRY,
+    INCOMING,
+    INSTALL,
+    INSTALL_KEEPING,
+    REMOVE,
+    SAVE,
+    STATE,
+    Record,
+    play,
+    sync_units,
+)
+from headrace_raftlog.simulator.invariants import InvariantError
+from headrace_raftlog.simulator.loop import Loop
+from headrace_raftlog.simulator.memory_log import MemoryLog
+from headrace_raftlog.simulator.parameters import Parameters
+from headrace_raftlog.simulator.store import Store
+from headrace_raftlog.storage.group_log import StoredGroup
+from headrace_raftlog.storage.memory_files import MemoryFiles
+from headrace_raftlog.storage.options import LogOptions
+from headrace_raftlog.storage.record import HEADER_BYTES
+from headrace_raftlog.storage.segment import segment_name
+from headrace_raftlog.storage.shared_log import SharedLog
+
+DIRECTORY: Final = "log"
+SEGMENT_BYTES: Final = (12 << 10, 32 << 10)  # small, so that there are several
+COLLECT_BYTES: Final = 4 << 10  # copied at most by one step of garbage collection
+COLLECTED: Final = 0.1  # probability of such a step with each sync
+BEFORE_DAMAGE_BYTES: Final = 2 << 10  # behind a damaged record: then it is no torn end
+
+
+@final
+class Token:
+    """What comes back when everything up to a record is durable.
+
+    Attributes:
+        upto: number of records made durable with it, counted since the start.
+        saved: a snapshot of the group's own that is effective now, or None; it has no fixed
+            place among the other records.
+        value: the caller's token.
+    """
+
+    def __init__(self, upto: int, saved: Record | None, value: object) -> None:
+        self.upto = upto
+        self.saved = saved
+        self.value = value
+
+
+@final
+class ByteStore(Store):
+    """A node's shared log, stepped by simulated time.
+
+    Attributes:
+        durable, removed, full: see `Store`.
+        files: what the disk holds.
+    """
+
+    def __init__(self, loop: Loop, parameters: Parameters, coverage: Coverage) -> None:
+        self.loop = loop
+        self.parameters = parameters
+        self.coverage = coverage
+        self.durable = {}
+        self.removed = {}
+        self.full = False
+        self.files = MemoryFiles()
+        self._options = LogOptions(
+            segment_bytes=loop.rng.choice(SEGMENT_BYTES), cache_bytes=1 << 10, stepped=True
+        )
+        self._shared: SharedLog | None = None
+        self._gone: dict[int, bool] = {}  # removed in `durable`
+        self._records: list[Record] = []  # under way, oldest first
+        self._settled = 0  # records that were under way before those
+        self._saves: list[Record] = []  # own snapshots under way
+        self._damaged: dict[int, bool] = {}
+        self._tokens: list[Token] = []
+        self._asked: list[int] = []
+        self._wanted = False  # something waits for a sync
+        self._busy = False
+        self._breaks = ""  # the call that fails next
+        self._generation = 0
+        self._done: Callable[[list[object]], None] | None = None
+        self._failed: Callable[[], None] | None = None
+
+    @property
+    def shared(self) -> SharedLog:
+        """The log of a node that runs."""
+        assert self._shared is not None
+        return self._shared
+
+    @override
+    def open(self, done: Callable[[list[object]], None], failed: Callable[[], None]) -> None:
+        """See `Store.open`."""
+        self._done = done
+        self._failed = failed
+        self.files.fault = self._fault
+        self._shared = SharedLog.open(DIRECTORY, self._options, None, self.files)
+        self._shared.on_durable = self._take_tokens
+        self._compare()
+        self.removed = dict(self._gone)
+        if len(self._shared.recovery.headers) > 1:
+            self.coverage.note("recoveries of several files")
+        if self._shared.recovery.torn is not None:
+            self.coverage.note("torn batches cut")
+
+    @override
+    def set_parameters(self, parameters: Parameters) -> None:
+        """See `Store.set_parameters`."""
+        self.parameters = parameters
+
+    @override
+    def power_off(self) -> None:
+        """See `Store.power_off`: the process is killed, or sectors are lost as well."""
+        rng = self.loop.rng
+        if self._shared is not None and self._shared.failure is None and rng.random() < 0.5:
+            self._shared.flush()
+            self._breaks = rng.choice(("sync", "sync", "write", "rename", "sync_directory"))
+            self._shared.step()
+            self._breaks = ""
+        if rng.random() < 0.3:
+            self.files = self.files.after_power_loss(_all_survive, names_synced=False)
+        else:
+            self.files = self._lose_sectors()
+        self._shared = None
+        self._tokens = []
+        self._busy = False
+        self.full = False
+        self._generation += 1
+        self._done = None
+        self._failed = None
+
+    @override
+    def quarantined(self) -> list[int]:
+        """See `Store.quarantined`."""
+        return sorted(self.shared.quarantined)
+
+    @override
+    def damage(self, group: int) -> bool:
+        """See `Store.damage`: a bit of the oldest entry, where it cannot pass for a torn end."""
+        durable = self.durable.get(group)
+        if durable is None or not durable.items:
+            return False
+        log = SharedLog.open(DIRECTORY, self._options, None, self.files)
+        view = log.group(group)
+        newest = max(one.location_of(one.last_index()) for one in map(log.group, log.groups()))
+        location = _oldest_blob(view)
+        self.files = self.files.after_power_loss(_all_survive, names_synced=False)
+        if location == 0 or newest - location < BEFORE_DAMAGE_BYTES:
+            return False
+        path = f"{DIRECTORY}/{segment_name(location >> 32)}"
+        data = bytearray(self.files.file(path).written)
+        data[(location & 0xFFFFFFFF) + HEADER_BYTES] ^= 1 << self.loop.rng.randrange(8)
+        self.files.put(path, bytes(data))
+        self._damaged[group] = True
+        return True
+
+    @override
+    def wipe(self) -> None:
+        """See `Store.wipe`."""
+        self.files = MemoryFiles()
+        self.durable = {}
+        self._gone = {}
+        self._damaged = {}
+        self._records = []
+        self._saves = []
+        self._settled = 0
+
+    @override
+    def log(self, group: int) -> GroupLog:
+        """See `Store.log`."""
+        return self.shared.group(group)
+
+    @override
+    def member(self, group: int) -> int:
+        """See `Store.member`."""
+        shared = self._shared
+        if shared is None:
+            durable = self.durable.get(group)
+            return 0 if durable is None else durable.member
+        return shared.group(group).member if shared.known(group) else 0
+
+    @override
+    def hard_state(self, group: int) -> HardState:
+        """See `Store.hard_state`."""
+        return self.shared.group(group).hard_state
+
+    @override
+    def membership(self, group: int) -> Membership:
+        """See `Store.membership`."""
+        return self.shared.group(group).membership
+
+    @override
+    def entry(self, group: int, index: int) -> Entry:
+        """See `Store.entry`."""
+        return self.shared.group(group).entry(index)
+
+    @override
+    def begin(self, group: int, member: int, membership: Membership) -> None:
+        """See `Store.begin`."""
+        self.shared.begin(group, member, membership)
+        self._records.append(Record(BEGIN, group, (member, membership)))
+
+    @override
+    def append(
+        self,
+        group: int,
+        hard_state: HardState | None,
+        entries: list[Entry],
+        must_sync: bool,
+        token: object,
+    ) -> None:
+        """See `Store.append`."""
+        if hard_state is not None:
+            self._records.append(Record(STATE, group, hard_state))
+        for entry in entries:
+            self._records.append(Record(ENTRY, group, entry))
+        self._wanted = True
+        self.shared.append(group, hard_state, entries, must_sync, self._token(None, token))
+
+    @override
+    def save_snapshot(self, group: int, snapshot: Snapshot, token: object) -> None:
+        """See `Store.save_snapshot`."""
+        self._wanted = True
+        record = Record(SAVE, group, snapshot)
+        self._saves.append(record)
+        self.shared.save_snapshot(group, snapshot, self._token(record, token))
+
+    @override
+    def install_snapshot(self, group: int, snapshot: Snapshot, keep_suffix: bool) -> None:
+        """See `Store.install_snapshot`."""
+        self._wanted = True
+        self.shared.install_snapshot(group, snapshot, keep_suffix)
+        kind = INSTALL_KEEPING if keep_suffix else INSTALL
+        self._records.append(Record(kind, group, snapshot))
+
+    @override
+    def add_incoming(self, group: int, entries: list[Entry]) -> None:
+        """See `Store.add_incoming`."""
+        self._wanted = True
+        self.shared.add_incoming(group, entries)
+        for entry in entries:
+            self._records.append(Record(INCOMING, group, entry))
+
+    @override
+    def missing(self, group: int, live: array[int], commit_index: int) -> list[int]:
+        """See `Store.missing`."""
+        return self.shared.missing(group, live, commit_index)
+
+    @override
+    def read_snapshot(self, group: int) -> Snapshot | None:
+        """See `Store.read_snapshot`."""
+        return self.shared.read_snapshot(group)
+
+    @override
+    def entry_dead(self, group: int, index: int) -> None:
+        """See `Store.entry_dead`."""
+        self.shared.entry_dead(group, index)
+
+    @override
+    def remove_group(self, group: int) -> None:
+        """See `Store.remove_group`."""
+        self.removed[group] = True
+        self._wanted = True
+        self._records.append(Record(REMOVE, group, None))
+        self.shared.remove_group(group, self._token(None, None))
+
+    @override
+    def flush(self) -> None:
+        """See `Store.flush`."""
+        self.shared.flush()
+        if self._wanted and not self._busy:
+            self._busy = True
+            self.loop.after(sync_units(self.loop, self.parameters), self._step, self._generation)
+
+    @override
+    def collect(self) -> list[int]:
+        """See `Store.collect`."""
+        asked, self._asked = self._asked, []
+        return asked
+
+    def _lose_sectors(self) -> MemoryFiles:
+        """Return the disk after a power failure: any sector that was not synced may be lost."""
+        rng = self.loop.rng
+        share = rng.choice((0.0, 0.5, 0.9))
+        return self.files.after_power_loss(
+            lambda path, number, offset: rng.random() < share, names_synced=rng.random() < 0.5
+        )
+
+    def _token(self, saved: Record | None, value: object) -> Token:
+        return Token(self._settled + len(self._records), saved, value)
+
+    def _fault(self, call: str, path: str) -> None:
+        if call == self._breaks:
+            raise OSError(errno.EIO, "injected", path)
+        if self.full and call in ("write", "create"):
+            raise OSError(errno.ENOSPC, "injected", path)
+
+    def _take_tokens(self, tokens: list[object]) -> None:
+        for token in tokens:
+            assert isinstance(token, Token)
+            self._tokens.append(token)
+
+    def _step(self, generation: int) -> None:
+        if generation != self._generation:
+            return
+        rng = self.loop.rng
+        shared = self.shared
+        self._wanted = False
+        if rng.random() < self.parameters.sync_error:
+            self._breaks = "sync"
+        shared.step()
+        self._breaks = ""
+        if shared.failure is not None:
+            self.coverage.note("sync error")
+            assert self._failed is not None
+            self._failed()
+            return
+        tokens, self._tokens = self._tokens, []
+        for token in tokens:
+            self._settle(token)
+        self._busy = False
+        if rng.random() < COLLECTED:
+            self._asked = shared.collect(COLLECT_BYTES)
+            self.coverage.note("steps of garbage collection")
+            shared.flush()
+        if self._wanted or shared.backlog_bytes or shared.full:
+            self._busy = True
+            self.loop.after(sync_units(self.loop, self.parameters), self._step, generation)
+        assert self._done is not None
+        self._done([token.value for token in tokens if token.value is not None])
+
+    def _settle(self, token: Token) -> None:
+        count = token.upto - self._settled
+        if count > 0:
+            for record in self._records[:count]:
+                play(self.durable, self._gone, record)
+            del self._records[:count]
+            self._settled += count
+        if token.saved is not None:
+            self._saves.remove(token.saved)
+            play(self.durable, self._gone, token.saved)
+
+    def _compare(self) -> None:
+        """Find out which of the writes under way survived; anything else is a loss."""
+        shared = self.shared
+        records, self._records = self._records, []
+        saves, self._saves = self._saves, []
+        self._settled = 0
+        damaged = shared.quarantined
+        groups = {*self.durable, *(record.group for record in records), *shared.groups()}
+        for group in sorted(groups):
+            if group in damaged:
+                if group not in self._damaged:
+                    raise InvariantError(10, f"group {group} is quarantined: {damaged[group]}")
+                self.durable.pop(group, None)
+                continue
+            own = [record for record in records if record.group == group]
+            kept = self._explain(group, own, [save for save in saves if save.group == group])
+            self._damaged.pop(group, None)
+            if kept is None:
+                self.durable.pop(group, None)
+            else:
+                self.durable[group] = kept
+
+    def _explain(self, group: int, records: list[Record], saves: list[Record]) -> MemoryLog | None:
+        """Return the state that the real log has of a group, None when it has none."""
+        shared = self.shared
+        view = shared.group(group) if shared.known(group) else None
+        gone = dict(self._gone)
+        for with_saves in (False, True) if saves else (False,):
+            logs = {group: self.durable[group].copy()} if group in self.durable else {}
+            gone = dict(self._gone)
+            for at in range(len(records) + 1):
+                if at > 0:
+                    play(logs, gone, records[at - 1])
+                log = logs.get(group)
+                if with_saves and log is not None:
+                    log = log.copy()
+                    for save in saves:
+                        assert isinstance(save.value, Snapshot)
+                        if log.term_at(save.value.index) == save.value.term:
+                            log.save(save.value)
+                if _equal(log, view):
+                    self._gone = gone
+                    return log
+        known = self.durable.get(group)
+        raise InvariantError(
+            10,
+            f"recovered group {group}: {_told(view)}; durable: "
+            f"{known.last_index() if known else None}, under way: {len(records)}",
+        )
+
+
+def _told(view: StoredGroup | None) -> str:
+    if view is None:
+        return "nothing"
+    return (
+        f"member {view.member}, {view.hard_state!r}, snapshot {view.snapshot_index}, "
+        f"last {view.last_index()}"
+    )
+
+
+def _equal(log: MemoryLog | None, view: StoredGroup | None) -> bool:
+    """Return whether a real log holds exactly what an abstract one does."""
+    if view is None or view.member == 0:
+        return log is None or log.member == 0
+    if log is None or log.member != view.member:
+        return False
+    own, other = log.hard_state, view.hard_state
+    if (own.term, own.vote) != (other.term, other.vote):
+        return False
+    if log.snapshot_index != view.snapshot_index or log.last_index() != view.last_index():
+        return False
+    if log.items and log.items != view.entries(view.first_index(), view.last_index() + 1, 1 << 60):
+        return False
+    if log.membership not in (view.membership, NOBODY):
+        return False
+    return all(view.entry(index) == log.bodies[index] for index in log.bodies)
+
+
+def _oldest_blob(view: StoredGroup) -> int:
+    """Return where the oldest entry with data behind the snapshot is, 0 for nowhere."""
+    for index in range(view.first_index(), view.last_index() + 1):
+        if view.length_of(index):
+            return view.location_of(index)
+    return 0
+
+
+def _all_survive(path: str, number: int, offset: int) -> bool:
+    del path, number, offset
+    return True
