@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from headrace_raftlog.model.errors import RaftLogError
 from headrace_raftlog.model.membership import Membership, member_id
 from headrace_raftlog.simulator.byte_store import ByteStore
 from headrace_raftlog.simulator.catalog import Catalog, GroupRecord
@@ -66,7 +67,7 @@ class Simulation:
                 record.checker.finish()
         except InvariantError as error:
             violation, invariant = str(error), error.invariant
-        except (AssertionError, LookupError, ValueError) as error:
+        except (AssertionError, LookupError, ValueError, OSError, RaftLogError) as error:
             violation = f"{type(error).__name__} in the core: {error}"
         return Outcome(
             seed=self.plan.seed,
