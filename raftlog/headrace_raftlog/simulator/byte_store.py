@@ -93,7 +93,7 @@ class ByteStore(Store):
         self._records: list[Record] = []  # under way, oldest first
         self._settled = 0  # records that were under way before those
         self._saves: list[Record] = []  # own snapshots under way
-        self._damaged: dict[int, bool] = {}
+        self._damaged: dict[int, bool] = {}  # by group; its neighbours may suffer with it
         self._tokens: list[Token] = []
         self._asked: list[int] = []
         self._wanted = False  # something waits for a sync
@@ -368,16 +368,17 @@ class ByteStore(Store):
         saves, self._saves = self._saves, []
         self._settled = 0
         damaged = shared.quarantined
+        if not damaged:
+            self._damaged = {}
         groups = {*self.durable, *(record.group for record in records), *shared.groups()}
         for group in sorted(groups):
             if group in damaged:
-                if group not in self._damaged:
+                if not self._damaged:
                     raise InvariantError(10, f"group {group} is quarantined: {damaged[group]}")
                 self.durable.pop(group, None)
                 continue
             own = [record for record in records if record.group == group]
             kept = self._explain(group, own, [save for save in saves if save.group == group])
-            self._damaged.pop(group, None)
             if kept is None:
                 self.durable.pop(group, None)
             else:

@@ -170,12 +170,16 @@ class Nemesis:
                 replica.transfer(rng.choice(voters))
 
     def _lose_data(self, victim: Node) -> None:
-        """Destroy what a node holds, or what it holds of one group, where the rest can go on."""
+        """Destroy what a node holds, or what it holds of one group, where the rest can go on.
+
+        In a real log the groups that share a batch with the damaged record suffer as well.
+        """
         rng = self.loop.rng
         records = self.catalog.alive()
         wipes = rng.random() < 0.4
-        if not wipes:
-            records = [rng.choice(records)]
+        damaged = rng.choice(records).group
+        if not wipes and not self.parameters.real_storage:
+            records = [self.catalog.by_group[damaged]]
         losses = [(record, members_of(record, victim)) for record in records]
         if not all(record.may_lose(members) for record, members in losses):
             return
@@ -189,7 +193,7 @@ class Nemesis:
             victim.store.wipe()
             if not victim.faults.wiped_keeps_id:
                 victim.generation = 1 + rng.getrandbits(31)
-        elif victim.store.damage(records[0].group):
+        elif victim.store.damage(damaged):
             self.coverage.note("damaged groups")
         else:
             losses = []

@@ -110,7 +110,9 @@ class Node:
             self.coverage.note("quarantined")
             generation = 1 + self.loop.rng.getrandbits(31)
             store.begin(group, member_id(self.number, generation), NOBODY)
-        elif store.member(group) == 0:
+        elif store.member(group) != 0:
+            record.lost.pop(store.member(group), None)  # damage elsewhere did not reach it
+        else:
             own = member_id(self.number, self.generation)
             founder = record.founding.contains(own)
             store.begin(group, own, record.founding if founder else NOBODY)
