@@ -10,8 +10,8 @@ SOURCES := $(shell find raftlog broker -name '*.py' -o -type d ! -name __pycache
 
 NODES ?= 3
 DATA ?= data
-SEEDS ?= 2000
-LONG_SEEDS ?= 20000
+SEEDS ?= 6000
+LONG_SEEDS ?= 100000
 CRASH_SEEDS ?= 4
 LONG_CRASH_SEEDS ?= 200
 
@@ -96,20 +96,12 @@ protos-check: $(VENV)/stamp-tools ## fail when the generated protobuf code is no
 		diff -r -x __pycache__ "$$folder" "../../$$folder" || exit 1; done
 
 .PHONY: sim
-sim: $(VENV)/stamp-install ## SEEDS runs of the simulator
-	$(BIN)/python -m headrace_raftlog.simulator --seeds 0:$(SEEDS)
+sim: $(VENV)/stamp-install ## SEEDS runs of the simulator, or SEED=n with its trace
+	$(BIN)/python -m headrace_raftlog.simulator $(if $(SEED),--seed $(SEED) --trace,--seeds 0:$(SEEDS))
 
 .PHONY: sim-long
-sim-long: $(VENV)/stamp-install ## LONG_SEEDS runs of the simulator
-	$(BIN)/python -m headrace_raftlog.simulator --seeds 0:$(LONG_SEEDS)
-
-.PHONY: crash
-crash: $(VENV)/stamp-install ## crash the log at every call of every workload, some seeds
-	$(BIN)/python -m headrace_raftlog.crash_explorer --seed 0:$(CRASH_SEEDS)
-
-.PHONY: crash-long
-crash-long: $(VENV)/stamp-install ## the same with more seeds, more samples, more second crashes
-	$(BIN)/python -m headrace_raftlog.crash_explorer --seed 0:$(LONG_CRASH_SEEDS) --samples 200 --nested 20
+sim-long: $(VENV)/stamp-install ## LONG_SEEDS runs of the simulator, or SEEDS=first:last
+	$(BIN)/python -m headrace_raftlog.simulator --seeds $(if $(findstring :,$(SEEDS)),$(SEEDS),0:$(LONG_SEEDS))
 
 # Client libraries leave the socket to a killed node to the garbage collector; that is theirs.
 E2E := $(BIN)/python -m pytest e2e -W "default:unclosed <socket:ResourceWarning"

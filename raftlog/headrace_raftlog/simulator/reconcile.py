@@ -52,12 +52,22 @@ def next_step(
             if len(others) < VOTERS_MAX:
                 left = [one for one in learners if one != member]
                 return Membership((*others, member), tuple(left))
-    kept = tuple(one for one in voters if member_node(one) in record.desired)
+    kept = tuple(
+        one
+        for one in voters
+        if member_node(one) in record.desired and not _is_replaced(one, voters, joins)
+    )
     wanted = (*record.desired, *record.observers)
     still = tuple(one for one in learners if member_node(one) in wanted)
     if kept and (kept != voters or still != learners):
         return Membership(kept, still)
     return None
+
+
+def _is_replaced(member: int, voters: tuple[int, ...], joins: dict[int, int]) -> bool:
+    """Return whether the member that joined last from the same node is a voter, too."""
+    newest = joins.get(member_node(member), member)
+    return newest != member and newest in voters
 
 
 def _attempt(replica: Replica, record: GroupRecord) -> None:
