@@ -103,6 +103,14 @@ sim: $(VENV)/stamp-install ## SEEDS runs of the simulator, or SEED=n with its tr
 sim-long: $(VENV)/stamp-install ## LONG_SEEDS runs of the simulator, or SEEDS=first:last
 	$(BIN)/python -m headrace_raftlog.simulator --seeds $(if $(findstring :,$(SEEDS)),$(SEEDS),0:$(LONG_SEEDS))
 
+.PHONY: crash
+crash: $(VENV)/stamp-install ## crash the log at every call of every workload, some seeds
+	$(BIN)/python -m headrace_raftlog.crash_explorer --seed 0:$(CRASH_SEEDS)
+
+.PHONY: crash-long
+crash-long: $(VENV)/stamp-install ## the same with more seeds, more samples, more second crashes
+	$(BIN)/python -m headrace_raftlog.crash_explorer --seed 0:$(LONG_CRASH_SEEDS) --samples 200 --nested 20
+
 # Client libraries leave the socket to a killed node to the garbage collector; that is theirs.
 E2E := $(BIN)/python -m pytest e2e -W "default:unclosed <socket:ResourceWarning"
 
