@@ -93,6 +93,20 @@ def test_one_member_does_not_confirm_for_two(host):
     assert member.read_states == [(7, 1)]
 
 
+def test_late_answer_to_an_earlier_round_takes_nothing_back(host):
+    """Section 6.4: messages may overtake each other."""
+    member = host(voters=(1, 2, 3, 4, 5), quiesce_ticks=0)
+    member.elect()
+    member.acknowledge(2, 1)
+    member.acknowledge(3, 1)
+    first = ask(member, 7)
+    second = ask(member, 8)
+    answer(member, 2, second)
+    answer(member, 2, first)
+    answer(member, 3, second)
+    assert member.read_states == [(7, 1), (8, 1)]
+
+
 def test_learner_confirms_nothing(host):
     """Section 4.2.1: who does not vote does not count."""
     member = host(voters=(1, 2), learners=(3,), quiesce_ticks=0)
@@ -196,7 +210,8 @@ def test_leader_without_a_majority_loses_its_reads(host):
     assert member.reads_lost == [7]
 
 
-def test_read_needs_both_majorities_while_the_membership_is_joint(host):
+@pytest.mark.parametrize("half", [(2, 3), (4, 5)])
+def test_read_needs_both_majorities_while_the_membership_is_joint(host, half):
     """Section 4.3: every decision needs majorities of old and new voters."""
     member = host(learners=(4, 5), quiesce_ticks=0)
     member.elect()
@@ -205,10 +220,10 @@ def test_read_needs_both_majorities_while_the_membership_is_joint(host):
     assert member.core.propose_membership((1, 4, 5)) == 2
     member.drain()
     number = ask(member, 7)
-    answer(member, 2, number)
-    answer(member, 3, number)
+    for peer in half:
+        answer(member, peer, number)
     assert member.read_states == []
-    answer(member, 4, number)
+    answer(member, 6 - half[0], number)
     assert member.read_states == [(7, 1)]
 
 
@@ -313,6 +328,15 @@ def test_question_is_lost_with_the_leader(host):
     assert member.reads_lost == [7]
     member.step(READ_INDEX_REPLY, 2, 1, context=7, index=4)
     assert member.read_states == []
+
+
+def test_question_is_lost_when_the_member_gives_its_leader_up(host):
+    """Section 6.4: nobody it knows will answer."""
+    member = following(host)
+    member.core.read_index(7)
+    member.core.campaign()
+    member.drain()
+    assert member.reads_lost == [7]
 
 
 def test_question_is_refused_while_no_leader_is_known(host):
