@@ -4,60 +4,72 @@ A script is a sequence of blocks: commands, a line `----`, the output, an empty 
 happens by itself: messages wait in the network until they are delivered, writes wait on the disk
 until they are persisted. `#` begins a comment line. Commands, members being numbers:
 
-    group voters=1,2,3 [learners=4] [option=value ...]   create members; CoreOptions by name
+    group voters=1,2,3 [learners=4] [id=7] [option=value ...]   create members; an earlier group
+                           is gone, with its disks; CoreOptions by name
+    join M                 create a member that waits to be admitted
     log M terms=1,1,2 [term=2] [vote=0] [commit=0]        member M starts with this durable log
-    tick M [count]         campaign M         wake M         propose M text [text ...]
+    tick M [count]         campaign M         wake M         lose-leader M
+    propose M text [text ...]                 urgent M text [text ...]
     transfer M to          unreachable M peer
+    membership M voters=1,2,4 [learners=5]    leader M begins to change who belongs to the group
+    read M context         ask how far M must have applied to answer a read that begins now
     ready M                take one Ready: entries become visible, `messages` leave, writes wait
     persist M [count]      finish the oldest waiting write (or `count`), release its messages
     persist-until M        finish all waiting writes with one call, as a group commit does
+    snapshot M index       M replaces its log up to `index` by a snapshot of its own
+    restore M [from]       M has fetched the snapshot that it was offered, as it is by now, from
+                           its leader, or from another member; the write waits
     deliver [from=M] [to=M] [kind=K]          deliver what waits in the network now
     drop [from=M] [to=M] [kind=K]             lose it
     keep [from=M] [to=M] [kind=K]             remember copies of it
     again                                     put the remembered copies into the network
     stabilize [M ...]      ready, persist and deliver among these members until nothing is left
     settle [M ...]         the same, untold
-    message K A->B term=T [index=I] [log_term=T] [commit=C] [entries=I/T,I/T]   put a message
-                           of one's own making into the network
+    message K A->B term=T [index=I] [log_term=T] [commit=C] [context=C] [entries=I/T,I/T]   put a
+                           message of one's own making into the network
     crash M                lose what is not persisted      restart M
     status [M ...]         role, term, vote, leader, commit, applied, terms of the log
+    members [M ...]        the membership that each goes by
     progress M             what leader M knows of the others
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 
 from headrace_raftlog.core.progress import STATE_NAMES
 from headrace_raftlog.core.raft import RaftCore
-from headrace_raftlog.model.entry import ENTRY_NORMAL, Entry, HardState
-from headrace_raftlog.model.group import ROLE_NAMES, CoreOptions, GroupConfig
-from headrace_raftlog.model.message import MESSAGE_NAMES, Message
+from headrace_raftlog.model.entry import ENTRY_CONFIG, ENTRY_NORMAL, Entry, HardState
+from headrace_raftlog.model.group import (
+    BUSY,
+    NOT_CAUGHT_UP,
+    NOT_LEADER,
+    QUEUED,
+    ROLE_NAMES,
+    CoreOptions,
+)
+from headrace_raftlog.model.membership import NOBODY, Membership, decode_membership
+from headrace_raftlog.model.message import (
+    HEARTBEAT,
+    HEARTBEAT_REPLY,
+    MESSAGE_NAMES,
+    READ_INDEX,
+    READ_INDEX_REPLY,
+    Message,
+)
 from headrace_raftlog.model.ready import Ready
-from headrace_raftlog.simulator.memory_log import MemoryLog
+from headrace_raftlog.simulator.scripted_member import ScriptedMember
 
-GROUP = 7
+GROUP = 7  # unless a script says otherwise
 ROUNDS_MAX = 100  # of `stabilize`, beyond which a script is wrong
 KINDS = {name: kind for kind, name in MESSAGE_NAMES.items()}
-
-
-class Member:
-    """One member of a script's group: a core, its log, its disk."""
-
-    def __init__(self, member: int) -> None:
-        self.member = member
-        self.core: RaftCore | None = None
-        self.log = MemoryLog([])
-        self.durable: list[Entry] = []
-        self.hard_state = HardState(0, 0, 0)
-        self.writing: deque[Ready] = deque()
-
-    def live(self) -> RaftCore:
-        """Return the core of a member that runs."""
-        if self.core is None:
-            raise ValueError(f"member {self.member} is down")
-        return self.core
+NUMBERED = (HEARTBEAT, HEARTBEAT_REPLY, READ_INDEX, READ_INDEX_REPLY)  # their context is told
+REFUSALS = {
+    QUEUED: "queued",
+    NOT_LEADER: "not leader",
+    BUSY: "busy",
+    NOT_CAUGHT_UP: "not caught up",
+}
 
 
 class Script:
@@ -69,25 +81,31 @@ class Script:
 
     def __init__(self, core_type: type[RaftCore] = RaftCore) -> None:
         self.core_type = core_type
-        self.members: dict[int, Member] = {}
-        self.voters: tuple[int, ...] = ()
-        self.learners: tuple[int, ...] = ()
+        self.members: dict[int, ScriptedMember] = {}
+        self.group = GROUP
         self.options = CoreOptions()
         self.network: list[Message] = []
         self.kept: list[Message] = []
         self.output: list[str] = []
         self.commands: dict[str, Callable[[list[str]], None]] = {
             "group": self._group,
+            "join": lambda words: self._create(int(words[0]), NOBODY),
             "log": self._log,
             "tick": self._tick,
             "campaign": lambda words: self._live(words).campaign(),
             "wake": lambda words: self._live(words).wake(),
-            "propose": self._propose,
+            "lose-leader": lambda words: self._live(words).lose_leader(),
+            "propose": lambda words: self._propose(words, False),
+            "urgent": lambda words: self._propose(words, True),
+            "membership": self._membership,
+            "read": lambda words: self._say(str(self._live(words).read_index(int(words[1])))),
             "transfer": lambda words: self._say(str(self._live(words).transfer(int(words[1])))),
             "unreachable": lambda words: self._live(words).report_unreachable(int(words[1])),
             "ready": lambda words: self._ready(self.members[int(words[0])]),
             "persist": self._persist,
             "persist-until": self._persist_until,
+            "snapshot": lambda words: self.members[int(words[0])].save(int(words[1])),
+            "restore": self._restore,
             "deliver": self._deliver,
             "drop": lambda words: self._each("lost", self._take(words)),
             "keep": lambda words: self.kept.extend(self._matching(words)),
@@ -96,8 +114,9 @@ class Script:
             "settle": self._settle,
             "message": self._message,
             "crash": self._crash,
-            "restart": lambda words: self._restart(self.members[int(words[0])]),
+            "restart": lambda words: self.members[int(words[0])].restart(),
             "status": self._status,
+            "members": self._members,
             "progress": self._progress,
         }
 
@@ -120,114 +139,111 @@ class Script:
 
     def _each(self, what: str, messages: list[Message]) -> None:
         for message in messages:
-            self._say(f"{what} {message!r}")
+            self._say(f"{what} {_told(message)}")
 
     def _live(self, words: list[str]) -> RaftCore:
         return self.members[int(words[0])].live()
 
     def _group(self, words: list[str]) -> None:
         named = _named(words)
-        self.voters = _numbers(named.pop("voters"))
-        self.learners = _numbers(named.pop("learners", ""))
+        founding = Membership(_numbers(named.pop("voters")), _numbers(named.pop("learners", "")))
+        self.group = int(named.pop("id", GROUP))
         self.options = CoreOptions(**{name: int(value) for name, value in named.items()})
-        for number in self.voters + self.learners:
-            self.members[number] = Member(number)
-            self._restart(self.members[number])
+        self.members = {}
+        for number in founding.everyone():
+            self._create(number, founding)
+
+    def _create(self, number: int, founding: Membership) -> None:
+        self.members[number] = ScriptedMember(
+            self.core_type, self.group, number, founding, self.options
+        )
 
     def _log(self, words: list[str]) -> None:
-        member = self.members[int(words[0])]
         named = _named(words[1:])
         terms = _numbers(named["terms"])
-        member.durable = [
-            Entry(index, term, ENTRY_NORMAL, b"%d/%d" % (index, term))
-            for index, term in enumerate(terms, 1)
-        ]
-        last_term = terms[-1] if terms else 0
-        member.hard_state = HardState(
-            int(named.get("term", last_term)),
+        hard_state = HardState(
+            int(named.get("term", terms[-1] if terms else 0)),
             int(named.get("vote", 0)),
             int(named.get("commit", 0)),
         )
-        self._restart(member)
-
-    def _restart(self, member: Member) -> None:
-        member.log = MemoryLog(list(member.durable))
-        member.core = self.core_type(
-            GroupConfig(GROUP, member.member, self.voters, self.learners),
-            self.options,
-            member.log,
-            member.hard_state,
-            0,
-            member.member,
-        )
+        self.members[int(words[0])].begin_with(terms, hard_state)
 
     def _crash(self, words: list[str]) -> None:
-        member = self.members[int(words[0])]
-        member.core = None
-        for ready in member.writing:
-            self._say(f"{member.member} forgets ready {ready.number}")
-        member.writing.clear()
+        for name in self.members[int(words[0])].crash():
+            self._say(f"{words[0]} forgets {name}")
 
     def _tick(self, words: list[str]) -> None:
         core = self._live(words)
         for _ in range(int(words[1]) if len(words) > 1 else 1):
             core.tick()
 
-    def _propose(self, words: list[str]) -> None:
-        self._say(str(self._live(words).propose([word.encode() for word in words[1:]])))
+    def _propose(self, words: list[str], urgent: bool) -> None:
+        index = self._live(words).propose([word.encode() for word in words[1:]], urgent)
+        self._say(REFUSALS.get(index, str(index)))
 
-    def _ready(self, member: Member) -> None:
-        core = member.live()
-        if not core.has_ready():
+    def _membership(self, words: list[str]) -> None:
+        named = _named(words[1:])
+        voters, learners = _numbers(named["voters"]), _numbers(named.get("learners", ""))
+        index = self._live(words).propose_membership(voters, learners)
+        self._say(REFUSALS.get(index, str(index)))
+
+    def _ready(self, member: ScriptedMember) -> None:
+        if not member.live().has_ready():
             self._say(f"{member.member} has nothing ready")
             return
-        ready = core.ready()
-        self._tell_ready(member, ready)
-        if ready.entries:
-            member.log.append(ready.entries)
+        ready = member.take()
+        self._tell_ready(member.member, ready)
         self.network.extend(ready.messages)
-        if ready.must_sync or ready.messages_after_persist:
-            member.writing.append(ready)
-        if ready.committed:
-            core.applied(ready.committed[-1].index)
 
-    def _tell_ready(self, member: Member, ready: Ready) -> None:
+    def _tell_ready(self, member: int, ready: Ready) -> None:
         self._say(
-            f"{member.member} ready {ready.number}: {ROLE_NAMES[ready.role]} t{ready.term} "
+            f"{member} ready {ready.number}: {ROLE_NAMES[ready.role]} t{ready.term} "
             f"leader {ready.leader}"
         )
         if ready.hard_state is not None:
             self._say(f"  write {ready.hard_state!r}")
         if ready.entries:
             self._say(f"  write {_entries(ready.entries)}")
-        for message in ready.messages:
-            self._say(f"  send {message!r}")
-        for message in ready.messages_after_persist:
-            self._say(f"  then {message!r}")
+        if ready.membership is not None:
+            self._say(f"  members {ready.membership!r}")
+        self._each("  send", ready.messages)
+        self._each("  then", ready.messages_after_persist)
         if ready.committed:
             self._say(f"  apply {_entries(ready.committed)}")
+        if ready.offer is not None:
+            self._say(f"  fetch: {ready.offer!r}")
+        for context, index in ready.read_states:
+            self._say(f"  read {context} at {index}")
+        for context in ready.reads_lost:
+            self._say(f"  read {context} lost")
 
     def _persist(self, words: list[str]) -> None:
         member = self.members[int(words[0])]
         for _ in range(int(words[1]) if len(words) > 1 else 1):
-            ready = member.writing.popleft()
-            self._store(member, ready)
-            member.live().persisted(ready.number)
+            item = member.writing[0]
+            self.network.extend(member.write())
+            if isinstance(item, Ready):
+                member.live().persisted(item.number)
 
     def _persist_until(self, words: list[str]) -> None:
         member = self.members[int(words[0])]
-        number = member.writing[-1].number
+        number = max(item.number for item in member.writing if isinstance(item, Ready))
         while member.writing:
-            self._store(member, member.writing.popleft())
+            self.network.extend(member.write())
         member.live().persisted(number)
 
-    def _store(self, member: Member, ready: Ready) -> None:
-        if ready.hard_state is not None:
-            member.hard_state = ready.hard_state
-        for entry in ready.entries:
-            del member.durable[entry.index - 1 :]
-            member.durable.append(entry)
-        self.network.extend(ready.messages_after_persist)
+    def _restore(self, words: list[str]) -> None:
+        member = self.members[int(words[0])]
+        if member.offer is None:
+            raise ValueError(f"member {member.member} was offered no snapshot")
+        source = int(words[1]) if len(words) > 1 else member.offer.leader
+        snapshot = self.members[source].log.snapshot
+        if snapshot is None:
+            raise ValueError(f"member {source} has no snapshot")
+        kept = member.restore(snapshot)
+        verb = "refuses" if kept is None else "restores"
+        rest = "" if kept is None else ", keeps what follows" if kept else ", drops its log"
+        self._say(f"{member.member} {verb} snapshot {snapshot.index}/t{snapshot.term}{rest}")
 
     def _matching(self, words: list[str]) -> list[Message]:
         named = _named(words)
@@ -251,11 +267,12 @@ class Script:
             self._arrive(message)
 
     def _arrive(self, message: Message) -> None:
-        core = self.members[message.target].core
+        member = self.members.get(message.target)
+        core = None if member is None else member.core
         if core is None:
-            self._say(f"lost {message!r}")
+            self._say(f"lost {_told(message)}")
         else:
-            self._say(f"arrived {message!r}")
+            self._say(f"arrived {_told(message)}")
             core.step(message)
 
     def _again(self, _: list[str]) -> None:
@@ -284,7 +301,7 @@ class Script:
         self.network.append(
             Message(
                 KINDS[words[0]],
-                GROUP,
+                self.group,
                 int(source),
                 int(target),
                 int(named["term"]),
@@ -292,6 +309,7 @@ class Script:
                 log_term=int(named.get("log_term", 0)),
                 commit=int(named.get("commit", 0)),
                 entries=entries,
+                context=int(named.get("context", 0)),
             )
         )
 
@@ -324,21 +342,32 @@ class Script:
                 continue
             terms = ",".join(str(entry.term) for entry in member.log.items)
             silent = " quiesced" if core.quiesced else ""
+            begin = f"{member.log.snapshot_index}/t{member.log.snapshot_term}|"
+            begin = begin if member.log.snapshot is not None else ""
             self._say(
                 f"{number} {ROLE_NAMES[core.role]} t{core.term} vote {core.vote} "
                 f"leader {core.leader} commit {core.commit_index} "
-                f"applied {core.applied_index} log [{terms}]{silent}"
+                f"applied {core.applied_index} log [{begin}{terms}]{silent}"
             )
+
+    def _members(self, words: list[str]) -> None:
+        for number in [int(word) for word in words] or list(self.members):
+            core = self.members[number].core
+            if core is not None:
+                changing = " changing" if core.is_changing else ""
+                self._say(f"{number} knows {core.membership!r}{changing}")
 
     def _progress(self, words: list[str]) -> None:
         core = self._live(words)
-        for peer in self.voters + self.learners:
+        for peer in sorted(self.members):
             progress = core.progress(peer)
             if progress is not None:
                 self._say(
                     f"{peer} {STATE_NAMES[progress.state]} match {progress.match} "
                     f"next {progress.next_index} inflight {len(progress.inflight)}"
                 )
+        if core.transferee:
+            self._say(f"hands over to {core.transferee}")
 
 
 def replay(text: str, core_type: type[RaftCore] = RaftCore) -> str:
@@ -366,4 +395,16 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def _entries(entries: list[Entry]) -> str:
-    return " ".join(f"{entry.index}/t{entry.term}" for entry in entries)
+    return " ".join(_entry(entry) for entry in entries)
+
+
+def _entry(entry: Entry) -> str:
+    if entry.kind == ENTRY_CONFIG:
+        return f"{entry.index}/t{entry.term}({decode_membership(entry.data)!r})"
+    return f"{entry.index}/t{entry.term}"
+
+
+def _told(message: Message) -> str:
+    if message.context and message.kind in NUMBERED:
+        return f"{message!r} context {message.context}"
+    return repr(message)
