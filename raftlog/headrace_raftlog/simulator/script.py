@@ -30,6 +30,7 @@ until they are persisted. `#` begins a comment line. Commands, members being num
     crash M                lose what is not persisted      restart M
     status [M ...]         role, term, vote, leader, commit, applied, terms of the log
     members [M ...]        the membership that each goes by
+    texts M                what the entries of M's log hold
     progress M             what leader M knows of the others
 """
 
@@ -117,6 +118,7 @@ class Script:
             "restart": lambda words: self.members[int(words[0])].restart(),
             "status": self._status,
             "members": self._members,
+            "texts": lambda words: self._say(_texts(self.members[int(words[0])].log.items)),
             "progress": self._progress,
         }
 
@@ -392,6 +394,10 @@ def _named(words: list[str]) -> dict[str, str]:
 
 def _numbers(text: str) -> tuple[int, ...]:
     return tuple(int(word) for word in text.split(",") if word)
+
+
+def _texts(entries: list[Entry]) -> str:
+    return " ".join(entry.data.decode() or "-" for entry in entries if entry.kind != ENTRY_CONFIG)
 
 
 def _entries(entries: list[Entry]) -> str:
