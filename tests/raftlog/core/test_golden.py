@@ -22,7 +22,7 @@ def test_script_gives_its_written_output(path):
 
 
 def test_scripts_are_found():
-    assert len(SCRIPTS) >= 15
+    assert len(SCRIPTS) >= 40
 
 
 def test_changed_behaviour_changes_the_output():
@@ -34,6 +34,16 @@ def test_changed_behaviour_changes_the_output():
 def test_wrong_command_is_an_error(command):
     with pytest.raises(KeyError):
         Script().run(f"group voters=1,2\n{command}")
+
+
+def test_snapshot_of_what_is_not_on_the_disk_is_an_error():
+    with pytest.raises(ValueError, match="1 is not on the disk of member 1"):
+        Script().run("group voters=1\ncampaign 1\nready 1\npersist 1\nready 1\nsnapshot 1 1")
+
+
+def test_restoring_what_was_not_offered_is_an_error():
+    with pytest.raises(ValueError, match="member 2 was offered no snapshot"):
+        Script().run("group voters=1,2\nrestore 2")
 
 
 def test_command_to_a_member_that_is_down_is_an_error():
