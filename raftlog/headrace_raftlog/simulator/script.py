@@ -222,7 +222,7 @@ class Script:
     def _persist(self, words: list[str]) -> None:
         member = self.members[int(words[0])]
         for _ in range(int(words[1]) if len(words) > 1 else 1):
-            item = member.writing[0]
+            item = member.oldest()
             self.network.extend(member.write())
             if isinstance(item, Ready):
                 member.live().persisted(item.number)
@@ -242,10 +242,11 @@ class Script:
         snapshot = self.members[source].log.snapshot
         if snapshot is None:
             raise ValueError(f"member {source} has no snapshot")
-        kept = member.restore(snapshot)
-        verb = "refuses" if kept is None else "restores"
-        rest = "" if kept is None else ", keeps what follows" if kept else ", drops its log"
-        self._say(f"{member.member} {verb} snapshot {snapshot.index}/t{snapshot.term}{rest}")
+        what = f"snapshot {snapshot.index}/t{snapshot.term}"
+        if member.restore(snapshot):
+            self._say(f"{member.member} restores {what}, ends at {member.live().last_index}")
+        else:
+            self._say(f"{member.member} refuses {what}")
 
     def _matching(self, words: list[str]) -> list[Message]:
         named = _named(words)
@@ -357,7 +358,8 @@ class Script:
             core = self.members[number].core
             if core is not None:
                 changing = " changing" if core.is_changing else ""
-                self._say(f"{number} knows {core.membership!r}{changing}")
+                known = repr(core.membership) if core.membership.voters else "nobody"
+                self._say(f"{number} knows {known}{changing}")
 
     def _progress(self, words: list[str]) -> None:
         core = self._live(words)

@@ -107,9 +107,20 @@ class ScriptedMember:
             self.offer = ready.offer
         return ready
 
+    def oldest(self) -> Ready | Snapshot:
+        """Return what is written next.
+
+        Raises:
+            ValueError: nothing is.
+        """
+        if not self.writing:
+            raise ValueError(f"member {self.member} has nothing to write")
+        return self.writing[0]
+
     def write(self) -> list[Message]:
         """Finish the oldest write, without telling the core; return what may leave now."""
-        item = self.writing.popleft()
+        item = self.oldest()
+        self.writing.popleft()
         if isinstance(item, Snapshot):
             self.disk.install(item, self.disk.term_at(item.index) == item.term)
             return []
@@ -133,18 +144,14 @@ class ScriptedMember:
         self.log.save(snapshot)
         self.disk.save(snapshot)
 
-    def restore(self, snapshot: Snapshot) -> bool | None:
-        """Put a fetched snapshot in the place of the log.
-
-        Returns:
-            Whether the log behind it stayed; None if the core refused it.
-        """
+    def restore(self, snapshot: Snapshot) -> bool:
+        """Put a fetched snapshot in the place of the log; return False if the core refuses it."""
         keep = self.log.term_at(snapshot.index) == snapshot.term
         if not self.live().restore(snapshot.index, snapshot.term, snapshot.membership):
-            return None
+            return False
         self.log.install(snapshot, keep)
         self.writing.append(snapshot)
-        return keep
+        return True
 
 
 def _name(item: Ready | Snapshot) -> str:

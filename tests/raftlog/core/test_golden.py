@@ -41,6 +41,11 @@ def test_snapshot_of_what_is_not_on_the_disk_is_an_error():
         Script().run("group voters=1\ncampaign 1\nready 1\npersist 1\nready 1\nsnapshot 1 1")
 
 
+def test_persisting_what_is_not_written_is_an_error():
+    with pytest.raises(ValueError, match="member 2 has nothing to write"):
+        Script().run("group voters=1,2\npersist 2")
+
+
 def test_restoring_what_was_not_offered_is_an_error():
     with pytest.raises(ValueError, match="member 2 was offered no snapshot"):
         Script().run("group voters=1,2\nrestore 2")
