@@ -6,7 +6,7 @@ and the command is applied by a method that does nothing.
 PySyncObj splits an entry that is longer than `appendEntriesBatchSizeBytes`, 64 KiB by default, and
 marks the last part by the command's length. But it is the pickled entry that is split, which is
 longer: random bytes grow by half each time they are pickled. So a command of 64 KiB of random bytes
-raises an exception in every follower, again and again, and is never replicated. With the larger
+raises an exception out of every follower's tick before it is complete. With the larger
 `BATCH_BYTES` nothing is split.
 """
 
