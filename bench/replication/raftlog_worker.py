@@ -15,6 +15,7 @@ from typing import Any, Final
 import uvloop
 
 from headrace_raftlog.model.entry import Entry
+from headrace_raftlog.model.group import QUEUED
 from headrace_raftlog.node.node import NodeOptions, RaftNode
 from replication.load import Load, Meter, Outcome
 from replication.trio import NODES, Place
@@ -44,7 +45,7 @@ class LoadHandler(IdleHandler):
     """An application that keeps a number of its own commands in flight while it leads.
 
     Args:
-        propose: appends a command; returns its index, or less than 1 when refused.
+        propose: appends a command; returns its index, or less than 0 when refused.
     """
 
     def __init__(self, propose: Callable[[bytes], int]) -> None:
@@ -94,7 +95,8 @@ class LoadHandler(IdleHandler):
         while len(in_flight) < self._window:
             now = perf_counter()
             index = self._propose(self._command)
-            if index < 1:
+            assert index != QUEUED, "more is in flight than a group takes at once"
+            if index < 0:
                 asyncio.get_running_loop().call_later(RETRY_SECONDS, self.fill)
                 return
             in_flight[index] = now
@@ -122,7 +124,7 @@ class RaftlogWorker:
                 continue
             handler = LoadHandler(partial(self.node.propose, group))
             self._loads[group] = handler
-            self.node.create_group(group, NODES, (), handler, self._leads(group))
+            self._create(group, handler)
         while not all(self.node.leader(group) for group in groups):
             await asyncio.sleep(0.05)
         own = [group for group in groups if self.node.leader(group) == self.place.node]
@@ -133,7 +135,7 @@ class RaftlogWorker:
     async def idle(self, first: int, count: int) -> None:
         """Create groups that nothing is asked of; each node leads every third of them."""
         for group in range(first, first + count):
-            self.node.create_group(group, NODES, (), self._idle, self._leads(group))
+            self._create(group, self._idle)
             if group % CREATED_AT_ONCE == 0:
                 await asyncio.sleep(0)
         while not all(self.node.leader(group) for group in range(first, first + count)):
@@ -164,8 +166,10 @@ class RaftlogWorker:
         """Return how many Raft messages this node sent since its start."""
         return self.node.counters()["raft_messages_sent"]
 
-    def _leads(self, group: int) -> bool:
-        return group % len(NODES) == self.place.node - 1
+    def _create(self, group: int, handler: IdleHandler) -> None:
+        voters = tuple(self.node.member_of(node) for node in NODES)
+        leads = group % len(NODES) == self.place.node - 1
+        self.node.create_group(group, voters, (), handler, leads)
 
 
 async def _serve(place: Place, connection: Connection) -> None:
@@ -180,6 +184,7 @@ async def _serve(place: Place, connection: Connection) -> None:
     worker.node.on_fatal = failed
     await worker.node.start()
     try:
+        await worker.node.wait_formed()
         while True:
             request = await asyncio.to_thread(connection.recv)
             if request[0] == "stop":

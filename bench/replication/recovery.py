@@ -61,6 +61,7 @@ def _node(directory: Path) -> RaftNode:
 async def _fill(directory: Path, size: int) -> None:
     node = _node(directory)
     await node.start()
+    await node.wait_formed()
     handlers = [KeepingHandler() for _ in range(GROUPS)]
     for group, handler in enumerate(handlers, 1):
         node.create_group(group, (1,), (), handler, True)
@@ -83,6 +84,7 @@ async def _start(directory: Path) -> float:
     began = perf_counter()
     node = _node(directory)
     await node.start()
+    await node.wait_formed()
     for group in range(1, GROUPS + 1):
         node.create_group(group, (1,), (), KeepingHandler(), True)
     took = perf_counter() - began
