@@ -1,0 +1,66 @@
+"""What is settled leaves the disk, and one message that is not pins only itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from e2e.harness.cluster import Cluster, wait_for
+
+BODY_BYTES = 64 << 10
+ROUNDS = 60
+ROUND_MESSAGES = 64  # so each round is 4 MiB, and all of them 240 MiB on each node
+SEGMENT_BYTES = 4 << 20
+STORE_BYTES_MAX = 48 << 20
+
+
+@pytest.fixture
+def small_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    """Three nodes with small log files that cut their logs early."""
+    monkeypatch.setenv("HEADRACE_LOG_SEGMENT_BYTES", str(SEGMENT_BYTES))
+    monkeypatch.setenv("HEADRACE_LOG_SNAPSHOT_EVERY_BYTES", str(1 << 20))
+    monkeypatch.setenv("HEADRACE_LIMITS_MESSAGE_BYTES_MAX", str(1 << 20))
+    with Cluster(tmp_path / "data", base_port=22500) as cluster:
+        yield cluster
+        cluster.close_connections()
+
+
+def store_bytes(cluster: Cluster) -> int:
+    """The largest data directory."""
+    stores = [node.directory / "store" for node in cluster.local.nodes]
+    return max(
+        sum(path.stat().st_blocks * 512 for path in store.rglob("*") if path.is_file())
+        for store in stores
+    )
+
+
+def test_disk_stays_bounded_and_an_old_message_stays_deliverable(small_files: Cluster) -> None:
+    cluster = small_files
+    channel = cluster.connect("n1").channel()
+    channel.queue_declare("work", durable=True)
+    channel.confirm_delivery()
+    channel.basic_publish("", "work", b"old".ljust(BODY_BYTES, b"."))
+    holder = cluster.connect("n2").channel()
+    method, _, _ = holder.basic_get("work")
+    assert method is not None
+    largest = 0
+    for number in range(ROUNDS):
+        for _ in range(ROUND_MESSAGES):
+            channel.basic_publish("", "work", b"%d".ljust(BODY_BYTES, b".") % number)
+        for _ in range(ROUND_MESSAGES):
+            assert channel.basic_get("work", auto_ack=True)[0] is not None
+        largest = max(largest, store_bytes(cluster))
+    assert largest < STORE_BYTES_MAX, f"{largest >> 20} MiB on disk"
+    cluster.close_connections()
+    cluster.kill("n1", "n2", "n3")
+    cluster.start()
+    channel = cluster.connect("n3").channel()
+    method, _, body = wait_for("the old message", lambda: _get(channel))
+    assert (method.redelivered, body[:4]) == (True, b"old.")
+    assert channel.basic_get("work")[0] is None
+
+
+def _get(channel: object) -> tuple[object, object, bytes] | None:
+    method, properties, body = channel.basic_get("work")  # type: ignore[attr-defined]
+    return None if method is None else (method, properties, body)
