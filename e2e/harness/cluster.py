@@ -107,6 +107,10 @@ class Cluster:
                         return dict(entry)
         return None
 
+    def log(self, name: str) -> str:
+        """Return what a node has written so far."""
+        return self.node(name).log_file.read_text(encoding="utf-8", errors="replace")
+
     def leader(self, queue: str) -> str:
         """Return the name of the running node that leads a queue, waiting for one."""
 
