@@ -72,6 +72,7 @@ class Formation:
     Attributes:
         identity: of this node's directory.
         formed: set once this node belongs to the cluster.
+        missing: node ids of configured nodes that a new directory has yet to meet.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class Formation:
     ) -> None:
         self.identity = identity
         self.formed = asyncio.Event()
+        self.missing: tuple[int, ...] = ()
         self._directory = directory
         self._peers = peers
         self._became = became
@@ -107,8 +109,11 @@ class Formation:
         met = {n: p for n, p in self._met.items() if n in connected or p.formed}
         founders = founders_of(self.identity, self._peers, met)
         if not founders:
-            self._tell(met)
+            others = [peer for peer in sorted(self._peers) if peer != self.identity.node]
+            self.missing = tuple([peer for peer in others if peer not in met])
+            self._tell()
             return
+        self.missing = ()
         boot_min = boot_after_loss(time.time())
         self.identity = await asyncio.to_thread(
             self.identity.form, self._directory, founders, boot_min
@@ -127,21 +132,20 @@ class Formation:
         self._became(self.identity)
         self.formed.set()
 
-    def _tell(self, met: Collection[int]) -> None:
+    def _tell(self) -> None:
         """Say what is waited for, now and then."""
         now = time.monotonic()
         if now - self._logged_at < FORMATION_LOG_S:
             return
         self._logged_at = now
         node = self.identity.node
-        missing = [peer for peer in sorted(self._peers) if peer != node and peer not in met]
-        if missing:
+        if self.missing:
             LOG.warning(
                 "node %d is new and waits: it has yet to meet nodes %s of cluster %r. A cluster is "
                 "founded when all of its nodes run; one that is founded lets a new node in when "
                 "any of its nodes runs",
                 node,
-                missing,
+                list(self.missing),
                 self.identity.cluster,
             )
         else:

@@ -155,6 +155,11 @@ class RaftNode:
         return self._formation.formed.is_set()
 
     @property
+    def missing_nodes(self) -> tuple[int, ...]:
+        """Node ids of those that this node, being new, has yet to meet; empty once formed."""
+        return self._formation.missing
+
+    @property
     def member(self) -> int:
         """This node's member id in groups that it founds or joins, once formed."""
         return self._formation.identity.member

@@ -97,6 +97,12 @@ def test_waiting_node_says_whom_it_has_yet_to_meet(
         c = cluster(founders=())
         await c.start(1)
         await c.ticks(lambda: any("has yet to meet nodes [2, 3]" in m for m in caplog.messages))
+        assert c.nodes[1].missing_nodes == (2, 3)
+        await c.start(2)
+        await c.ticks(lambda: c.nodes[1].missing_nodes == (3,))
+        await c.start(3)
+        await c.nodes[1].wait_formed()
+        assert c.nodes[1].missing_nodes == ()
         await c.stop()
 
     run(body())
