@@ -36,8 +36,7 @@ class NodeStatusSource:
 
     def _waits_for(self) -> str:
         """Say whom a node with new data waits for."""
-        up = self._node.peers_up
-        missing = [self._name(peer) for peer, boot in sorted(up.items()) if not boot]
+        missing = [self._name(peer) for peer in self._node.raft.missing_nodes]
         names = ", ".join(missing) or "the others to take it in"
         return (
             f"the node is new and waits for {names}: a new cluster begins when all of its nodes "

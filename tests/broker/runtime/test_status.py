@@ -28,6 +28,7 @@ class Raft:
     def __init__(self) -> None:
         self.boot = 4
         self.is_formed = True
+        self.missing_nodes: tuple[int, ...] = ()
         self.memberships: dict[int, Membership] = {}
         self.damaged: dict[int, str] = {}
         self.leaders: dict[int, int] = {0: 2}
@@ -83,11 +84,9 @@ def world() -> World:
 
 def test_new_node_names_those_whom_it_waits_for(world: World) -> None:
     world.raft.is_formed = False
-    reason = world.status.not_ready_reason()
-    assert "the node is new and waits for n3:" in reason
-    world.peers_up[2] = 0
-    assert "waits for n2, n3:" in world.status.not_ready_reason()
-    world.peers_up |= {2: 1, 3: 1}
+    world.raft.missing_nodes = (2, 3)
+    assert "the node is new and waits for n2, n3:" in world.status.not_ready_reason()
+    world.raft.missing_nodes = ()
     assert "waits for the others to take it in:" in world.status.not_ready_reason()
 
 
