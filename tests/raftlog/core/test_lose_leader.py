@@ -120,3 +120,34 @@ def test_member_that_is_heard_again_counts_for_silence(host):
     member.hear(2)
     member.core.tick()
     assert member.core.quiesced
+
+
+def deliver(members, messages):
+    """Let messages and what they cause arrive; return how many questions whether to vote."""
+    asked = 0
+    while messages:
+        message = messages.pop(0)
+        asked += message.kind == PRE_VOTE
+        if message.target in members:
+            members[message.target].core.step(message)
+            messages += members[message.target].drain()
+    return asked
+
+
+def test_loss_of_a_node_that_led_a_thousand_groups_is_no_storm(host):
+    """Hazard 38: each group asks about once, and they do not all ask at the same time."""
+    asked_in = [0] * 10
+    for group in range(1000):
+        members = {
+            number: host(member=number, seed=1000 * number + group, election_ticks=10)
+            for number in (2, 3)
+        }
+        for member in members.values():
+            member.step(HEARTBEAT, 1, 1, quiesce=True)
+            member.core.lose_leader()
+        for tick in range(10):
+            for member in members.values():
+                asked_in[tick] += deliver(members, member.tick())
+        assert sorted(member.core.role for member in members.values()) == [FOLLOWER, LEADER]
+    assert sum(asked_in) <= 2 * 1000, "both other members are asked, once"
+    assert max(asked_in) <= 2 * 400

@@ -15,7 +15,7 @@ from headrace_raftlog.model.membership import Membership
 MEMBERS = range(1, 6)
 
 voter_sets = st.frozensets(st.sampled_from(MEMBERS), min_size=1, max_size=5)
-memberships = st.one_of(
+memberships: st.SearchStrategy[tuple[frozenset[int], frozenset[int]]] = st.one_of(
     st.tuples(voter_sets, st.just(frozenset())), st.tuples(voter_sets, voter_sets)
 )
 
