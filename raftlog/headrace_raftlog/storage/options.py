@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from headrace_raftlog.model.limits import (
     ENTRY_CACHE_BYTES_DEFAULT,
     SEGMENT_BYTES_DEFAULT,
     SEGMENT_BYTES_MAX,
     SEGMENT_BYTES_MIN,
+    WRITE_JOB_BYTES_MAX,
 )
+
+JOB_BYTES_MIN: Final = 512  # bytes; room for a record and a little in it
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +27,8 @@ class LogOptions:
         full_retry_seconds: pause between attempts to write while the disk is full.
         seal_seconds: idle time after which an empty batch is written behind the last one, as
             proof that the last one was synced.
+        job_bytes_max: records that stay together in one batch; what is longer is split where it can
+            be. Snapshots are written in parts of this length.
         stepped: start no writer thread; `SharedLog.step` does its work. For tests that decide
             when, and in which order, things reach the disk.
     """
@@ -31,6 +37,7 @@ class LogOptions:
     cache_bytes: int = ENTRY_CACHE_BYTES_DEFAULT
     full_retry_seconds: float = 1.0
     seal_seconds: float = 1.0
+    job_bytes_max: int = WRITE_JOB_BYTES_MAX
     stepped: bool = False
 
     def __post_init__(self) -> None:
@@ -46,6 +53,11 @@ class LogOptions:
             )
         if self.segment_bytes % 512:
             raise ValueError(f"segment_bytes is {self.segment_bytes}, not a multiple of 512")
+        if not JOB_BYTES_MIN <= self.job_bytes_max <= WRITE_JOB_BYTES_MAX:
+            raise ValueError(
+                f"job_bytes_max is {self.job_bytes_max}, allowed are "
+                f"{JOB_BYTES_MIN} to {WRITE_JOB_BYTES_MAX}"
+            )
         if self.cache_bytes < 0:
             raise ValueError(f"cache_bytes is {self.cache_bytes}, must not be negative")
         if self.full_retry_seconds <= 0 or self.seal_seconds <= 0:

@@ -12,7 +12,6 @@ from headrace_raftlog.model.entry import Entry, HardState
 from headrace_raftlog.model.errors import LogWriteError
 from headrace_raftlog.model.limits import (
     WRITE_BACKLOG_BYTES_MAX,
-    WRITE_JOB_BYTES_MAX,
 )
 from headrace_raftlog.model.membership import Membership
 from headrace_raftlog.model.snapshot import Snapshot
@@ -84,7 +83,7 @@ class SharedLog:
         self._entry_bytes_max: i64 = (
             options.segment_bytes - _OVERHEAD_BYTES - options.segment_bytes // _FILES_SHARE
         )
-        self._job_bytes_max: i64 = min(self._entry_bytes_max, WRITE_JOB_BYTES_MAX)
+        self._job_bytes_max: i64 = min(self._entry_bytes_max, options.job_bytes_max)
         self._table = GroupTable(recovery)
         self._collector = Collector(self._table, self._salt, self._job_bytes_max)
         self._cache = EntryCache(options.cache_bytes)
