@@ -24,7 +24,7 @@ class SegmentUse:
         pinned: why the file must stay though nothing in it may be live; '' for no reason.
         rest: how many more steps of collection leave it alone.
         passes: how often it was looked through.
-        stuck: a batch in it is not intact: nothing is moved out of it.
+        stuck: something in it cannot be moved, as it is not intact or too long for a new segment.
     """
 
     def __init__(self, sequence: i64, size: i64) -> None:

@@ -60,12 +60,15 @@ class Collector:
         asked: groups whose next snapshot would free a file that is wanted, likewise.
     """
 
-    def __init__(self, table: GroupTable, salt: i64, job_bytes_max: i64) -> None:
+    def __init__(
+        self, table: GroupTable, salt: i64, job_bytes_max: i64, record_bytes_max: i64
+    ) -> None:
         self.jobs: list[WriteJob] = []
         self.asked: list[int] = []
         self._table = table
         self._salt = salt
         self._job_bytes_max = job_bytes_max
+        self._record_bytes_max = record_bytes_max
         self._victim: SegmentUse | None = None
         self._seen: set[int] = set()
         self._window = b""
@@ -276,6 +279,10 @@ class Collector:
         start: i64,
         size: i64,
     ) -> None:
+        if size > self._record_bytes_max:  # written when segments were longer
+            if self._victim is not None:
+                self._victim.stuck = True
+            return
         job = self.jobs[-1] if self.jobs else None
         if job is None or job.kind != JOB_MOVE or job.cost + size > self._job_bytes_max:
             job = WriteJob(None, None, JOB_MOVE)
