@@ -69,8 +69,11 @@ def moves_and_truncations(driver: Driver, dice: Dice) -> None:
         if step % 3 == 2:
             turn(driver)
             driver.append(1, [20], back=3)
-            driver.append(1, [30, 30, 30])
             driver.commit()
+            turn(driver)
+            if step < 6:
+                driver.append(1, [30, 30, 30])
+                driver.commit()
     driver.verify()
     driver.append(1, [10], commit=4)
     driver.snapshot(1, 3, [2, 3], 20)
@@ -78,6 +81,90 @@ def moves_and_truncations(driver: Driver, dice: Dice) -> None:
     turn(driver, 4)
     driver.append(1, [15], back=1)
     turn(driver, 2)
+    driver.verify()
+
+
+def moves_of_parts(driver: Driver, dice: Dice) -> None:
+    """A snapshot in many parts, some of them moved, replaced while others are on the move."""
+    driver.begin(1, 1)
+    driver.begin(2, 1)
+    driver.append(1, [100] * 3, vote=1, commit=2)
+    driver.commit()
+    driver.snapshot(1, 2, [2], 700)
+    for step in range(12):
+        driver.append(2, [850, dice.randrange(100)], commit=2 * step)
+        driver.commit()
+        if step % 2:
+            driver.snapshot(2, 2 * step, [], 10)
+            driver.commit()
+        if step == 8:
+            driver.collect()
+            driver.append(1, [20], commit=3)
+            driver.snapshot(1, 3, [2, 3], 1300)
+        turn(driver, 2)
+    driver.verify()
+    driver.kill()
+    turn(driver, 3)
+    driver.verify()
+
+
+def moves_and_rebirths(driver: Driver, dice: Dice) -> None:
+    """Groups begun anew after, and while, their records move."""
+    driver.begin(1, 1)
+    driver.begin(2, 1)
+    driver.append(1, [100, 100, 50, 50], vote=1, commit=3)
+    driver.append(2, [100])
+    driver.commit()
+    driver.snapshot(1, 2, [1, 2], 100)
+    driver.fetch(2, [2, 3, 5, 6], 3)
+    for step in range(10):
+        driver.append(3, [900, dice.randrange(200)], commit=2 * step)
+        driver.commit()
+        if step % 2:
+            driver.snapshot(3, 2 * step, [], 10)
+            driver.commit()
+        if step == 4:
+            driver.append(1, [70])
+            driver.begin(1, 4 << 10 | 1)
+            driver.append(1, [20, 20, 20], vote=1)
+        if step == 6:
+            driver.collect()
+            driver.begin(1, 5 << 10 | 1)
+        if step == 8:
+            driver.collect()
+            driver.fetch(2, [2, 3, 5, 6], 9)
+            driver.install(2, 4, [2, 3], 60, keep=False)
+        turn(driver, 2)
+    driver.verify()
+    driver.install(2, 6, [2, 5, 6], 60, keep=False)
+    driver.append(1, [30, 30], back=1)
+    turn(driver, 2)
+    driver.verify()
+
+
+def moves_of_tombstones(driver: Driver, dice: Dice) -> None:
+    """A tombstone leaves a file while another one still has entries of its group."""
+    driver.begin(2, 1)
+    driver.append(2, [100, 100], vote=1)
+    driver.append(3, [900, 900, 900], vote=1)
+    driver.commit()
+    driver.append(1, [800, 900], vote=1)
+    driver.remove(2)
+    driver.append(1, [800, 10], commit=3)
+    driver.commit()
+    for step in range(8):
+        driver.append(1, [900, dice.randrange(200)], commit=4 + 2 * step)
+        driver.snapshot(1, driver.image(1).commit, [], 10)
+        driver.commit()
+        turn(driver, 2)
+    driver.verify()
+    driver.snapshot(3, 3, [], 10)
+    driver.remove(1)
+    driver.commit()
+    for _ in range(5):
+        driver.append(4, [900, 900])
+        driver.commit()
+        turn(driver, 2)
     driver.verify()
 
 

@@ -228,6 +228,7 @@ class Driver:
             snapshot=SnapshotImage.of(taken),
             live=tuple(held.find(each) for each in live),
             entries=tuple(entry for entry in held.entries if entry[0] > index),
+            incoming=tuple(each for each in held.incoming if each > index),
         )
         number = self._note(f"snapshot({group}, {index}, {live})", group, image)
         if number:

@@ -103,7 +103,10 @@ class Explorer:
 
     def __init__(self, subject: Subject, workload: Workload, seed: int, bounds: Bounds) -> None:
         self.subject = replace(
-            subject, segment_bytes=workload.segment_bytes, with_identity=workload.with_identity
+            subject,
+            segment_bytes=workload.segment_bytes,
+            job_bytes_max=workload.job_bytes_max,
+            with_identity=workload.with_identity,
         )
         self.workload = workload
         self.seed = seed

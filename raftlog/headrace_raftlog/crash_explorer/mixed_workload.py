@@ -51,7 +51,8 @@ def compact(driver: Driver, dice: Dice, group: int) -> None:
     choice = dice.random()
     if held.removed or choice < 0.4:
         driver.collect(dice.choice((1, 500, 2000, 1 << 20)))
-        driver.commit()
+        if dice.random() < 0.7:
+            driver.commit()
     elif choice < 0.7 and last > held.snapshot_index():
         index = dice.randrange(held.first_index(), last + 1)
         known = [entry[0] for entry in (*held.live, *held.entries) if entry[0] <= index]
@@ -80,6 +81,28 @@ def mixed(driver: Driver, dice: Dice) -> None:
     """Anything, as the seed decides."""
     for _ in range(dice.randrange(8, 30)):
         act(driver, dice)
+    driver.commit()
+
+
+def mixed_collection(driver: Driver, dice: Dice) -> None:
+    """Much that dies soon, little that lives long, and steady collection."""
+    for _ in range(dice.randrange(30, 80)):
+        group = dice.randrange(1, driver.subject.universe + 1)
+        held = driver.image(group)
+        choice = dice.random()
+        if choice < 0.4 and not held.removed:
+            last = held.last_index()
+            sizes = [int(900 * dice.random()) for _ in range(dice.choice((1, 2, 3)))]
+            commit = dice.randrange(held.commit, max(held.commit, last) + 1)
+            driver.append(group, sizes, dice.choice((0, 0, 0, 1, 2, 3)), commit=commit)
+        elif choice < 0.6:
+            compact(driver, dice, group)
+        elif choice < 0.75:
+            act(driver, dice)
+        else:
+            driver.collect()
+            if dice.random() < 0.8:
+                driver.commit()
     driver.commit()
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace_raftlog.crash_explorer.observed_files import ObservedFiles
+from headrace_raftlog.model.limits import WRITE_JOB_BYTES_MAX
 from headrace_raftlog.storage.identity import Identity
 from headrace_raftlog.storage.options import LogOptions
 from headrace_raftlog.storage.shared_log import SharedLog
@@ -23,6 +24,7 @@ class Subject:
         log_type: the log; tests put one with a bug in its place.
         identity_type: what counts the starts of a data directory, likewise.
         segment_bytes: length of its files.
+        job_bytes_max: records that stay together in one batch.
         cache_bytes: entries it keeps in memory; 0 makes every read go to the disk.
         universe: groups are 1 to this.
         with_identity: whether each start is counted in the data directory before the log is opened.
@@ -31,6 +33,7 @@ class Subject:
     log_type: type[SharedLog] = SharedLog
     identity_type: type[Identity] = Identity
     segment_bytes: int = 4096
+    job_bytes_max: int = WRITE_JOB_BYTES_MAX
     cache_bytes: int = 0
     universe: int = 4
     with_identity: bool = False
@@ -42,6 +45,9 @@ class Subject:
     def open(self, files: ObservedFiles) -> SharedLog:
         """Open the log of a disk, without a writer thread."""
         options = LogOptions(
-            segment_bytes=self.segment_bytes, cache_bytes=self.cache_bytes, stepped=True
+            segment_bytes=self.segment_bytes,
+            cache_bytes=self.cache_bytes,
+            job_bytes_max=self.job_bytes_max,
+            stepped=True,
         )
         return self.log_type.open(DIRECTORY, options, None, files)

@@ -14,6 +14,7 @@ from headrace_raftlog.crash_explorer import (
     snapshot_workload,
 )
 from headrace_raftlog.crash_explorer.driver import Driver
+from headrace_raftlog.model.limits import WRITE_JOB_BYTES_MAX
 
 Dice = random.Random
 
@@ -26,6 +27,7 @@ class Workload:
         name: for the command line.
         run: does it; the dice are seeded and decide what a directed workload leaves open.
         segment_bytes: length of the log's files.
+        job_bytes_max: records that stay together in one batch.
         with_identity: whether starts are counted in the data directory.
         resume: what is done after a crash besides appending and restarting.
     """
@@ -33,6 +35,7 @@ class Workload:
     name: str
     run: Callable[[Driver, Dice], None]
     segment_bytes: int = 4096
+    job_bytes_max: int = WRITE_JOB_BYTES_MAX
     with_identity: bool = False
     resume: Callable[[Driver, Dice], None] = mixed_workload.nothing
 
@@ -65,6 +68,18 @@ COLLECTION = (
         collection_workload.moves_and_truncations,
         resume=collection_workload.settle,
     ),
+    Workload(
+        "moves_of_parts",
+        collection_workload.moves_of_parts,
+        job_bytes_max=600,
+        resume=collection_workload.settle,
+    ),
+    Workload("moves_and_rebirths", collection_workload.moves_and_rebirths),
+    Workload(
+        "moves_of_tombstones",
+        collection_workload.moves_of_tombstones,
+        resume=collection_workload.settle,
+    ),
     Workload("hints_of_death", collection_workload.hints_of_death),
     Workload(
         "removed_and_collected",
@@ -75,6 +90,8 @@ COLLECTION = (
 )
 MIXED = (
     Workload("mixed", mixed_workload.mixed),
+    Workload("mixed_small_jobs", mixed_workload.mixed, 8192, job_bytes_max=512),
+    Workload("mixed_collection", mixed_workload.mixed_collection),
     Workload("mixed_faults", mixed_workload.mixed_faults),
 )
 WORKLOADS = {each.name: each for each in PLAIN + FAULTS + SNAPSHOTS + COLLECTION + MIXED}
