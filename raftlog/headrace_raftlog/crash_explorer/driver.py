@@ -178,19 +178,16 @@ class Driver:
         """
         held = self.image(group)
         term = max(held.term, 1) + (back > 0 or (vote is not None and vote != held.vote))
-        first = max(held.first_index(), held.commit + 1, held.last_index() + 1 - back)
-        first = min(first, held.last_index() + 1)
+        known = held.commit if commit is None else commit
+        first = max(held.first_index(), min(known, held.last_index()) + 1)
+        first = max(first, held.last_index() + 1 - back)
         entries = [
             Entry(first + at, term, at % 3, self._blob(f"{group}:{first + at}", size))
             for at, size in enumerate(sizes)
         ]
         state = None
         if term != held.term or vote is not None or commit is not None:
-            state = HardState(
-                term,
-                held.vote if vote is None else vote,
-                held.commit if commit is None else commit,
-            )
+            state = HardState(term, held.vote if vote is None else vote, known)
         self._submit(group, state, entries)
 
     def vote(self, group: int, member: int) -> None:
