@@ -190,6 +190,10 @@ class RaftCore(RaftState):
         """Whether a change of membership is under way."""
         return reconfiguration.is_changing(self)
 
+    def is_caught_up(self, learner: i64) -> bool:
+        """Return whether a learner of this leader has enough of the log to become a voter."""
+        return reconfiguration.is_caught_up(self, learner)
+
     def read_index(self, context: i64) -> bool:
         """Ask how far the state machine must be applied to answer a read that begins now.
 

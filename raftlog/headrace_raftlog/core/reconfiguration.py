@@ -33,7 +33,7 @@ def propose_membership(state: RaftState, wanted: Membership) -> i64:
     if wanted == current:
         return state.membership_index()
     for voter in wanted.voters:
-        if voter not in current.voters and not _is_caught_up(state, voter):
+        if voter not in current.voters and not is_caught_up(state, voter):
             return NOT_CAUGHT_UP
     if wanted.voters != current.voters:
         wanted = Membership(wanted.voters, wanted.learners, current.voters)
@@ -81,8 +81,11 @@ def _check(wanted: Membership, current: Membership) -> None:
             raise ValueError(f"voter {learner} cannot become a learner: remove it first")
 
 
-def _is_caught_up(state: RaftState, voter: i64) -> bool:
-    """Source: thesis section 4.2.1: a member that lags must not be needed for commitment."""
+def is_caught_up(state: RaftState, voter: i64) -> bool:
+    """Return whether a learner has enough of the log to count.
+
+    Source: thesis section 4.2.1: a member that lags must not be needed for commitment.
+    """
     progress = state.peer_of.get(voter)
     return (
         progress is not None

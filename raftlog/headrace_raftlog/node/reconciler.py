@@ -8,8 +8,6 @@ from typing import final
 
 from mypy_extensions import i64
 
-from headrace_raftlog.core.progress import REPLICATE
-from headrace_raftlog.core.raft import RaftCore
 from headrace_raftlog.model.group import LEADER
 from headrace_raftlog.model.limits import (
     JOIN_TICKS,
@@ -21,21 +19,6 @@ from headrace_raftlog.model.membership import member_node
 from headrace_raftlog.model.message import JOIN, Message
 from headrace_raftlog.node.hosted_group import HostedGroup
 from headrace_raftlog.node.membership import may_wait_for, plan, wanted_nodes
-
-
-def caught_up(core: RaftCore) -> list[int]:
-    """Return the learners of a leader that may become voters.
-
-    Source: thesis section 4.2.1.
-    """
-    out: list[int] = []
-    for member in core.membership.learners:
-        progress = core.progress(member)
-        if progress is None or progress.state != REPLICATE:
-            continue
-        if progress.match + core.options.promote_lag_max >= core.commit_index:
-            out.append(member)
-    return out
 
 
 @final
@@ -85,7 +68,8 @@ class Reconciler:
         membership = core.membership
         wanted = wanted_nodes(membership, hosted.desired)
         joins: dict[int, int] = hosted.joins if hosted.joins is not None else {}
-        then = plan(membership, wanted, joins, caught_up(core), core.member)
+        caught_up = [member for member in membership.learners if core.is_caught_up(member)]
+        then = plan(membership, wanted, joins, caught_up, core.member)
         if then is None:
             hosted.joins = None  # whoever still wants to be admitted asks again
             return may_wait_for(membership, wanted)
