@@ -264,9 +264,18 @@ class FoundGroup:
             self.parts.setdefault(serial, {})[number] = (location, size)
 
     def take_snapshot(self, era: i64, stored: StoredSnapshot) -> None:
-        """Take in the record that makes a snapshot effective."""
-        if era >= self.base_era:
-            self.era = max(self.era, era)
-            if self.snapshot is None or stored.index >= self.snapshot.index:
-                self.snapshot = stored
-                self.snapshot_era = era
+        """Take in the record that makes a snapshot effective; that of the latest era counts.
+
+        Among those of one era it is the one with the highest index. (The index alone would not do: an
+        earlier incarnation may have got further, and what began this one may be found only later.)
+        """
+        if era < self.base_era:
+            return
+        self.era = max(self.era, era)
+        known = self.snapshot
+        if known is not None and (
+            era < self.snapshot_era or (era == self.snapshot_era and stored.index < known.index)
+        ):
+            return
+        self.snapshot = stored
+        self.snapshot_era = era
