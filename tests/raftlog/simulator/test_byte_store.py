@@ -48,7 +48,7 @@ def new_store(seed, files=None):
 
 
 def start(store):
-    tokens = []
+    tokens: list[object] = []
     store.open(tokens.extend, lambda: None)
     return tokens
 
