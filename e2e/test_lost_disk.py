@@ -9,11 +9,14 @@ from typing import Any
 
 import pytest
 from e2e.harness.cluster import Cluster, wait_for
+from e2e.harness.consumer import Consumer
+from e2e.harness.publisher import Publisher
 
 QUEUES = ("first", "second", "third")
 MESSAGES = 2_000  # of 1 KiB in each queue
 TAKEN = 700  # of them are consumed before the loss
 LATER = 100
+BUSY_MESSAGES = 20_000  # at least, while disks are lost
 BODY_BYTES = 1024
 WAIT_SECONDS = 180.0
 
@@ -136,3 +139,26 @@ def test_all_disks_may_be_lost_one_after_the_other(cutting_cluster: Cluster) -> 
         lose_disk(cluster, node.name)
     publish_later(cluster, "n1", left)
     check_all(cluster, "n2", left)
+
+
+def test_leaders_that_lose_their_disks_in_mid_publish_lose_nothing_confirmed(
+    cutting_cluster: Cluster,
+) -> None:
+    cluster = cutting_cluster
+    for queue in QUEUES:
+        cluster.connect("n1").channel().queue_declare(queue, durable=True)
+    publisher = Publisher(cluster.ports, "first", BUSY_MESSAGES, BODY_BYTES)
+    consumer = Consumer(cluster.ports, "first")
+    with publisher, consumer:
+        for part in (1, 2):
+            wanted = part * BUSY_MESSAGES // 4
+            assert publisher.wait_confirmed(wanted, WAIT_SECONDS), publisher.failure
+            lose_disk(cluster, cluster.leader("first"))
+        assert publisher.wait_confirmed(BUSY_MESSAGES, WAIT_SECONDS), publisher.failure
+        publisher.join(WAIT_SECONDS)
+        missing = consumer.wait_all(publisher.confirmed, WAIT_SECONDS)
+    assert consumer.failure is None
+    assert not publisher.rejected
+    assert not missing, f"{len(missing)} confirmed messages did not arrive"
+    first_times = [number for number, redelivered in consumer.seen if not redelivered]
+    assert len(first_times) == len(set(first_times)), "one came twice without being flagged"
