@@ -92,6 +92,7 @@ class ByteStore(Store):
         self._gone: dict[int, bool] = {}  # removed in `durable`
         self._records: list[Record] = []  # under way, oldest first
         self._settled = 0  # records that were under way before those
+        self._firm = 0  # up to this record everything is handed over; a beginning may wait
         self._saves: list[Record] = []  # own snapshots under way
         self._damaged: dict[int, bool] = {}  # by group; its neighbours may suffer with it
         self._tokens: list[Token] = []
@@ -185,6 +186,7 @@ class ByteStore(Store):
         self._records = []
         self._saves = []
         self._settled = 0
+        self._firm = 0
 
     @override
     def log(self, group: int) -> GroupLog:
@@ -235,8 +237,12 @@ class ByteStore(Store):
             self._records.append(Record(STATE, group, hard_state))
         for entry in entries:
             self._records.append(Record(ENTRY, group, entry))
+        firm = self._firm
+        if must_sync or entries:
+            firm = self._settled + len(self._records)
+        self._firm = firm
         self._wanted = True
-        self.shared.append(group, hard_state, entries, must_sync, self._token(None, token))
+        self.shared.append(group, hard_state, entries, must_sync, Token(firm, None, token))
 
     @override
     def save_snapshot(self, group: int, snapshot: Snapshot, token: object) -> None:
@@ -308,7 +314,8 @@ class ByteStore(Store):
         )
 
     def _token(self, saved: Record | None, value: object) -> Token:
-        return Token(self._settled + len(self._records), saved, value)
+        self._firm = self._settled + len(self._records)
+        return Token(self._firm, saved, value)
 
     def _fault(self, call: str, path: str) -> None:
         if call == self._breaks:
@@ -367,6 +374,7 @@ class ByteStore(Store):
         records, self._records = self._records, []
         saves, self._saves = self._saves, []
         self._settled = 0
+        self._firm = 0
         damaged = shared.quarantined
         if not damaged:
             self._damaged = {}

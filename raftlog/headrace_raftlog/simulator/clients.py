@@ -33,10 +33,10 @@ class Clients:
         self.loop.after(TICK, self._act, None)
 
     def write(self, replica: Replica) -> bytes:
-        """Offer one write to a member; return the command."""
+        """Offer one write to a member; return the command, nothing if it was not taken."""
         payloads, writes = self._commands(replica, 1)
-        self._offer(replica, payloads, writes, urgent=False)
-        return payloads[0]
+        taken = self._offer(replica, payloads, writes, urgent=False)
+        return payloads[0] if taken else b""
 
     def _act(self, _: None) -> None:
         if not (self.parameters.proposal or self.parameters.read):
@@ -63,10 +63,12 @@ class Clients:
         writes: list[Operation | None],
         *,
         urgent: bool,
-    ) -> None:
+    ) -> bool:
         checker = replica.checker
-        if replica.propose(payloads, urgent, writes) >= 0:
-            checker.operations.extend(write for write in writes if write is not None)
+        if replica.propose(payloads, urgent, writes) < 0:
+            return False
+        checker.operations.extend(write for write in writes if write is not None)
+        return True
 
     def _commands(self, replica: Replica, count: int) -> tuple[list[bytes], list[Operation | None]]:
         rng = self.loop.rng

@@ -94,8 +94,8 @@ class RecoveryPhase:
                 return True
             leader = self._leader(record)
             if leader is not None and leader.core.term != term:
-                term = leader.core.term
                 payload = self.simulation.clients.write(leader)
+                term = leader.core.term if payload else 0
             return False
 
         self._expect(f"a write everywhere in group {record.group}", succeeds)
@@ -114,7 +114,8 @@ class RecoveryPhase:
             nonlocal again
             if replica.answered > before:
                 return True
-            if self.loop.now >= again:
+            told_lost = not replica.reads and not replica.confirmed
+            if told_lost or self.loop.now >= again:
                 again = self.loop.now + 4 * self.parameters.election_ticks * TICK
                 replica.read(0)
             return False

@@ -24,7 +24,8 @@ def running():
         simulation = Simulation(Plan(seed, "calm"))
         parameters = simulation.parameters
         sizes = (parameters.voters, parameters.learners, parameters.groups)
-        if sizes != (3, 0, 1) or parameters.snapshot_every or parameters.spares:
+        plain = not (parameters.snapshot_every or parameters.spares or parameters.late_turn)
+        if sizes != (3, 0, 1) or not plain:
             continue
         assert simulation.run().violation is None
         records = simulation.catalog.records
