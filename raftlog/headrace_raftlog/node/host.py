@@ -243,8 +243,7 @@ class Host:
         """
         core = hosted.core
         index: i64 = snapshot.index
-        keeps = core.log.term_at(index) == snapshot.term
-        keeps = keeps and hosted.view.term_at(index) == snapshot.term
+        keeps = hosted.view.term_at(index) == snapshot.term
         if not core.restore(index, snapshot.term, snapshot.membership):
             return False
         try:

@@ -79,12 +79,14 @@ def test_slow_follower_catches_up_while_the_leader_writes_and_compacts(
         leader = await behind(c, 5, slow)
         await c.start(slow)
         c.create(5, slow)
-        await write(c, 5, 60)
+        for _ in range(4):
+            await write(c, 5, 15)
+            c.nodes[leader].snapshot_now(5)
         await all_equal(c, 5)
         assert c.nodes[slow]._fetcher.installed >= 1
         assert c.machines[slow, 5].restored >= 1
         assert c.nodes[slow]._fetcher.entries_fetched > 0
-        assert c.nodes[leader]._host.snapshots.taken >= 2
+        await c.ticks(lambda: c.nodes[leader]._host.snapshots.taken >= 4)
         live = [
             i for i in c.machines[slow, 5].indexes if i % 10 == 0 and i < first_index(c, slow, 5)
         ]

@@ -167,6 +167,22 @@ def test_full_disk_makes_the_leader_busy(world: Any) -> None:
     assert world.host.propose(1, b"x", False) > 0
 
 
+def test_silent_groups_are_not_ticked_until_something_happens(world: Any) -> None:
+    serve(world, 1, 2)
+    groups = [world.host.find(group) for group in (1, 2)]
+    while not all(hosted.core.quiesced for hosted in groups):
+        world.host.tick()
+        world.settle()
+    world.host.tick()
+    assert world.host._awake == []
+    world.host.propose(2, b"x", False)
+    assert world.host._awake == [groups[1]]
+    world.settle(1)
+    world.host.peer_changed(2, True)
+    world.host.receive([Message(PRE_VOTE, 1, 2, 1, 9)])
+    assert groups[0] in world.host._awake
+
+
 def test_what_is_raised_stops_the_host_once_and_for_all(world: Any) -> None:
     [machine, _] = serve(world, 1, 2)
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from headrace_raftlog.model.errors import ReadTimeoutError
 from headrace_raftlog.model.group import CoreOptions
-from headrace_raftlog.node.reads import GroupReads
+from headrace_raftlog.node.reads import BOOT_SHIFT, GroupReads, ReadBarriers
 
 MakeCluster = Callable[..., Any]
 ALL = (1, 2, 3)
@@ -124,6 +125,40 @@ def test_read_of_a_group_that_goes_ends(cluster: MakeCluster) -> None:
         with pytest.raises(KeyError, match="not on this node"):
             await c.nodes[1].read_barrier(5)
         await c.stop()
+
+    run(body())
+
+
+class Answering:
+    """A host whose leader answers every read at once, with index 7."""
+
+    def __init__(self) -> None:
+        self.contexts: list[int] = []
+
+    def read_index(self, hosted: Any, context: int) -> bool:
+        self.contexts.append(context)
+        asyncio.get_running_loop().call_soon(hosted.reads.answered, [(context, 7)], [])
+        return True
+
+
+def test_read_waits_until_its_index_is_applied_here() -> None:
+    async def body() -> None:
+        host: Any = Answering()
+        core = SimpleNamespace(applied_index=5)
+        hosted: Any = SimpleNamespace(group=5, removed=False, reads=None, core=core)
+        barriers = ReadBarriers(host, lambda: 3, 0.01, 10.0)
+        reading = asyncio.create_task(barriers.wait(hosted, 60.0))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert hosted.reads._answered
+        hosted.reads.applied(6)
+        await asyncio.sleep(0)
+        assert not reading.done()
+        hosted.reads.applied(7)
+        await reading
+        core.applied_index = 7
+        await barriers.wait(hosted, 60.0)
+        assert host.contexts == [(3 << BOOT_SHIFT) + 1, (3 << BOOT_SHIFT) + 2]
 
     run(body())
 
