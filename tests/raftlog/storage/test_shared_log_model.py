@@ -198,7 +198,7 @@ class LogMachine(RuleBasedStateMachine):
         held = model.get(group, Held())
         if group in self.removed:
             return None
-        index = held.index + 1 + ahead
+        index = max(held.index, held.state.commit) + 1 + ahead
         own = {**held.live, **{e.index: e for e in held.log if e.index <= index}}
         entries = {**own, **{at: e for at, e in held.bodies.items() if at <= index}}
         live = {at: entries[at] for at in chosen(sorted(entries), pick)}
