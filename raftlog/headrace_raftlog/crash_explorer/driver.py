@@ -113,9 +113,9 @@ class Driver:
 
     def verify(self) -> None:
         """Read everything from the running log; all that was asked for must be acknowledged."""
+        self.commit()
         if self.log.failure is not None or self.log.full:
             return
-        self.commit()
         if self.log.backlog_bytes:
             raise ViolationError(f"{self.log.backlog_bytes} bytes wait though all was written")
         text = difference(self.history.now, log_image(self.log, self.subject.universe))
@@ -156,7 +156,6 @@ class Driver:
     def flush(self) -> None:
         """Hand over what was appended."""
         self.log.flush()
-        self.history.hand_over()
 
     def commit(self) -> None:
         """Hand over what was appended and let the writer write it."""
@@ -213,7 +212,6 @@ class Driver:
         membership = Membership((member, 2, 3))
         image = GroupImage(member=member, membership=membership)
         if self._note(f"begin({group}, {member})", group, image):
-            self.history.overtake(group, image)
             self.log.begin(group, member, membership)
 
     def snapshot(self, group: int, index: int, live: list[int], size: int) -> None:

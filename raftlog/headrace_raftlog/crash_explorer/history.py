@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace_raftlog.crash_explorer.image import EMPTY, GroupImage, LogImage
+from headrace_raftlog.crash_explorer.image import EMPTY, LogImage
 
 
 def allows(expected: LogImage, found: LogImage) -> bool:
@@ -29,8 +29,7 @@ class History:
     """The states that a log has to pass through, and how far it has promised to have come.
 
     The log is one sequence: whatever was appended to any group is on disk before what was
-    appended later to any other. So a recovered log must equal one of these states as a whole. Only
-    the beginning of a group may overtake what was not handed over to the writer before it.
+    appended later to any other. So a recovered log must equal one of these states as a whole.
 
     Attributes:
         steps: what the log held after each call, the state at the beginning first.
@@ -43,7 +42,6 @@ class History:
         self.names: list[str] = ["start"]
         self.acknowledged = 0
         self._within: list[list[LogImage]] = [[]]
-        self._handed_over = 0
 
     @property
     def now(self) -> LogImage:
@@ -62,18 +60,6 @@ class History:
         self.names.append(name)
         self._within.append(within)
         return len(self.steps) - 1
-
-    def hand_over(self) -> None:
-        """Note that what was called so far cannot be overtaken any more."""
-        self._handed_over = len(self.steps) - 1
-
-    def overtake(self, group: int, image: GroupImage) -> None:
-        """Note that the newest call, to `group`, may be durable before others not handed over."""
-        newest = len(self.steps) - 1
-        for number in range(self._handed_over, newest):
-            within = self._within[number] if number > self._handed_over else []
-            within += [{**state, group: image} for state in within]
-            self._within[number + 1].append({**self.steps[number], group: image})
 
     def acknowledge(self, number: int) -> None:
         """Note that a call and all before it were reported durable."""
