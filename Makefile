@@ -12,8 +12,9 @@ NODES ?= 3
 DATA ?= data
 SEEDS ?= 10000
 LONG_SEEDS ?= 100000
-CRASH_SEEDS ?= 4
-LONG_CRASH_SEEDS ?= 200
+CRASH_SEEDS ?= 2
+CRASH_STATES ?= 2000
+LONG_CRASH_SEEDS ?= 30
 
 .DEFAULT_GOAL := help
 
@@ -104,11 +105,11 @@ sim-long: $(VENV)/stamp-install ## LONG_SEEDS runs of the simulator, or SEEDS=fi
 	$(BIN)/python -m headrace_raftlog.simulator --seeds $(if $(findstring :,$(SEEDS)),$(SEEDS),0:$(LONG_SEEDS))
 
 .PHONY: crash
-crash: $(VENV)/stamp-install ## crash the log at every call of every workload, some seeds
-	$(BIN)/python -m headrace_raftlog.crash_explorer --seed 0:$(CRASH_SEEDS)
+crash: $(VENV)/stamp-install ## crash the log at every call of every workload, twice, within a bound
+	$(BIN)/python -m headrace_raftlog.crash_explorer --seed 0:$(CRASH_SEEDS) --states $(CRASH_STATES)
 
 .PHONY: crash-long
-crash-long: $(VENV)/stamp-install ## the same with more seeds, more samples, more second crashes
+crash-long: $(VENV)/stamp-install ## the same without a bound, with more seeds, samples and second crashes
 	$(BIN)/python -m headrace_raftlog.crash_explorer --seed 0:$(LONG_CRASH_SEEDS) --samples 200 --nested 20
 
 # Client libraries leave the socket to a killed node to the garbage collector; that is theirs.

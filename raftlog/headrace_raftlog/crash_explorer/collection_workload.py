@@ -46,10 +46,41 @@ def moves(driver: Driver, dice: Dice) -> None:
             last = driver.image(1).last_index()
             driver.snapshot(1, last - 2, [2, last - 3] if step > 3 else [1, 2], 50)
             driver.commit()
-        turn(driver, 2)
+        turn(driver)
+        driver.collect()
+        turn(driver)
     driver.verify()
     driver.restart()
     turn(driver, 2)
+    driver.verify()
+
+
+def replaced_and_collected(driver: Driver, dice: Dice) -> None:
+    """A file that only entries in it keep which are being replaced right now."""
+    driver.begin(1, 1)
+    driver.append(1, [100], vote=1, commit=1)
+    driver.commit()
+    for step in range(3):
+        driver.append(1, [800, 800, dice.randrange(700, 900), 800])
+        driver.commit()
+        driver.append(2, [900, 900])
+        driver.commit()
+        driver.append(1, [10] * (1 + step), back=4)
+        turn(driver, 2)
+        driver.append(1, [800, 800, 800])
+        driver.commit()
+        driver.append(2, [900, 900], back=1)
+        driver.commit()
+        driver.fetch(1, [1, 20 + step], 2)
+        driver.install(1, 20 + step, [1, 20 + step], 10, keep=False)
+        turn(driver, 2)
+        driver.append(3, [800, 800, 800])
+        driver.commit()
+        driver.append(2, [900, 900], back=1)
+        driver.commit()
+        driver.begin(3, step + 1)
+        driver.append(2, [10])
+        turn(driver, 2)
     driver.verify()
 
 

@@ -21,10 +21,11 @@ from headrace_raftlog.crash_explorer.image import (
     log_image,
 )
 from headrace_raftlog.crash_explorer.observed_files import ObservedFiles
-from headrace_raftlog.crash_explorer.subject import Subject
+from headrace_raftlog.crash_explorer.subject import DIRECTORY, NODE, Subject
 from headrace_raftlog.model.entry import Entry, HardState
 from headrace_raftlog.model.membership import NOBODY, Membership
 from headrace_raftlog.model.snapshot import Snapshot
+from headrace_raftlog.storage.identity import Identity
 from headrace_raftlog.storage.shared_log import SharedLog
 
 COLLECT_BYTES: Final = 2000  # most that one step of garbage collection moves
@@ -62,6 +63,7 @@ class Driver:
         self.files = files
         self.points: list[CrashPoint] = []
         self.log: SharedLog
+        self.identity: Identity
         self._legal: Callable[[], Legal] = lambda: legal
         self._life = life
         self._serial = 0
@@ -86,19 +88,29 @@ class Driver:
         if problem:
             raise ViolationError(problem)
         self.history = History(legal.complete(found))
-        self._legal = lambda: self.history.legal(legal.boots, legal.boots)
+        self._legal = lambda: self.history.legal(legal.starts)
 
     def _boot(self, legal: Legal) -> Legal:
-        legal = replace(legal, boots_begun=legal.boots_begun + 1)
+        legal = replace(legal, starts=legal.starts.begin_start())
         self._legal = lambda: legal
-        boots = self.subject.boot(self.files)
-        if not legal.boots < boots <= legal.boots_begun:
-            raise ViolationError(
-                f"this is start {boots}, {legal.boots} to {legal.boots_begun - 1} came before"
-            )
-        legal = replace(legal, boots=boots, boots_begun=boots)
+        identity = self.subject.boot(self.files)
+        problem = legal.starts.judge(identity)
+        if problem:
+            raise ViolationError(problem)
+        self.identity = identity
+        legal = replace(legal, starts=legal.starts.end_start(identity))
         self._legal = lambda: legal
         return legal
+
+    def form(self) -> None:
+        """Note in the data directory that it was formed, unless it was."""
+        if self.identity.formed:
+            return
+        starts = self._legal().starts
+        self._legal = lambda: self.history.legal(replace(starts, forming=True))
+        founders = {NODE: self.identity.disk, NODE + 1: 77}
+        self.identity = self.identity.form(DIRECTORY, founders, 0, self.files)
+        self._legal = lambda: self.history.legal(replace(starts, forming=True, formed=True))
 
     def _durable(self, tokens: list[object]) -> None:
         for token in tokens:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from headrace_raftlog.crash_explorer.image import EMPTY, LogImage
+from headrace_raftlog.crash_explorer.starts import Starts
+
+NO_STARTS: Final = Starts()
 
 
 def allows(expected: LogImage, found: LogImage) -> bool:
@@ -66,9 +70,9 @@ class History:
         assert number > self.acknowledged, "tokens are called back once, in order"
         self.acknowledged = number
 
-    def legal(self, boots: int = 0, boots_begun: int = 0) -> Legal:
+    def legal(self, starts: Starts = NO_STARTS) -> Legal:
         """Return what a log may hold that is opened after a crash now."""
-        return Legal(self, self.acknowledged, len(self.steps) - 1, boots, boots_begun)
+        return Legal(self, self.acknowledged, len(self.steps) - 1, starts)
 
     def find(self, found: LogImage, first: int, last: int) -> int:
         """Return the newest call from `first` to `last` whose state is `found`, or -1."""
@@ -88,15 +92,13 @@ class Legal:
         history: the history.
         first: number of the newest call that was acknowledged.
         last: number of the newest call.
-        boots: starts of the node that were counted for certain.
-        boots_begun: starts that may have been counted.
+        starts: what the data directory must remember besides.
     """
 
     history: History
     first: int
     last: int
-    boots: int = 0
-    boots_begun: int = 0
+    starts: Starts
 
     def implied_by(self, other: Legal) -> bool:
         """Return whether everything that `other` allows is allowed."""

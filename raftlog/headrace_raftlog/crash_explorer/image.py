@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from headrace_raftlog.model.entry import ENTRY_CONFIG, Entry
@@ -15,7 +16,8 @@ EntryImage = tuple[int, int, int, bytes]  # index, term, kind, data
 FETCHED_INDEX_MAX: Final = 40  # entries from peers are looked for up to here
 
 
-class SnapshotImage(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class SnapshotImage:
     """A snapshot as a value; see `Snapshot`."""
 
     index: int

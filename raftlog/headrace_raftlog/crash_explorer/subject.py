@@ -38,9 +38,9 @@ class Subject:
     universe: int = 4
     with_identity: bool = False
 
-    def boot(self, files: ObservedFiles) -> int:
+    def boot(self, files: ObservedFiles) -> Identity:
         """Count a start of the node."""
-        return self.identity_type.open(DIRECTORY, CLUSTER, NODE, files).boot
+        return self.identity_type.open(DIRECTORY, CLUSTER, NODE, files)
 
     def open(self, files: ObservedFiles) -> SharedLog:
         """Open the log of a disk, without a writer thread."""

@@ -68,6 +68,7 @@ COLLECTION = (
         collection_workload.moves_and_truncations,
         resume=collection_workload.settle,
     ),
+    Workload("replaced_and_collected", collection_workload.replaced_and_collected),
     Workload(
         "moves_of_parts",
         collection_workload.moves_of_parts,

@@ -21,51 +21,6 @@ PATCHES = {
     "short_write_not_synced": [
         ("writer", "        done += taken\n    files.sync(fd)\n", "        done += taken\n")
     ],
-    "new_name_not_synced": [
-        (
-            "segment",
-            "self.path)\n            self.files.sync_directory(self.directory)\n",
-            "self.path)\n",
-        )
-    ],
-    "named_before_its_zeros_are_durable": [
-        ("segment", "        self.files.sync(self._fd)\n", ""),
-    ],
-    "hard_state_behind_its_entries": [
-        (
-            "write_job",
-            "    if state is not None:\n        job.pieces",
-            "    if False:\n        job.pieces",
-        ),
-        (
-            "write_job",
-            "    job.token = token\n    return jobs\n",
-            "    job.token = token\n"
-            "    if state is not None:\n"
-            "        job.pieces.append(encode_state(salt, group.group, state))\n"
-            "        job.size += len(job.pieces[-1])\n"
-            "        job.count += 1\n"
-            "    return jobs\n",
-        ),
-    ],
-    "torn_batch_stays": [
-        ("recovery", "    if torn is not None:\n        _zero", "    if False:\n        _zero")
-    ],
-    "repair_not_synced": [
-        (
-            "recovery",
-            "            write_all(files, fd, [chunk], len(chunk), position)\n",
-            "            files.write(fd, chunk, position)\n",
-        )
-    ],
-    "read_but_never_synced": [
-        (
-            "recovery",
-            "        _write_again(files, recovery",
-            "        (lambda *_: None)(files, recovery",
-        )
-    ],
-    "removals_of_files_not_synced": [("recovery", "    files.sync_directory(directory)\n", "")],
     "every_other_batch_not_synced": [
         (
             "writer",
@@ -97,23 +52,151 @@ PATCHES = {
             "        done = size\n",
         )
     ],
-    "removal_forgotten_in_recovery": [
-        ("recovery", "                self.removed.add(group_id)\n", ""),
-    ],
-    "replaced_entries_stay_in_recovery": [
+    "new_name_not_synced": [
         (
-            "group_log",
-            "            self.truncate(index)\n        if self._run_terms",
-            "            return ''\n        if self._run_terms",
+            "segment",
+            "self.path)\n            self.files.sync_directory(self.directory)\n",
+            "self.path)\n",
+        )
+    ],
+    "named_before_its_zeros_are_durable": [("segment", "        self.files.sync(self._fd)\n", "")],
+    "hard_state_behind_its_entries": [
+        (
+            "write_job",
+            "        job.add(encode_state(salt, group.era, group.group, state))\n"
+            "        job.lead = STATE_BYTES\n"
+            "    at: i64 = 0\n",
+            "        pass\n    at: i64 = 0\n",
+        ),
+        (
+            "write_job",
+            "        at = _fill(job, salt, entries, at, bytes_max)\n    job.token = token\n",
+            "        at = _fill(job, salt, entries, at, bytes_max)\n"
+            "    if state is not None:\n"
+            "        job.add(encode_state(salt, group.era, group.group, state))\n"
+            "    job.token = token\n",
         ),
     ],
     "checksums_not_checked": [
         ("record", "end - start if actual == expected else -1", "end - start"),
     ],
-    "start_not_synced": [
-        ("identity", "write_all(files, fd, [data], len(data), 0)", "files.write(fd, data, 0)")
+    "torn_batch_stays": [
+        ("repair", "    if torn is not None:\n        _zero", "    if False:\n        _zero")
     ],
-    "start_not_named": [("identity", "    files.sync_directory(directory)\n", "")],
+    "repair_not_synced": [
+        (
+            "repair",
+            "            write_all(files, fd, [chunk], len(chunk), position)\n",
+            "            files.write(fd, chunk, position)\n",
+        )
+    ],
+    "read_but_never_synced": [
+        (
+            "repair",
+            "    if last is not None:\n        _write_again",
+            "    if False:\n        _write_again",
+        )
+    ],
+    "removals_of_files_not_synced": [("repair", "    files.sync_directory(directory)\n", "")],
+    "removal_forgotten_in_recovery": [
+        (
+            "record_replay",
+            "            self.removed[group] = Tombstone(index, end, location)\n",
+            "",
+        ),
+    ],
+    "start_not_synced": [
+        ("identity", "write_all(store, fd, [data], len(data), 0)", "store.write(fd, data, 0)")
+    ],
+    "start_not_named": [("identity", "        store.sync_directory(directory)\n", "")],
+    "eras_do_not_rise": [
+        (
+            "group_log",
+            "            self.truncate(first)\n            self.era += 1\n",
+            "            self.truncate(first)\n",
+        )
+    ],
+    "files_removed_before_it_is_said": [
+        (
+            "writer",
+            "        if self._size > 0:\n            write_all(",
+            "        if self._size > 0:\n            self._remove()\n            write_all(",
+        )
+    ],
+    "removed_files_still_listed": [
+        (
+            "writer",
+            "if s.sequence not in gone]\n        self._removing = []\n",
+            "if gone]\n        self._removing = []\n",
+        )
+    ],
+    "removed_before_the_copy_is_durable": [
+        (
+            "collector",
+            "        job.moved.append(Moved(record_type, group, index, location, size))\n",
+            "        job.moved.append(Moved(record_type, group, index, location, size))\n"
+            "        self._table.ledger.drop(location >> 32, size)\n",
+        ),
+        ("group_table", "                self.ledger.drop(moved.location >> 32, moved.size)\n", ""),
+    ],
+    "dead_before_its_successor_is_durable": [
+        (
+            "accounting",
+            "            sequence: i64 = location >> 32\n"
+            "            self.dying[sequence] = self.dying.get(sequence, 0) + size\n",
+            "            self.drop(location >> 32, size)\n",
+        )
+    ],
+    "copies_cut_the_log": [
+        (
+            "group_recovery",
+            "        if copy:\n"
+            "            self._stray(era, index, term, location, length, kind)\n"
+            "            return\n",
+            "        if copy and self.run_eras and self.first <= index <= self.last:\n"
+            "            self._cut(index)\n",
+        )
+    ],
+    "snapshot_acknowledged_with_its_first_part": [
+        (
+            "snapshot_store",
+            "            job = WriteJob(group, None, JOB_PART)\n",
+            "            token = self.token if self._number == 0 else None\n"
+            "            job = WriteJob(group, token, JOB_PART)\n",
+        ),
+        (
+            "snapshot_store",
+            "            job = WriteJob(group, self.token, JOB_SNAPSHOT)\n",
+            "            token = None if len(stored.parts) else self.token\n"
+            "            job = WriteJob(group, token, JOB_SNAPSHOT)\n",
+        ),
+    ],
+    "tombstone_forgotten_too_early": [
+        (
+            "collector",
+            "            if tomb.origin <= sequence <= tomb.end and sequence != use.sequence:\n",
+            "            if False:\n",
+        )
+    ],
+    "entries_an_install_cut_off_return": [
+        (
+            "group_resolution",
+            "stored is not None and era < found.snapshot_era and index > stored.kept",
+            "False",
+        )
+    ],
+    "earlier_incarnation_returns": [
+        (
+            "group_recovery",
+            "        if self.run_eras and self.run_eras[-1] < era:\n            self.clear_run()\n",
+            "",
+        ),
+        (
+            "group_resolution",
+            "        if era < found.base_era:\n            return True\n",
+            "",
+        ),
+    ],
 }
 
 
@@ -133,7 +216,16 @@ PATCHES = {
         ("failed_sync_taken_for_success", "failed_calls"),
         ("failed_sync_tried_again", "failed_calls"),
         ("removal_forgotten_in_recovery", "removals"),
-        ("replaced_entries_stay_in_recovery", "truncations"),
+        ("eras_do_not_rise", "truncations"),
+        ("files_removed_before_it_is_said", "deletions"),
+        ("removed_files_still_listed", "deletions"),
+        ("removed_before_the_copy_is_durable", "moves"),
+        ("dead_before_its_successor_is_durable", "replaced_and_collected"),
+        ("copies_cut_the_log", "moves_and_truncations"),
+        ("snapshot_acknowledged_with_its_first_part", "long_snapshots"),
+        ("tombstone_forgotten_too_early", "moves_of_tombstones"),
+        ("entries_an_install_cut_off_return", "installs"),
+        ("earlier_incarnation_returns", "rebirths"),
         ("checksums_not_checked", "batches"),
         ("start_not_synced", "restarts"),
         ("start_not_named", "restarts"),
@@ -148,3 +240,15 @@ def test_bug_of_the_log_is_found(mutant, name: str, workload: str) -> None:
     repeated = again.repeat(places).violation
     assert repeated is not None
     assert repeated.problem == outcome.violation.problem
+
+
+@pytest.mark.parametrize("workload", ["rotations", "moves", "installs"])
+def test_unpatched_copy_is_whole(mutant, workload: str) -> None:
+    outcome = Explorer(mutant("unchanged"), WORKLOADS[workload], 0, Bounds(STATES_MAX)).run()
+    assert outcome.violation is None
+    assert outcome.states + outcome.nested_states == STATES_MAX
+
+
+def test_patch_without_its_anchor_is_refused(mutant) -> None:
+    with pytest.raises(AssertionError, match="0 times"):
+        mutant("nowhere", ("writer", "no such text", ""))
