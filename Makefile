@@ -10,7 +10,7 @@ SOURCES := $(shell find raftlog broker -name '*.py' -o -type d ! -name __pycache
 
 NODES ?= 3
 DATA ?= data
-SEEDS ?= 10000
+SEEDS ?= 6000
 LONG_SEEDS ?= 100000
 CRASH_SEEDS ?= 2
 CRASH_STATES ?= 2000

@@ -150,7 +150,9 @@ def test_appends_overtake_the_rest_of_a_very_large_snapshot(disk: MemoryFiles, r
         log.step()
     assert done == ["append", "snapshot"]
     log.flush()
-    assert log.read_snapshot(1).state == state
+    stored = log.read_snapshot(1)
+    assert stored is not None
+    assert stored.state == state
     log.close()
 
 
@@ -176,7 +178,9 @@ def test_install_takes_bodies_from_own_log_and_from_peers(
         assert (view.snapshot_index, view.last_index(), view.term_at(8)) == (8, 8, 2)
         assert [view.entry(at).data for at in live] == [b"two", b"four", b"seven"]
         assert (view.membership, view.member) == (MEMBERS, 9)
-        assert log.read_snapshot(1).state == b"state"
+        stored = log.read_snapshot(1)
+        assert stored is not None
+        assert stored.state == b"state"
         assert log.missing(1, array("Q", [12, 13]), 8) == [13]
 
     check(opened.log)
@@ -205,4 +209,5 @@ def test_install_keeps_the_suffix_only_when_told(
         view = again.log.group(1)
         assert view.last_index() == (4 if keep else 2)
         assert view.entry(1).data == b"a"
+    assert again is not None
     assert again.commit(1, run(view.last_index() + 1, 3, b"on"))
