@@ -348,3 +348,96 @@ def test_damaged_file_is_neither_moved_nor_lost(disk: MemoryFiles, start) -> Non
         node.tick()
     assert first[5:] in node.segments()
     assert node.log._table.ledger.segments[1].stuck
+
+
+def test_file_stays_until_what_supersedes_it_is_durable(disk: MemoryFiles, start) -> None:
+    node = start(disk)
+    node.publish(1, 80)
+    node.write()
+    node.publish(2, 40)
+    node.write()
+    before = node.segments()
+    node.log.append(1, HardState(2, 0, 0), [Entry(1, 2, 0, b"replaces all")], True, None)
+    node.log.collect(1 << 20)
+    node.log.step()  # the writer has been told of files to remove, but not of the entry
+    assert node.segments() == before
+    lost = start(disk.after_power_loss(lambda *_: True, names_synced=False))
+    assert lost.log.group(1).last_index() == 80
+    assert lost.log.quarantined == {}
+    for _ in range(5):
+        node.tick()
+    assert node.segments()[0] != before[0]
+
+
+def test_files_are_removed_only_when_the_log_says_so(disk: MemoryFiles, start) -> None:
+    node = start(disk)
+    node.publish(1, 80)
+    node.write()
+    node.unread[1].clear()
+    node.snapshot(1)
+    node.write()
+    node.write()
+    crashed: list[MemoryFiles] = []
+
+    def crash_behind(call: str, path: str) -> None:
+        if call == "remove" and path.endswith(".log"):
+            crashed.append(disk.after_power_loss(lambda *_: False, names_synced=False))
+            crashed[-1].remove(path)
+
+    disk.fault = crash_behind
+    node.tick()
+    disk.fault = lambda call, path: None
+    assert crashed
+    for left in crashed:
+        assert start(left).log.group(1).snapshot_index == 80
+
+
+def test_tombstone_is_moved_while_older_files_hold_records_of_its_group(
+    disk: MemoryFiles, start
+) -> None:
+    node = start(disk)
+    node.publish(5)
+    node.publish(1, 25)  # a file of live entries, with one of group 5 in it
+    node.write()
+    assert len(node.segments()) == 1
+    node.publish(9, 5)
+    node.write()
+    node.log.remove_group(5)
+    node.unread.pop(5)
+    node.publish(9, 60)
+    node.write()
+    node.unread[9].clear()
+    node.snapshot(9)
+    for _ in range(3 * COLLECT_REST_STEPS):
+        node.tick()
+    assert node.segments()[0] == "0000000000000001.log"
+    assert SECOND not in node.segments()  # which had the tombstone
+    node.log.close()
+    again = start(disk)
+    assert again.log.groups() == [1, 9]
+
+
+def test_damaged_file_stays_until_its_groups_are_begun_anew(disk: MemoryFiles, start) -> None:
+    node = start(disk)
+    node.publish(1, 20)
+    node.publish(2, 60)
+    node.write()
+    node.log.close()
+    first = "0000000000000001.log"
+    written = bytearray(disk.file(f"/log/{first}").written)
+    written[written.index(bytes([1]) * 300)] ^= 1
+    disk.put(f"/log/{first}", bytes(written))
+    node = start(disk)
+    assert 1 in node.log.quarantined
+    for group in node.log.groups():
+        node.log.remove_group(group)
+    for _ in range(3 * COLLECT_REST_STEPS):
+        node.tick()
+    assert first in node.segments()
+    assert SECOND not in node.segments()
+    for group in list(node.log.quarantined):
+        node.log.begin(group, 99, MEMBERS)
+    for _ in range(3 * COLLECT_REST_STEPS):
+        node.tick()
+    assert first not in node.segments()
+    assert node.log.quarantined == {}

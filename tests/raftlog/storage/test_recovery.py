@@ -242,6 +242,22 @@ def test_refusal_changes_nothing_on_disk(three_segments: MemoryFiles, open_log) 
     assert trial.file(SECOND).written == data
 
 
+def test_quarantine_outlives_the_damage(disk: MemoryFiles, open_log, run: Run) -> None:
+    """What could not be read once must not be trusted because it can be read again."""
+    opened = open_log(disk)
+    opened.commit(1, run(1, 1, b"a" * 50), HardState(1, 1, 0))
+    opened.log.close()
+    at = disk.file(FIRST).written.index(b"a" * 50)
+    for _ in range(2):
+        data = bytearray(disk.file(FIRST).written)
+        data[at] ^= 1
+        disk.put(FIRST, bytes(data))
+        opened = open_log(disk)
+        assert list(opened.log.quarantined) == [1]
+        assert f"{FIRST}: damaged record at byte {at - 40}" in opened.log.quarantined[1]
+        opened.log.close()
+
+
 def test_quarantine_is_remembered_until_the_group_is_begun_anew(
     disk: MemoryFiles, open_log, run: Run
 ) -> None:

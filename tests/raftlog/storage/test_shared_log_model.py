@@ -397,4 +397,6 @@ def raised(state: HardState, commit: int) -> HardState:
 
 
 TestSharedLogAgainstModel = LogMachine.TestCase
-TestSharedLogAgainstModel.settings = settings(max_examples=60, stateful_step_count=25)
+TestSharedLogAgainstModel.settings = settings(
+    max_examples=80, stateful_step_count=30, deadline=None
+)
