@@ -266,8 +266,8 @@ class FoundGroup:
     def take_snapshot(self, era: i64, stored: StoredSnapshot) -> None:
         """Take in the record that makes a snapshot effective; that of the latest era counts.
 
-        Among those of one era it is the one with the highest index. (The index alone would not do:
-        an earlier incarnation may have got further, and what began this one may be found later.)
+        Among those of one era it is the one with the highest index. The index alone would not do:
+        an earlier incarnation may have got further, and what began this one may be found later.
         """
         if era < self.base_era:
             return

@@ -27,6 +27,12 @@ def snapshot_of(index: int, state: bytes, live: list[int]) -> Snapshot:
     return Snapshot(index, 1, MEMBERS, state, array("Q", live))
 
 
+def state_of(log: SharedLog, group: int) -> bytes:
+    found = log.read_snapshot(group)
+    assert found is not None
+    return found.state
+
+
 def save(opened, group: int, snapshot: Snapshot) -> None:
     opened.log.save_snapshot(group, snapshot, "saved")
     opened.log.flush()
@@ -103,7 +109,7 @@ def test_snapshot_that_is_not_newer_changes_nothing(disk: MemoryFiles, open_log,
     opened.log.save_snapshot(1, snapshot_of(1, b"old", []), "third")
     opened.log.flush()
     opened.wait(lambda: "third" in opened.tokens)
-    assert opened.log.read_snapshot(1).state == b"new"
+    assert state_of(opened.log, 1) == b"new"
 
 
 def test_snapshot_that_does_not_fit_the_log_is_a_bug(disk: MemoryFiles, open_log, run: Run) -> None:
@@ -150,9 +156,7 @@ def test_appends_overtake_the_rest_of_a_very_large_snapshot(disk: MemoryFiles, r
         log.step()
     assert done == ["append", "snapshot"]
     log.flush()
-    stored = log.read_snapshot(1)
-    assert stored is not None
-    assert stored.state == state
+    assert state_of(log, 1) == state
     log.close()
 
 
@@ -178,9 +182,7 @@ def test_install_takes_bodies_from_own_log_and_from_peers(
         assert (view.snapshot_index, view.last_index(), view.term_at(8)) == (8, 8, 2)
         assert [view.entry(at).data for at in live] == [b"two", b"four", b"seven"]
         assert (view.membership, view.member) == (MEMBERS, 9)
-        stored = log.read_snapshot(1)
-        assert stored is not None
-        assert stored.state == b"state"
+        assert state_of(log, 1) == b"state"
         assert log.missing(1, array("Q", [12, 13]), 8) == [13]
 
     check(opened.log)
