@@ -95,8 +95,9 @@ def _finish(group: StoredGroup, index: i64, term: i64, live: SparseIndex) -> Non
     group.snapshot_term = term
     group.last = max(group.last, index)
     state = group.hard_state
-    if state.commit < index:
-        group.hard_state = HardState(state.term, state.vote, index)
+    commit: i64 = max(index, min(state.commit, group.last))
+    if state.commit != commit:
+        group.hard_state = HardState(state.term, state.vote, commit)
 
 
 def install(group: StoredGroup, index: i64, term: i64, live: array[int], keep_suffix: bool) -> i64:
