@@ -349,9 +349,9 @@ class StoredGroup(GroupLog):
         at: i64 = location
         first: i64 = self.snapshot_index + 1
         recent = self.recent
+        self.ledger.expect(location)
         for entry in entries:
             size: i64 = HEADER_BYTES + i64(len(entry.data))
-            self.ledger.add(at, size)
             if recent.get(entry.index) is not entry:
                 self.ledger.die(at, size)
             elif entry.index >= first:
@@ -361,6 +361,7 @@ class StoredGroup(GroupLog):
             else:
                 self._settle_live(entry.index, at, size)
             at += size
+        self.ledger.add(location, at - location)
 
     def _settle_live(self, index: i64, location: i64, size: i64) -> None:
         live = self.live
