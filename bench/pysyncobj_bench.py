@@ -1,6 +1,6 @@
 """Replicated writes with Headrace's raftlog and with PySyncObj, in turn, at the same work.
 
-    python bench/pysyncobj_bench.py [--rounds 3] [--seconds 4] [--only 100,...] [--write]
+    python bench/pysyncobj_bench.py [--rounds 2] [--seconds 3] [--only 100,...] [--write]
 
 Three processes on loopback, one group, commands proposed at the leader and timed until the leader
 has applied them. raftlog makes every entry durable on a majority before that; PySyncObj writes its
@@ -157,8 +157,8 @@ def report(collected: Collected, rounds: int) -> str:
 def main() -> int:
     """Run the comparison; exit code 1 when a node failed."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=4)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=3)
     parser.add_argument("--only", default="", help="comma-separated sizes in bytes")
     parser.add_argument("--directory", help="where the logs are; the disk that is measured")
     parser.add_argument("--write", action="store_true", help="write bench/RESULTS.md")
