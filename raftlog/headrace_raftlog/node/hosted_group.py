@@ -10,7 +10,7 @@ from headrace_raftlog.core.raft import RaftCore
 from headrace_raftlog.model.entry import ENTRY_NORMAL, Entry
 from headrace_raftlog.model.group import LEADER
 from headrace_raftlog.model.limits import ENTRY_COST_BYTES
-from headrace_raftlog.model.membership import Membership, member_node
+from headrace_raftlog.model.membership import member_node
 from headrace_raftlog.model.message import Message
 from headrace_raftlog.node.handler import GroupHandler
 from headrace_raftlog.node.reads import GroupReads
@@ -26,7 +26,6 @@ class HostedGroup:
         core: the Raft core.
         view: its part of the shared log.
         handler: the application.
-        nodes: ids of the nodes with a member.
         dirty: whether it waits for the next turn of the pump.
         awake: whether its core is ticked.
         removed: whether it is gone; everything still under way for it is dropped.
@@ -49,7 +48,6 @@ class HostedGroup:
         self.core = core
         self.view = view
         self.handler = handler
-        self.nodes: tuple[int, ...] = ()
         self.dirty = False
         self.awake = False
         self.removed = False
@@ -65,11 +63,6 @@ class HostedGroup:
         self.told_leader: i64 = 0
         self._term: i64 = 0
         self._serving = False
-        self.take_membership(core.membership)
-
-    def take_membership(self, membership: Membership) -> None:
-        """Note who belongs to the group now."""
-        self.nodes = tuple(sorted({member_node(member) for member in membership.everyone()}))
 
     def members_on(self, node: i64) -> list[int]:
         """Return the member ids of a node, older ones included."""

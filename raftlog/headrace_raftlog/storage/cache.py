@@ -51,6 +51,10 @@ class EntryCache:
         self.used += size
         self._evict()
 
+    def unpin(self, size: i64) -> None:
+        """Count no longer what `pin` counted: it is not kept."""
+        self.used -= size
+
     def settle(self, group: StoredGroup, entries: list[Entry], size: i64) -> None:
         """Let entries that became durable be evicted when their turn comes."""
         self._settled.append(CachedRun(group, entries, size))

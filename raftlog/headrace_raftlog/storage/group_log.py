@@ -322,7 +322,10 @@ class StoredGroup(GroupLog):
         """Put an entry behind the last one."""
         self.locations.append(location)
         self.lengths.append(length)
-        if not self.run_terms or self.run_terms[-1] != term or self.run_eras[-1] != era:
+        if not self.run_terms:
+            # Lists of one: `append` would make room for four, and most groups have one run.
+            self.run_starts, self.run_terms, self.run_eras = [index], [term], [era]
+        elif self.run_terms[-1] != term or self.run_eras[-1] != era:
             self.run_starts.append(index)
             self.run_terms.append(term)
             self.run_eras.append(era)
@@ -377,6 +380,8 @@ class StoredGroup(GroupLog):
         for entry in entries:
             if recent.get(entry.index) is entry:
                 del recent[entry.index]
+        if not recent:
+            self.recent = {}  # one that was emptied keeps its table
 
     def add_incoming(self, entries: list[Entry]) -> None:
         """Keep entries fetched from a peer until an install needs them; known ones are passed."""

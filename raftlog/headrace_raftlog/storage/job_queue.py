@@ -9,6 +9,7 @@ from mypy_extensions import i64
 from headrace_raftlog.model.limits import SNAPSHOT_INFLIGHT_BYTES_MAX
 from headrace_raftlog.storage.cache import EntryCache, cached_bytes
 from headrace_raftlog.storage.compaction import drop_snapshot
+from headrace_raftlog.storage.group_log import StoredGroup
 from headrace_raftlog.storage.group_table import GroupTable
 from headrace_raftlog.storage.snapshot_store import SnapshotWrite
 from headrace_raftlog.storage.write_job import JOB_APPEND, JOB_PART, JOB_SNAPSHOT, WriteJob
@@ -101,7 +102,18 @@ class JobQueue:
                 self._snapshot_backlog = max(0, self._snapshot_backlog - job.size)
             self._table.note(job)
             if job.kind == JOB_APPEND and job.entries and job.group is not None:
-                self._cache.settle(job.group, job.entries, job.cached)
+                self._keep(job.group, job)
+
+    def _keep(self, group: StoredGroup, job: WriteJob) -> None:
+        """Keep what was written in memory while there is room.
+
+        A leader's no-op is read once more at most, and most groups hold nothing else.
+        """
+        if len(job.entries) == 1 and not job.entries[0].data:
+            group.forget(job.entries)
+            self._cache.unpin(job.cached)
+        else:
+            self._cache.settle(group, job.entries, job.cached)
 
     def flush(self) -> None:
         """Hand everything to the writer that needs a sync, and with it what waited for one."""
