@@ -8,10 +8,9 @@ from dataclasses import replace
 from typing import Final
 
 from headrace_raftlog.crash_explorer.crash_point import CrashPoint
-from headrace_raftlog.crash_explorer.history import History, Legal, difference
+from headrace_raftlog.crash_explorer.history import History, Legal, allows, difference
 from headrace_raftlog.crash_explorer.image import (
     EMPTY,
-    FORGETTABLE,
     REMOVED,
     EntryImage,
     GroupImage,
@@ -130,8 +129,9 @@ class Driver:
             return
         if self.log.backlog_bytes:
             raise ViolationError(f"{self.log.backlog_bytes} bytes wait though all was written")
-        text = difference(self.history.now, log_image(self.log, self.subject.universe))
-        if text:
+        found = log_image(self.log, self.subject.universe)
+        if not allows(self.history.now, found, self.history.forgetful):
+            text = difference(self.history.now, found)
             raise ViolationError(f"the running log does not hold what it was given\n{text}")
 
     def end(self) -> None:
@@ -292,11 +292,7 @@ class Driver:
         """Collect garbage a little; return the groups that should take a snapshot."""
         if self.log.failure is not None:
             return []
-        now = self.history.now
-        if any(image == REMOVED for image in now.values()):
-            # a removed group may be forgotten once nothing of it is left
-            later = {group: FORGETTABLE if im.removed else im for group, im in now.items()}
-            self.history.add("collect", later, [])
+        self.history.forgetful = True
         wanted = self.log.collect(bytes_max)
         self.flush()
         return wanted

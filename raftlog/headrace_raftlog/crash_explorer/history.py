@@ -5,16 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from headrace_raftlog.crash_explorer.image import EMPTY, LogImage
+from headrace_raftlog.crash_explorer.image import EMPTY, FORGETTABLE, LogImage
 from headrace_raftlog.crash_explorer.starts import Starts
 
 NO_STARTS: Final = Starts()
 
 
-def allows(expected: LogImage, found: LogImage) -> bool:
-    """Return whether a log may hold `found` where `expected` is expected."""
+def allows(expected: LogImage, found: LogImage, forgetful: bool) -> bool:
+    """Return whether a log may hold `found` where `expected` is expected.
+
+    Args:
+        expected: what it should hold.
+        found: what it holds.
+        forgetful: whether it may have forgotten which groups were removed.
+    """
     for group in {**expected, **found}:
-        if not expected.get(group, EMPTY).allows(found.get(group, EMPTY)):
+        wanted = expected.get(group, EMPTY)
+        if forgetful and wanted.removed:
+            wanted = FORGETTABLE
+        if not wanted.allows(found.get(group, EMPTY)):
             return False
     return True
 
@@ -39,12 +48,15 @@ class History:
         steps: what the log held after each call, the state at the beginning first.
         names: what each call was, for people.
         acknowledged: number of the newest call that was reported durable.
+        forgetful: whether garbage was collected: with the last record of a removed group the log
+            may forget that it was removed, and that overtakes what is not written yet.
     """
 
     def __init__(self, start: LogImage) -> None:
         self.steps: list[LogImage] = [start]
         self.names: list[str] = ["start"]
         self.acknowledged = 0
+        self.forgetful = False
         self._within: list[list[LogImage]] = [[]]
 
     @property
@@ -72,15 +84,15 @@ class History:
 
     def legal(self, starts: Starts = NO_STARTS) -> Legal:
         """Return what a log may hold that is opened after a crash now."""
-        return Legal(self, self.acknowledged, len(self.steps) - 1, starts)
+        return Legal(self, self.acknowledged, len(self.steps) - 1, starts, self.forgetful)
 
-    def find(self, found: LogImage, first: int, last: int) -> int:
+    def find(self, found: LogImage, first: int, last: int, forgetful: bool) -> int:
         """Return the newest call from `first` to `last` whose state is `found`, or -1."""
         for number in range(last, first - 1, -1):
-            if allows(self.steps[number], found):
-                return number
-            if number > first and any(allows(each, found) for each in self._within[number]):
-                return number
+            within = self._within[number] if number > first else []
+            for image in (self.steps[number], *within):
+                if allows(image, found, forgetful):
+                    return number
         return -1
 
 
@@ -93,12 +105,14 @@ class Legal:
         first: number of the newest call that was acknowledged.
         last: number of the newest call.
         starts: what the data directory must remember besides.
+        forgetful: as the history was.
     """
 
     history: History
     first: int
     last: int
     starts: Starts
+    forgetful: bool
 
     def implied_by(self, other: Legal) -> bool:
         """Return whether everything that `other` allows is allowed."""
@@ -108,19 +122,19 @@ class Legal:
 
     def complete(self, found: LogImage) -> LogImage:
         """Return what a log holds, with those removed groups that it has forgotten."""
-        number = self.history.find(found, self.first, self.last)
+        number = self.history.find(found, self.first, self.last, self.forgetful)
         assert number >= 0, "it was judged before"
         for group, image in self.history.steps[number].items():
-            if image.removed:
-                found = {**found, group: image}
+            if image.removed and group not in found:
+                found = {**found, group: FORGETTABLE}
         return found
 
     def judge(self, found: LogImage) -> str:
         """Return what is wrong with a recovered log, '' if nothing is."""
         history = self.history
-        if history.find(found, self.first, self.last) >= 0:
+        if history.find(found, self.first, self.last, self.forgetful) >= 0:
             return ""
-        stale = history.find(found, 0, self.first - 1)
+        stale = history.find(found, 0, self.first - 1, self.forgetful)
         if stale >= 0:
             text = f"holds the state after call {stale} ({history.names[stale]})"
         else:

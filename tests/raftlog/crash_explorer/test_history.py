@@ -84,3 +84,20 @@ def test_stricter_judgement_implies_a_looser_one(history: History) -> None:
     assert early.implied_by(late)
     assert not late.implied_by(early)
     assert not History({}).legal().implied_by(early)
+
+
+def test_removal_may_be_forgotten_once_garbage_was_collected(history: History) -> None:
+    forgotten = history.steps[2]
+    history.acknowledge(4)
+    before = history.legal()
+    assert before.judge(forgotten) != ""
+    history.forgetful = True
+    assert history.legal().judge(forgotten) == ""
+    assert history.legal().judge(history.steps[3]) != "", "what was removed is back"
+    assert before.judge(forgotten) != "", "it was not yet so then"
+    assert history.legal().complete(forgotten)[2].removed
+
+
+def test_removed_group_stays_removed_in_the_next_life(history: History) -> None:
+    history.acknowledge(4)
+    assert history.legal().complete(history.steps[4]) == history.steps[4]
