@@ -28,7 +28,6 @@ TICK_MS_MAX: Final = 10_000  # milliseconds
 # Host: what is kept for groups that do not exist here yet.
 HELD_MESSAGES_MAX: Final = 4096  # messages; the oldest go first, their senders repeat them
 HELD_BYTES_MAX: Final = 16 << 20  # bytes, likewise
-SHARED_MEMBERSHIPS_MAX: Final = 1024  # different memberships that groups share one object for
 HELD_GROUP_MESSAGES_MAX: Final = 256  # messages of one group; the newest beyond it are dropped
 
 # Core.

@@ -15,7 +15,7 @@ from mypy_extensions import i64
 from headrace_raftlog.core.raft import RaftCore
 from headrace_raftlog.model.entry import Entry
 from headrace_raftlog.model.group import BUSY, LEADER, NOT_LEADER, CoreOptions, GroupConfig
-from headrace_raftlog.model.limits import SHARED_MEMBERSHIPS_MAX, SNAPSHOT_EVERY_BYTES
+from headrace_raftlog.model.limits import SNAPSHOT_EVERY_BYTES
 from headrace_raftlog.model.membership import NOBODY, Membership, member_id, member_node
 from headrace_raftlog.model.message import JOIN, Message
 from headrace_raftlog.model.ready import Ready
@@ -104,7 +104,6 @@ class Host:
         self._groups: dict[int, HostedGroup] = {}
         self._removed: set[int] = set()
         self._held = HeldMessages()
-        self._memberships: dict[Membership, Membership] = {}
         self._dirty: list[HostedGroup] = []
         self._awake: list[HostedGroup] = []
         self._scheduled = False
@@ -132,9 +131,8 @@ class Host:
         snapshot = self._log.read_snapshot(group)
         if snapshot is not None:
             handler.restore(snapshot.state)
-        view.membership = self._share(view.membership)
         config = GroupConfig(group, view.member, ())
-        config.membership = view.membership
+        config.membership = view.membership  # the object itself: many groups share it
         seed = (group * _SEED_FACTOR + view.member) * _SEED_FACTOR + self.boot
         core = RaftCore(config, self._options, view, view.hard_state, view.snapshot_index, seed)
         hosted = HostedGroup(group, core, view, handler)
@@ -147,16 +145,6 @@ class Host:
             core.campaign()
         self._joiner.look_at(hosted)
         self._mark(hosted)
-
-    def _share(self, membership: Membership) -> Membership:
-        """Return an equal membership that other groups may use too: most groups have the same."""
-        shared = self._memberships.get(membership)
-        if shared is None:
-            if len(self._memberships) >= SHARED_MEMBERSHIPS_MAX:
-                self._memberships.clear()
-            self._memberships[membership] = membership
-            shared = membership
-        return shared
 
     def _open(self, group: i64, founders: Membership) -> StoredGroup:
         """Return the log of a group; begin it where this node has nothing of it, or damage.
