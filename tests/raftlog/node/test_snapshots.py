@@ -205,7 +205,7 @@ def test_offer_goes_to_whoever_fetches_and_its_snapshot_takes_the_place_of_the_l
     [reply] = [m for m in world.posted if m.kind == APPEND_REPLY]
     assert (reply.target, reply.index) == (2, 9)
     assert (first(hosted), hosted.core.applied_index) == (10, 9)
-    assert hosted.nodes == (1, 2, 4)
+    assert hosted.core.membership.everyone() == (1, 2, 4)
     assert [hosted.view.entry(i).data for i in (1, 2, 7)] == [b"1", b"two", b"seven"]
     world.host.receive(
         [
