@@ -153,7 +153,7 @@ bench-pysyncobj: $(VENV)/stamp-bench $(VENV)/stamp-install ## compare the replic
 	$(BIN)/python bench/pysyncobj_bench.py --write
 
 .PHONY: ci
-ci: lint protos-check test-interpreted sim test e2e ## what .ci/run runs once the system packages are there
+ci: lint protos-check test-interpreted sim crash test e2e ## what .ci/run runs once the system packages are there
 
 # --- housekeeping ----------------------------------------------------------------------------
 

@@ -18,8 +18,8 @@ class CorruptLogError(RaftLogError):
 
     def __init__(self, path: str, offset: int, reason: str) -> None:
         super().__init__(
-            f"{path}: damaged record at byte {offset}: {reason}. The node refuses to start, "
-            "because cutting it could lose messages it has acknowledged. Run 'headrace log verify' "
+            f"{path}: damaged record at byte {offset}: {reason}. It is not cut, because that "
+            "could lose messages that were acknowledged. Run 'headrace log verify' "
             "on the directory; with the other members alive, move the data directory away and "
             "let the node join again as a new member."
         )
