@@ -27,7 +27,7 @@ def parse(arguments: list[str]) -> tuple[range, Options]:
     parser.add_argument("--nodes", type=int, default=3)
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--kinds", default=",".join(KINDS), help="some of %(default)s")
-    parser.add_argument("--reads", type=Reads, default=Reads.STRICT, choices=list(Reads))
+    parser.add_argument("--reads", type=Reads, default=Reads.OWN_ROUTING, choices=list(Reads))
     parser.add_argument("--interval", type=float, default=0.004)
     given = parser.parse_args(arguments)
     kinds = tuple(given.kinds.split(","))

@@ -45,7 +45,7 @@ class Options(msgspec.Struct, frozen=True):
     nodes: int = 3
     steps: int = 5
     kinds: tuple[str, ...] = KINDS
-    reads: Reads = Reads.STRICT
+    reads: Reads = Reads.OWN_ROUTING
     interval: float = 0.004
 
     def command(self) -> str:

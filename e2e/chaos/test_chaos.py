@@ -34,7 +34,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture
 def reads(request: pytest.FixtureRequest) -> Reads:
     """How strictly looks at the catalog are judged."""
-    return Reads(request.config.getoption("--reads", default=Reads.STRICT))
+    return Reads(request.config.getoption("--reads", default=Reads.OWN_ROUTING))
 
 
 def test_three_nodes_survive_a_short_schedule(seed: int, reads: Reads) -> None:
