@@ -7,19 +7,27 @@ from mypy_extensions import i64
 from headrace_broker.core.batch_sizes import measure_batch
 from headrace_broker.core.command import (
     ACCEPT,
+    ACQUIRE,
     ATTACH,
     CANCEL,
     CLOSE,
     COMMAND_VERSION,
+    CONFIGURE,
     ENQUEUE,
+    ENQUEUE_NOW,
+    EXTENDED_VERSION,
     FLAG_EXCLUSIVE,
+    FLAG_FILTERED,
+    FORGET,
     GET,
     MODIFY_FAILED,
     NODE_DOWN,
     NUMBER_MAX,
+    REMOVE,
     SETTLE,
     SETTLE_ITEM_OCTETS,
     STAMP_OCTETS,
+    TICK,
     Attach,
     Cancel,
     Close,
@@ -29,10 +37,13 @@ from headrace_broker.core.command import (
     Malformed,
     NodeDown,
     Purge,
+    Remove,
     Settle,
     SettleItem,
 )
+from headrace_broker.core.leader_command import Acquire, Configure, Forget, Tick
 from headrace_broker.core.octet_reader import OctetReader
+from headrace_broker.core.settings import decode_settings
 
 
 def decode_command(data: bytes) -> Command:
@@ -42,11 +53,11 @@ def decode_command(data: bytes) -> Command:
     version = reader.u8()
     if reader.failed:
         return Malformed("shorter than its head")
-    if version != COMMAND_VERSION or not ENQUEUE <= kind <= NODE_DOWN:
+    if not _is_known(kind, version):
         return Malformed(f"unknown command kind {kind} version {version}")
-    if kind == NODE_DOWN:
-        command: Command = NodeDown(reader.u32(), reader.u32())
-        return command if reader.at_end() else Malformed("malformed NODE_DOWN")
+    if kind == NODE_DOWN or CONFIGURE <= kind <= ACQUIRE or kind == FORGET:
+        command = _decode_leaders(kind, reader)
+        return command if reader.at_end() else Malformed(f"malformed command of kind {kind}")
     session = reader.u64()
     if not 1 <= session <= NUMBER_MAX:
         return Malformed("session out of range")
@@ -55,22 +66,51 @@ def decode_command(data: bytes) -> Command:
     seq = reader.u64()
     if not 1 <= seq <= NUMBER_MAX:
         return Malformed("sequence number out of range")
-    if kind == ENQUEUE:
-        sizes = measure_batch(data, reader.position)
-        return Malformed("malformed batch") if sizes is None else Enqueue(session, seq, sizes)
-    command = _decode_control(kind, session, seq, reader)
+    if kind == ENQUEUE or kind == ENQUEUE_NOW:
+        base = reader.position
+        sizes = measure_batch(data, base)
+        if sizes is None:
+            return Malformed("malformed batch")
+        return Enqueue(session, seq, base, sizes, kind == ENQUEUE_NOW)
+    command = _decode_control(kind, version, session, seq, reader)
     return command if reader.at_end() else Malformed(f"malformed command of kind {kind}")
 
 
-def _decode_control(kind: i64, session: i64, seq: i64, reader: OctetReader) -> Command:
+def _is_known(kind: i64, version: i64) -> bool:
+    if version == COMMAND_VERSION:
+        return ENQUEUE <= kind <= ENQUEUE_NOW
+    return version == EXTENDED_VERSION and (kind == ATTACH or kind == GET)
+
+
+def _decode_leaders(kind: i64, reader: OctetReader) -> Command:
+    if kind == NODE_DOWN:
+        return NodeDown(reader.u32(), reader.u32())
+    if kind == TICK:
+        return Tick()
+    if kind == ACQUIRE:
+        return Acquire(reader.u64(), reader.u32(), reader.ids())
+    if kind == FORGET:
+        return Forget(reader.ids())
+    version = reader.u8()
+    settings = decode_settings(reader.octets(len(reader.data) - reader.position))
+    if settings is None or reader.failed:
+        return Malformed("CONFIGURE with settings that are not understood")
+    return Configure(version, settings)
+
+
+def _decode_control(
+    kind: i64, version: i64, session: i64, seq: i64, reader: OctetReader
+) -> Command:
     if kind == SETTLE:
         return _decode_settle(session, seq, reader)
     if kind == ATTACH:
-        return _decode_attach(session, seq, reader)
+        return _decode_attach(version, session, seq, reader)
     if kind == CANCEL:
         return Cancel(session, seq, reader.u32())
     if kind == GET:
-        return Get(session, seq)
+        return Get(session, seq, reader.u64() if version == EXTENDED_VERSION else 0)
+    if kind == REMOVE:
+        return Remove(session, seq, reader.ids())
     return Purge(session, seq)
 
 
@@ -87,11 +127,17 @@ def _decode_settle(session: i64, seq: i64, reader: OctetReader) -> Command:
     return Settle(session, seq, items)
 
 
-def _decode_attach(session: i64, seq: i64, reader: OctetReader) -> Command:
+def _decode_attach(version: i64, session: i64, seq: i64, reader: OctetReader) -> Command:
     consumer = reader.u32()
     prefetch = reader.u32()
     flags = reader.u8()
     tag = reader.octets(reader.u8())
-    if consumer == 0 or prefetch == 0 or flags > FLAG_EXCLUSIVE:
+    known = FLAG_EXCLUSIVE if version == COMMAND_VERSION else FLAG_EXCLUSIVE | FLAG_FILTERED
+    if consumer == 0 or prefetch == 0 or flags > known:
         return Malformed("ATTACH with consumer 0, prefetch 0 or an unknown flag")
-    return Attach(session, seq, consumer, prefetch, flags == FLAG_EXCLUSIVE, tag)
+    attach = Attach(session, seq, consumer, prefetch, flags, tag)
+    if version == EXTENDED_VERSION:
+        attach.priority = reader.s32()
+        attach.prefetch_octets = reader.u32()
+        attach.timeout_ms = reader.u64()
+    return attach

@@ -22,10 +22,25 @@ STATUS_NAMES: Final = {
 LANE_PUBLISH: Final = 1
 LANE_CONTROL: Final = 2
 
+REASON_REJECTED: Final = 1
+REASON_EXPIRED: Final = 2
+REASON_MAXLEN: Final = 3
+REASON_DELIVERY_LIMIT: Final = 4
+
+REASON_NAMES: Final = {
+    REASON_REJECTED: "rejected",
+    REASON_EXPIRED: "expired",
+    REASON_MAXLEN: "maxlen",
+    REASON_DELIVERY_LIMIT: "delivery_limit",
+}
+
+REFUSED_OVERFLOW: Final = 1  # the queue is full
+REFUSED_NO_CONSUMER: Final = 2  # of ENQUEUE_NOW: no consumer can take it at once
+
 
 @final
 class Acquired:
-    """One message taken out of the ready list, or waiting there to be redelivered; immutable.
+    """One message that is told apart from its batch: taken out of it, or waiting on its own.
 
     Attributes:
         message_id: ascends in the order of arrival at the queue, from 1.
@@ -34,6 +49,11 @@ class Acquired:
         octets: size of its body.
         acquired_count: how often it was acquired before this time.
         delivery_count: how many of those deliveries failed (modify-failed, or the session closed).
+        arrived_ms: time stamp of its ENQUEUE.
+        expires_ms: when it stops waiting, 0 for never.
+        priority: 0 to PRIORITY_MAX.
+        acquired_ms: when it was acquired last, 0 for never.
+        key: octets of the header by which it is kept apart (see `QueueSettings`), b"" for none.
     """
 
     def __init__(
@@ -51,6 +71,11 @@ class Acquired:
         self.octets = octets
         self.acquired_count = acquired_count
         self.delivery_count = delivery_count
+        self.arrived_ms: i64 = 0
+        self.expires_ms: i64 = 0
+        self.priority: i64 = 0
+        self.acquired_ms: i64 = 0
+        self.key = b""
 
     def __repr__(self) -> str:
         return (
@@ -73,6 +98,75 @@ class Enqueued(Effect):
 
     def __repr__(self) -> str:
         return f"Enqueued({self.session}, {self.seq})"
+
+
+@final
+class PublishRejected(Effect):
+    """Messages `first` to `last` of the session's publish lane were refused and are not here.
+
+    Comes before the Enqueued that covers them, again when their command is repeated.
+
+    Attributes:
+        session: whose publishes.
+        first: number of the first one.
+        last: of the last one, inclusive.
+        why: a REFUSED constant.
+    """
+
+    def __init__(self, session: i64, first: i64, last: i64, why: i64) -> None:
+        self.session = session
+        self.first = first
+        self.last = last
+        self.why = why
+
+    def __repr__(self) -> str:
+        return f"PublishRejected({self.session}, {self.first}, {self.last}, {self.why})"
+
+
+@final
+class DeadLettered(Effect):
+    """Messages leave the queue for its dead-letter exchange, at most once.
+
+    Their bodies are to be read now: an EntryDead may follow.
+
+    Attributes:
+        messages: at least one.
+        reason: a REASON constant.
+    """
+
+    def __init__(self, messages: list[Acquired], reason: i64) -> None:
+        self.messages = messages
+        self.reason = reason
+
+    def __repr__(self) -> str:
+        return f"DeadLettered({self.messages!r}, {REASON_NAMES[int(self.reason)]})"
+
+
+@final
+class DeadLetterKept(Effect):
+    """Messages are to go to the dead-letter exchange and are kept until FORGET; as DeadLettered."""
+
+    def __init__(self, messages: list[Acquired], reason: i64) -> None:
+        self.messages = messages
+        self.reason = reason
+
+    def __repr__(self) -> str:
+        return f"DeadLetterKept({self.messages!r}, {REASON_NAMES[int(self.reason)]})"
+
+
+@final
+class TimedOut(Effect):
+    """A consumer left a delivery unsettled for too long: it was cancelled, its messages are back.
+
+    Consumer 0 stands for what GET acquired.
+    """
+
+    def __init__(self, session: i64, consumer: i64) -> None:
+        self.session = session
+        self.consumer = consumer
+
+    def __repr__(self) -> str:
+        return f"TimedOut({self.session}, {self.consumer})"
 
 
 @final

@@ -37,6 +37,45 @@ class OctetReader:
             return 0
         return self.data[self.position - 1]
 
+    def u16(self) -> i64:
+        """Read two octets."""
+        if not self._advance(2):
+            return 0
+        data = self.data
+        return (i64(data[self.position - 2]) << 8) | i64(data[self.position - 1])
+
+    def s32(self) -> i64:
+        """Read four octets that hold a number with a sign."""
+        value = self.u32()
+        return value - 0x100000000 if value > 0x7FFFFFFF else value
+
+    def s64(self) -> i64:
+        """Read eight octets that hold a number with a sign."""
+        if not self._advance(8):
+            return 0
+        return read_i64_be(self.data, self.position - 8)
+
+    def varint(self) -> i64:
+        """Read a number from 0 to 2**63-1 in groups of 7 bits, the lowest first."""
+        value: i64 = 0
+        shift: i64 = 0
+        while shift < 63:
+            octet = self.u8()
+            value |= (octet & 0x7F) << shift
+            if octet < 0x80:
+                return value
+            shift += 7
+        self.failed = True
+        return 0
+
+    def ids(self) -> list[int]:
+        """Read a count and as many numbers of 8 octets."""
+        count = self.u32()
+        if count * 8 > len(self.data) - self.position:
+            self.failed = True
+            return []
+        return [self.u64() for _ in range(count)]
+
     def u32(self) -> i64:
         """Read four octets."""
         if not self._advance(4):

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from tests.broker.core.conftest import ANNA, batch
 
-from headrace_broker.core import command
+from headrace_broker.core import command, leader_command
 from headrace_broker.core.command import (
     ENQUEUE_BATCH_OFFSET,
     Attach,
@@ -14,11 +14,14 @@ from headrace_broker.core.command import (
     Malformed,
     NodeDown,
     Purge,
+    Remove,
     Settle,
     SettleItem,
     stamp_command,
 )
 from headrace_broker.core.command_decoder import decode_command
+from headrace_broker.core.leader_command import Acquire, Configure, Forget
+from headrace_broker.core.settings import QueueSettings, decode_settings, encode_settings
 
 U32_MAX = 2**32 - 1
 
@@ -29,7 +32,26 @@ COMMANDS = {
     "attach": command.encode_attach(ANNA, 7, U32_MAX, 5, True, b"tag"),
     "cancel": command.encode_cancel(ANNA, 7, 3),
     "get": command.encode_get(ANNA, 7),
+    "get by id": command.encode_get(ANNA, 7, 12),
+    "extended attach": command.encode_attach(
+        ANNA,
+        7,
+        1,
+        5,
+        False,
+        b"tag",
+        filtered=True,
+        priority=-3,
+        prefetch_octets=U32_MAX,
+        timeout_ms=9,
+    ),
+    "remove": command.encode_remove(ANNA, 7, [3, 2**62]),
     "purge": command.encode_purge(ANNA, 7),
+    "enqueue now": command.encode_enqueue_now(ANNA, 7, batch(b"a", b"bc")),
+    "configure": leader_command.encode_configure(2, QueueSettings()),
+    "tick": leader_command.encode_tick(),
+    "acquire": leader_command.encode_acquire(ANNA, 3, [5, 4]),
+    "forget": leader_command.encode_forget([5]),
     "close": command.encode_close(ANNA),
     "node down": command.encode_node_down(1023, U32_MAX),
 }
@@ -69,6 +91,89 @@ def test_attach_comes_back_with_all_its_fields() -> None:
     assert fields == (U32_MAX, 5, True, b"tag")
 
 
+def test_an_extended_attach_comes_back_with_all_its_fields() -> None:
+    found = decoded("extended attach")
+    assert isinstance(found, Attach)
+    fields = (found.filtered, found.priority, found.prefetch_octets, found.timeout_ms)
+    assert fields == (True, -3, U32_MAX, 9)
+
+
+def test_messages_are_named_by_their_ids() -> None:
+    get, remove, acquire, forget = map(decoded, ["get by id", "remove", "acquire", "forget"])
+    assert isinstance(get, Get)
+    assert get.message_id == 12
+    assert isinstance(remove, Remove)
+    assert remove.ids == [3, 2**62]
+    assert isinstance(acquire, Acquire)
+    assert (acquire.session, acquire.consumer, acquire.ids) == (ANNA, 3, [5, 4])
+    assert isinstance(forget, Forget)
+    assert forget.ids == [5]
+
+
+def test_an_immediate_enqueue_stands_like_any_other() -> None:
+    found = decoded("enqueue now")
+    assert isinstance(found, Enqueue)
+    assert (found.now, found.batch_offset, found.sizes.count) == (True, ENQUEUE_BATCH_OFFSET, 2)
+
+
+def every_setting() -> QueueSettings:
+    settings = QueueSettings()
+    settings.message_ttl_ms = 1
+    settings.max_length = 2
+    settings.max_length_octets = 3
+    settings.overflow = 1
+    settings.delivery_limit = 5
+    settings.dead_letter = 2
+    settings.single_active = True
+    settings.consumer_timeout_ms = 8
+    settings.priority_max = 9
+    settings.deduplicate = True
+    settings.dedup_count = 10
+    settings.dedup_ms = 11
+    settings.retry_type = 3
+    settings.retry_min_ms = 13
+    settings.retry_max_ms = 14
+    settings.last_value_key = b"fifteen"
+    settings.group_key = b"sixteen"
+    return settings
+
+
+def test_settings_come_back_in_every_field() -> None:
+    names = sorted(name for name in dir(QueueSettings()) if not name.startswith("_"))
+    wanted, plain = every_setting(), QueueSettings()
+    found = decode_settings(encode_settings(wanted))
+    assert found is not None
+    for name in names:
+        assert getattr(found, name) == getattr(wanted, name) != getattr(plain, name), name
+
+
+def test_configure_comes_back_with_version_and_settings() -> None:
+    encoded = leader_command.encode_configure(2, every_setting())
+    found = decode_command(stamp_command(1, encoded))
+    assert isinstance(found, Configure)
+    assert found.version == 2
+    assert encode_settings(found.settings) == encode_settings(every_setting())
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\x02",
+        b"\x01\x00" + bytes(8),  # field 0
+        b"\x01\x11" + bytes(8),  # a field of the future
+        b"\x01\x01" + bytes(7),
+        b"\x01\x04" + bytes(7) + b"\x03",  # overflow
+        b"\x01\x01" + b"\xff" * 7 + b"\xfe",  # -2
+        b"\x01\x0f\x00\x02a",
+    ],
+)
+def test_settings_that_make_no_sense_are_malformed(data: bytes) -> None:
+    assert decode_settings(data) is None
+    found = decode_command(stamp_command(1, b"\x09\x01\x02" + data))
+    assert isinstance(found, Malformed)
+
+
 def test_the_other_commands_come_back_as_they_are() -> None:
     cancel, get, purge, close = map(decoded, ["cancel", "get", "purge", "close"])
     assert isinstance(cancel, Cancel)
@@ -100,10 +205,10 @@ def test_another_version_or_kind_is_malformed(name: str) -> None:
     encoded = COMMANDS[name]
     for head in (
         b"\x00\x01",
-        b"\x09\x01",
+        b"\x0f\x01",
         b"\xff\x01",
         encoded[:1] + b"\x00",
-        encoded[:1] + b"\x02",
+        encoded[:1] + b"\x03",
     ):
         found = decode_command(stamp_command(1, head + encoded[2:]))
         assert isinstance(found, Malformed)
