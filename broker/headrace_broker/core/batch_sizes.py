@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from librt.strings import BytesWriter, read_i32_be, write_i32_be
+from librt.strings import BytesWriter, read_i16_be, read_i32_be, write_i32_be
 from mypy_extensions import i32, i64
 
 U32: Final = 0xFFFFFFFF
@@ -21,12 +21,14 @@ class BatchSizes:
         count: number of messages.
         size: octets of every body, or UNEQUAL.
         table: `count` x u32 when unequal, else empty.
+        flags: property flags that any of the messages has; known only on arrival.
     """
 
     def __init__(self, count: i64, size: i64, table: bytes) -> None:
         self.count = count
         self.size = size
         self.table = table
+        self.flags: i64 = 0
 
     def octets(self, position: i64) -> i64:
         """Return the body size of the message at `position`."""
@@ -57,11 +59,15 @@ def measure_batch(blob: bytes, base: i64) -> BatchSizes | None:
     start = origin
     size: i64 = 0
     unequal: BytesWriter | None = None
+    flags: i64 = 0
     for k in range(count):
         stop = origin + (i64(read_i32_be(blob, table + 4 * k)) & U32)
         octets = _body_octets(blob, start, stop)
         if octets < 0:
             return None
+        at = start + 1 + blob[start]
+        at += 1 + blob[at]
+        flags |= i64(read_i16_be(blob, at + 4)) & 0xFFFF
         if k == 0:
             size = octets
         elif unequal is None and octets != size:
@@ -74,8 +80,11 @@ def measure_batch(blob: bytes, base: i64) -> BatchSizes | None:
     if start != blob_octets:
         return None
     if unequal is None:
-        return BatchSizes(count, size, b"")
-    return BatchSizes(count, UNEQUAL, unequal.getvalue())
+        sizes = BatchSizes(count, size, b"")
+    else:
+        sizes = BatchSizes(count, UNEQUAL, unequal.getvalue())
+    sizes.flags = flags
+    return sizes
 
 
 def _body_octets(blob: bytes, start: i64, stop: i64) -> i64:

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from librt.strings import BytesWriter, write_i32_be, write_i64_be
+from librt.strings import BytesWriter, read_i64_be, write_i32_be, write_i64_be
 from mypy_extensions import i32, i64
 
 from headrace_broker.core.batch_sizes import BatchSizes
@@ -48,7 +48,7 @@ REMOVE: Final = 12
 FORGET: Final = 13
 ENQUEUE_NOW: Final = 14
 
-CONTROL_KINDS: Final = (SETTLE, ATTACH, CANCEL, GET, PURGE, REMOVE)  # numbered on the control lane
+CONTROL_KINDS: Final = (SETTLE, ATTACH, CANCEL, GET, PURGE, REMOVE)  # on the control lane
 URGENT_KINDS: Final = (*CONTROL_KINDS, CONFIGURE, TICK, ACQUIRE, FORGET)
 
 COMMAND_VERSION: Final = 1
@@ -225,12 +225,18 @@ def stamp_command(time_ms: i64, command: bytes) -> bytes:
     return out.getvalue()
 
 
+def stamp_of(data: bytes) -> i64:
+    """Return the time in ms stamped on an entry, of at least STAMP_OCTETS octets; 0 to 2**62."""
+    return min(max(read_i64_be(data, 0), 0), NUMBER_MAX)
+
+
 def passes_publishes(command: bytes) -> bool:
     """Return whether a command (not stamped) may overtake the publishes that wait at the leader.
 
     Those of the control lane and the leader's own may, so that consumers drain a queue that
-    publishers have filled; they do not overtake each other. CLOSE and NODE_DOWN may not: they forget sessions, and a
-    publish of such a session that waits as a repetition would then be taken for a new one.
+    publishers have filled; they do not overtake each other. CLOSE and NODE_DOWN may not: they
+    forget sessions, and a publish of such a session that waits as a repetition would then be
+    taken for a new one.
     """
     return len(command) > 0 and command[0] in URGENT_KINDS
 

@@ -55,7 +55,7 @@ def decode_command(data: bytes) -> Command:
         return Malformed("shorter than its head")
     if not _is_known(kind, version):
         return Malformed(f"unknown command kind {kind} version {version}")
-    if kind == NODE_DOWN or CONFIGURE <= kind <= ACQUIRE or kind == FORGET:
+    if CONFIGURE <= kind <= ACQUIRE or kind in (NODE_DOWN, FORGET):
         command = _decode_leaders(kind, reader)
         return command if reader.at_end() else Malformed(f"malformed command of kind {kind}")
     session = reader.u64()
@@ -66,7 +66,7 @@ def decode_command(data: bytes) -> Command:
     seq = reader.u64()
     if not 1 <= seq <= NUMBER_MAX:
         return Malformed("sequence number out of range")
-    if kind == ENQUEUE or kind == ENQUEUE_NOW:
+    if kind in (ENQUEUE, ENQUEUE_NOW):
         base = reader.position
         sizes = measure_batch(data, base)
         if sizes is None:
@@ -79,7 +79,7 @@ def decode_command(data: bytes) -> Command:
 def _is_known(kind: i64, version: i64) -> bool:
     if version == COMMAND_VERSION:
         return ENQUEUE <= kind <= ENQUEUE_NOW
-    return version == EXTENDED_VERSION and (kind == ATTACH or kind == GET)
+    return version == EXTENDED_VERSION and kind in (ATTACH, GET)
 
 
 def _decode_leaders(kind: i64, reader: OctetReader) -> Command:

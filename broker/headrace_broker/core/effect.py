@@ -53,6 +53,7 @@ class Acquired:
         expires_ms: when it stops waiting, 0 for never.
         priority: 0 to PRIORITY_MAX.
         acquired_ms: when it was acquired last, 0 for never.
+        due_ms: when it is to become available, 0 for when it came.
         key: octets of the header by which it is kept apart (see `QueueSettings`), b"" for none.
     """
 
@@ -75,6 +76,7 @@ class Acquired:
         self.expires_ms: i64 = 0
         self.priority: i64 = 0
         self.acquired_ms: i64 = 0
+        self.due_ms: i64 = 0
         self.key = b""
 
     def __repr__(self) -> str:

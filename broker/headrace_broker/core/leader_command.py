@@ -1,4 +1,4 @@
-"""Commands that the leader's host proposes by itself; layout as in `command`, version 1:
+"""Commands that the leader's host proposes by itself; layout as in `command`, version 1.
 
     CONFIGURE  u8 machine version | settings (see `settings`), to the end of the entry
     TICK       nothing: its time stamp says it all

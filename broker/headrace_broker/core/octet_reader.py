@@ -57,12 +57,17 @@ class OctetReader:
 
     def varint(self) -> i64:
         """Read a number from 0 to 2**63-1 in groups of 7 bits, the lowest first."""
+        data = self.data
+        position = self.position
+        size: i64 = len(data)
         value: i64 = 0
         shift: i64 = 0
-        while shift < 63:
-            octet = self.u8()
+        while shift < 63 and position < size and not self.failed:
+            octet: i64 = data[position]
+            position += 1
             value |= (octet & 0x7F) << shift
             if octet < 0x80:
+                self.position = position
                 return value
             shift += 7
         self.failed = True

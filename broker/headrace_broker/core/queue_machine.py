@@ -9,40 +9,56 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from typing import final
+from typing import Final, final
 
 from mypy_extensions import i64
 
+from headrace_broker.core.arrival import enqueue
 from headrace_broker.core.command import (
     Attach,
     Cancel,
     Close,
+    Command,
     Control,
     Enqueue,
     Get,
     Malformed,
     NodeDown,
     Purge,
+    Remove,
     Settle,
+    stamp_of,
 )
 from headrace_broker.core.command_decoder import decode_command
 from headrace_broker.core.effect import (
     LANE_CONTROL,
-    LANE_PUBLISH,
     STATUS_ALREADY,
     STATUS_EXCLUSIVE_IN_USE,
     STATUS_OK,
     Acquired,
     Controlled,
     Effect,
-    Enqueued,
     EntryDead,
     Gap,
     Got,
     Rejected,
     Unused,
 )
+from headrace_broker.core.leader_command import Acquire, Configure, Forget, Tick
+from headrace_broker.core.leaving import (
+    drop_excess,
+    drop_if_done,
+    end_delays,
+    end_overdue,
+    expire,
+    forget_dead,
+    forget_session,
+    settle,
+    suspect_session,
+)
 from headrace_broker.core.queue_state import QueueState
+from headrace_broker.core.restoring import read_snapshot
+from headrace_broker.core.serving import acquire, dispatch, get
 from headrace_broker.core.session import (
     ATTACHED,
     CANCELLED,
@@ -52,8 +68,13 @@ from headrace_broker.core.session import (
     ConsumerInfo,
     Session,
 )
-from headrace_broker.core.snapshot import read_snapshot, write_snapshot
+from headrace_broker.core.settings import QueueSettings
+from headrace_broker.core.snapshot import live_indexes, write_snapshot, write_state
 from headrace_broker.model.session import session_boot, session_node
+
+MACHINE_VERSION: Final = 2  # the newest that this code knows; 1 knew neither settings nor time
+
+_LATER: Final = (Tick, Acquire, Forget, Remove)  # commands that version 1 does not know
 
 
 @final
@@ -88,6 +109,78 @@ class QueueMachine:
         """Number of attached consumers."""
         return self._state.attached_count
 
+    @property
+    def version(self) -> i64:
+        """Which machine version the commands are carried out by, up to MACHINE_VERSION."""
+        return self._state.version
+
+    @property
+    def settings(self) -> QueueSettings:
+        """Return the settings of the last CONFIGURE; not to be changed."""
+        return self._state.settings
+
+    @property
+    def delayed_count(self) -> i64:
+        """Number of messages that become available later."""
+        return self._state.delayed.count
+
+    @property
+    def dead_count(self) -> i64:
+        """Number of messages kept until they have arrived at the dead-letter exchange."""
+        return len(self._state.dead)
+
+    @property
+    def last_id(self) -> i64:
+        """Return the highest message id that was ever given, 0 for none."""
+        return self._state.ready.next_id - 1
+
+    def due_ms(self) -> i64:
+        """Return when a TICK will be due (Unix time in ms), 0 for never."""
+        state = self._state
+        soonest = state.ready.expires_ms
+        for due in (state.delayed.due_ms(), state.overdue_ms):
+            if due > 0 and (soonest == 0 or due < soonest):
+                soonest = due
+        return soonest
+
+    def oldest_ms(self) -> i64:
+        """Return when the oldest available message arrived (Unix time in ms), 0 for none."""
+        return self._state.ready.oldest_ms()
+
+    def available_from(self, after_id: i64, limit: i64) -> list[Acquired]:
+        """Return up to `limit` available messages with ids above `after_id`, by their ids."""
+        return self._state.ready.look(after_id, limit)
+
+    def filtered_waiting(self) -> list[tuple[int, int, int]]:
+        """Return session, number and credit of the filtered consumers that may get something."""
+        state = self._state
+        return [
+            (consumer.session, consumer.number, consumer.credit())
+            for session in state.sessions.values()
+            for consumer in session.consumers.values()
+            if consumer.filtered and consumer.credit() > 0 and state.is_served(consumer)
+        ]
+
+    def watch_returned(self, on: bool) -> None:
+        """Begin or cease to note what becomes available otherwise than by its arrival."""
+        self._state.ready.watched = on
+        self._state.ready.returned = []
+
+    def take_returned(self) -> list[Acquired]:
+        """Return what was noted since the last call; no part of the queue's state."""
+        noted = self._state.ready.returned
+        self._state.ready.returned = []
+        return noted
+
+    def kept_dead(self, limit: i64) -> list[tuple[Acquired, int]]:
+        """Return up to `limit` dead messages that are kept, and why they died; oldest first."""
+        kept: list[tuple[Acquired, int]] = []
+        for dead in self._state.dead.values():
+            if len(kept) >= limit:
+                break
+            kept.append((dead.message, int(dead.reason)))
+        return kept
+
     def has_session(self, session: i64) -> bool:
         """Whether the session is known."""
         return session in self._state.sessions
@@ -113,7 +206,7 @@ class QueueMachine:
 
     def holds_out(self, entry_index: i64) -> bool:
         """Return whether a message of that log entry was acquired and is not settled."""
-        return entry_index in self._state.ready.touched
+        return entry_index in self._state.ready.entries.counts
 
     def unsettled_from(
         self, session: i64, consumer: i64, delivery: i64
@@ -138,7 +231,7 @@ class QueueMachine:
 
         These are the entries for which `EntryDead` was not told yet.
         """
-        return array("Q", self._state.ready.live_entries())
+        return live_indexes(self._state)
 
     def snapshot(self) -> bytes:
         """Return the whole state, without bodies: those stand in `live_entries`."""
@@ -157,7 +250,7 @@ class QueueMachine:
 
     def digest(self) -> bytes:
         """Return 16 octets that are equal for equal states."""
-        return hashlib.blake2b(self.snapshot(), digest_size=16).digest()
+        return hashlib.blake2b(write_state(self._state), digest_size=16).digest()
 
     def apply(self, index: i64, data: bytes) -> list[Effect]:
         """Apply the committed entry `index` (ascending from call to call) and return what follows.
@@ -174,42 +267,61 @@ class QueueMachine:
         users = state.attached_count + state.detached_count
         command = decode_command(data)
         kept = False
-        if isinstance(command, Enqueue):
-            kept = self._enqueue(index, command, effects)
-        elif isinstance(command, Control):
-            self._control(command, effects)
-        elif isinstance(command, Close):
-            self._close(command.session, effects)
-        elif isinstance(command, NodeDown):
-            self._node_down(command, effects)
-        elif isinstance(command, Malformed):
+        if isinstance(command, Malformed):
             effects.append(Rejected(command.reason))
-        state.dispatch(effects)
+        elif state.version < 2 and isinstance(command, _LATER):
+            effects.append(Rejected("a command of a later machine version"))
+        else:
+            state.now_ms = max(state.now_ms, stamp_of(data))
+            expire(state, True, effects)
+            kept = self._carry_out(index, data, command, effects)
+            dispatch(state, effects)
+            drop_excess(state, effects)
         if users > 0 and state.attached_count + state.detached_count == 0:
             effects.append(Unused())
         if not kept:
             effects.append(EntryDead(index))
         return effects
 
+    def _carry_out(self, index: i64, data: bytes, command: Command, effects: list[Effect]) -> bool:
+        """Do what a command says; return whether its entry is needed."""
+        state = self._state
+        if isinstance(command, Enqueue):
+            return enqueue(state, index, data, command, effects)
+        if isinstance(command, Control):
+            self._control(command, effects)
+        elif isinstance(command, Close):
+            self._close(command.session, effects)
+        elif isinstance(command, NodeDown):
+            self._node_down(command, effects)
+        elif isinstance(command, Tick):
+            expire(state, False, effects)
+            end_delays(state, effects)
+            end_overdue(state, effects)
+        elif isinstance(command, Acquire):
+            consumer = self._consumer(command.session, command.consumer)
+            if consumer is not None and consumer.filtered:
+                acquire(state, consumer, command.ids, effects)
+        elif isinstance(command, Forget):
+            forget_dead(state, command.ids, effects)
+        elif isinstance(command, Configure):
+            self._configure(command, effects)
+        return False
+
+    def _configure(self, command: Configure, effects: list[Effect]) -> None:
+        state = self._state
+        if command.version > MACHINE_VERSION:  # a host that runs with others never gets here
+            effects.append(Rejected(f"machine version {command.version} is not known here"))
+            return
+        state.version = max(state.version, command.version)
+        state.settings = command.settings
+        if state.unsettled_count > 0:
+            state.overdue_ms = state.now_ms  # what the new timeout makes overdue is for a TICK
+        state.renew_rotation()
+
     def _consumer(self, session: i64, number: i64) -> Consumer | None:
         found = self._state.sessions.get(session)
         return None if found is None else found.consumers.get(number)
-
-    def _enqueue(self, index: i64, command: Enqueue, effects: list[Effect]) -> bool:
-        """Append what is new in a batch; return whether anything is."""
-        known = self._state.sessions.get(command.session)
-        done: i64 = 0 if known is None else known.publish_seq
-        last = command.seq + command.sizes.count - 1
-        if command.seq > done + 1:
-            effects.append(Gap(command.session, LANE_PUBLISH, done + 1))
-            return False
-        if last <= done:
-            effects.append(Enqueued(command.session, done))
-            return False
-        self._state.open_session(command.session).publish_seq = last
-        self._state.ready.append(index, done + 1 - command.seq, command.sizes)
-        effects.append(Enqueued(command.session, last))
-        return True
 
     def _control(self, command: Control, effects: list[Effect]) -> None:
         known = self._state.sessions.get(command.session)
@@ -229,9 +341,11 @@ class QueueMachine:
         elif isinstance(command, Cancel):
             self._cancel(session, command.consumer, effects)
         elif isinstance(command, Get):
-            self._get(session, effects)
+            self._get(session, command.message_id, effects)
         elif isinstance(command, Purge):
-            self._answer(session, STATUS_OK, self._state.ready.purge(effects), effects)
+            self._answer(session, STATUS_OK, self._purge(effects), effects)
+        elif isinstance(command, Remove):
+            self._answer(session, STATUS_OK, self._remove(command.ids, effects), effects)
 
     def _repeat(self, session: Session, command: Control, effects: list[Effect]) -> None:
         """Answer a control command that was applied before, without doing it again."""
@@ -255,8 +369,8 @@ class QueueMachine:
         for item in command.items:
             consumer = session.consumers.get(item.consumer)
             if consumer is not None:
-                settled += self._state.settle(consumer, item, effects)
-                self._state.drop_if_done(session, consumer)
+                settled += settle(self._state, consumer, item, effects)
+                drop_if_done(session, consumer)
         effects.append(Controlled(session.number, session.control_seq, STATUS_OK, settled))
 
     def _attach(self, session: Session, command: Attach, effects: list[Effect]) -> None:
@@ -274,6 +388,10 @@ class QueueMachine:
         consumer.tag = command.tag
         consumer.prefetch = command.prefetch
         consumer.exclusive = command.exclusive
+        consumer.filtered = command.filtered
+        consumer.priority = command.priority
+        consumer.prefetch_octets = command.prefetch_octets
+        consumer.timeout_ms = command.timeout_ms
         state.attach(consumer)
         self._answer(session, STATUS_OK, 0, effects)
 
@@ -283,19 +401,40 @@ class QueueMachine:
         if consumer is not None and number != GET_CONSUMER:
             left = len(consumer.unsettled)
             self._state.retire(consumer, CANCELLED)
-            self._state.drop_if_done(session, consumer)
+            drop_if_done(session, consumer)
         self._answer(session, STATUS_OK, left, effects)
 
-    def _get(self, session: Session, effects: list[Effect]) -> None:
+    def _purge(self, effects: list[Effect]) -> i64:
+        """Forget all that is available or delayed; return how many messages that was."""
         state = self._state
-        if state.ready.count == 0:
-            effects.append(Got(session.number, session.control_seq, None, 0, 0))
-            return
+        delayed = state.delayed.clear()
+        state.archive(delayed, effects)
+        return state.ready.purge(effects) + len(delayed)
+
+    def _remove(self, ids: list[int], effects: list[Effect]) -> i64:
+        """Forget messages by their ids; return how many there were."""
+        state = self._state
+        removed: list[Acquired] = []
+        for message_id in ids:
+            message = state.ready.pop(message_id)
+            if message is None:
+                message = state.delayed.pop(message_id)
+            if message is not None:
+                removed.append(message)
+        state.archive(removed, effects)
+        return len(removed)
+
+    def _get(self, session: Session, message_id: i64, effects: list[Effect]) -> None:
+        state = self._state
         getter = session.consumers.get(GET_CONSUMER)
         if getter is None:
             getter = Consumer(session.number, GET_CONSUMER)
-            session.consumers[GET_CONSUMER] = getter
-        delivery = state.get(getter)
+        delivery = get(state, getter, message_id)
+        if delivery == 0:
+            left = state.ready.count
+            effects.append(Got(session.number, session.control_seq, None, 0, left))
+            return
+        session.consumers[GET_CONSUMER] = getter
         session.keep_answer(STATUS_OK, 0, delivery)
         message = getter.unsettled[delivery]
         left = state.ready.count
@@ -303,7 +442,9 @@ class QueueMachine:
 
     def _close(self, number: i64, effects: list[Effect]) -> None:
         session = self._state.sessions.get(number)
-        released: i64 = 0 if session is None else self._state.forget_session(session, True)
+        released: i64 = (
+            0 if session is None else forget_session(self._state, session, True, effects)
+        )
         effects.append(Controlled(number, 0, STATUS_OK, released))
 
     def _node_down(self, command: NodeDown, effects: list[Effect]) -> None:
@@ -311,6 +452,6 @@ class QueueMachine:
             if session_node(session.number) != command.node:
                 continue
             if command.boot_keep == 0:
-                self._state.suspect_session(session, effects)
+                suspect_session(self._state, session, effects)
             elif session_boot(session.number) != command.boot_keep:
-                self._state.forget_session(session, False)
+                forget_session(self._state, session, False, effects)

@@ -1,42 +1,93 @@
-"""The state of a queue and the moves of which every command is made."""
+"""Everything a queue knows, and what becomes of its messages and consumers."""
 
 from __future__ import annotations
 
-from collections import deque
 from typing import final
 
 from mypy_extensions import i64
 
-from headrace_broker.core.command import ACCEPT, MODIFY_FAILED, REJECT, SettleItem
-from headrace_broker.core.effect import Acquired, Deliver, Detached, Effect
+from headrace_broker.core.deduplication import Deduplication
+from headrace_broker.core.delayed import DelayedMessages
+from headrace_broker.core.effect import Acquired, Effect
+from headrace_broker.core.property_reader import PropertyReader
 from headrace_broker.core.ready_list import ReadyList
-from headrace_broker.core.session import ATTACHED, CANCELLED, DETACHED, Consumer, Session
+from headrace_broker.core.rotation import Rotation
+from headrace_broker.core.session import ATTACHED, DETACHED, Consumer, Session
+from headrace_broker.core.settings import QueueSettings
+
+
+@final
+class DeadMessage:
+    """A message that is kept until it has arrived at its dead-letter exchange.
+
+    Attributes:
+        message: what it was.
+        reason: a REASON constant.
+    """
+
+    def __init__(self, message: Acquired, reason: i64) -> None:
+        self.message = message
+        self.reason = reason
 
 
 @final
 class QueueState:
-    """Everything a queue knows. Every message is available (`ready`) or unsettled (at a consumer).
+    """A message is available, delayed, unsettled at a consumer, or dead and kept.
 
     Attributes:
+        version: of the machine: what commands mean.
+        settings: of the queue.
+        now_ms: the latest time stamp of any command.
         ready: available messages, and which entries are alive.
+        delayed: messages that become available later.
+        dead: by id, in the order in which they died.
+        dead_octets: of their bodies.
+        seen: names of messages that came, for queues that tell repetitions.
+        refusing: the queue was full and has not drained enough since.
         sessions: by id, in the order of their first command.
         rotation: the consumers that have credit, next to be served first.
+        active: the single active consumer of queues that have one.
+        arrivals: number of attachments there were.
         attached_count: consumers in state ATTACHED.
         detached_count: consumers in state DETACHED.
         exclusive: the only attached consumer is exclusive.
         unsettled_count: messages acquired by consumers and not settled.
         unsettled_octets: of their bodies.
+        overdue_ms: no delivery is overdue before, 0 when none will be; may be too early.
+        reader: looks through property blocks; holds nothing between commands.
     """
 
     def __init__(self) -> None:
+        self.version: i64 = 1
+        self.settings = QueueSettings()
+        self.now_ms: i64 = 0
         self.ready = ReadyList()
+        self.delayed = DelayedMessages()
+        self.dead: dict[int, DeadMessage] = {}
+        self.dead_octets: i64 = 0
+        self.seen = Deduplication()
+        self.refusing = False
         self.sessions: dict[int, Session] = {}
-        self.rotation: deque[Consumer] = deque()
+        self.rotation = Rotation()
+        self.active: Consumer | None = None
+        self.arrivals: i64 = 0
         self.attached_count: i64 = 0
         self.detached_count: i64 = 0
         self.exclusive = False
         self.unsettled_count: i64 = 0
         self.unsettled_octets: i64 = 0
+        self.overdue_ms: i64 = 0
+        self.reader = PropertyReader()
+
+    @property
+    def length(self) -> i64:
+        """Number of messages that wait for something; limits count them."""
+        return self.ready.count + self.delayed.count + len(self.dead)
+
+    @property
+    def octets(self) -> i64:
+        """Octets of their bodies."""
+        return self.ready.octets + self.delayed.octets + self.dead_octets
 
     def open_session(self, number: i64) -> Session:
         """Return a session, new where it is not known."""
@@ -46,31 +97,18 @@ class QueueState:
             self.sessions[number] = session
         return session
 
-    def forget_session(self, session: Session, failed: bool) -> i64:
-        """Release everything of a session and forget it; return the number of released messages."""
-        released: i64 = 0
-        for consumer in session.consumers.values():
-            self.retire(consumer, CANCELLED)
-            released += self.release_all(consumer, failed)
-        del self.sessions[session.number]
-        return released
-
-    def suspect_session(self, session: Session, effects: list[Effect]) -> None:
-        """Release everything of a session whose node may be dead, and detach its consumers."""
-        for consumer in list(session.consumers.values()):
-            self.release_all(consumer, False)
-            if consumer.state == ATTACHED:
-                self.retire(consumer, DETACHED)
-                effects.append(Detached(session.number, consumer.number))
-            self.drop_if_done(session, consumer)
+    # Consumers
 
     def attach(self, consumer: Consumer) -> None:
         """Let a consumer that was not attached have deliveries."""
         if consumer.state == DETACHED:
             self.detached_count -= 1
         consumer.state = ATTACHED
+        self.arrivals += 1
+        consumer.arrival = self.arrivals
         self.attached_count += 1
         self.exclusive = consumer.exclusive
+        self.choose_active()
         self.enter_rotation(consumer)
 
     def retire(self, consumer: Consumer, state: i64) -> None:
@@ -79,119 +117,126 @@ class QueueState:
             self.attached_count -= 1
             if consumer.exclusive:
                 self.exclusive = False
-            if consumer.waiting:
-                consumer.waiting = False
-                self.rotation.remove(consumer)
+            self.rotation.remove(consumer)
         elif consumer.state == DETACHED:
             self.detached_count -= 1
         consumer.state = state
         if state == DETACHED:
             self.detached_count += 1
+        if self.active is consumer:
+            self.active = None
+            self.choose_active()
 
     def enter_rotation(self, consumer: Consumer) -> None:
         """Give a consumer a place at the end of the rotation when it has credit and none yet."""
-        if not consumer.waiting and consumer.credit() > 0:
-            consumer.waiting = True
-            self.rotation.append(consumer)
-
-    def dispatch(self, effects: list[Effect]) -> None:
-        """Hand out available messages while a consumer has credit, in fair rotation."""
-        ready = self.ready
-        rotation = self.rotation
-        if ready.count == 0 or not rotation:
+        if consumer.waiting or consumer.filtered or consumer.credit() == 0:
             return
-        served: list[Consumer] = []
-        while ready.count > 0 and rotation:
-            consumer = rotation.popleft()
-            if not consumer.fresh:
-                served.append(consumer)
-            credit = consumer.credit() - len(consumer.fresh)
-            wanted = 1 if rotation else min(credit, ready.count)
-            ready.take(wanted, consumer.fresh)
-            if credit > wanted:
-                rotation.append(consumer)
-            else:
-                consumer.waiting = False
-        for consumer in served:
-            messages = consumer.fresh
-            consumer.fresh = []
-            effects.append(
-                Deliver(consumer.session, consumer.number, consumer.next_delivery, messages)
-            )
-            self._hold(consumer, messages)
+        if self.is_served(consumer):
+            self.rotation.add(consumer)
 
-    def get(self, consumer: Consumer) -> i64:
-        """Acquire the oldest available message, which there must be; return its delivery number."""
-        messages: list[Acquired] = []
-        self.ready.take(1, messages)
-        self._hold(consumer, messages)
-        return consumer.next_delivery - 1
+    def is_served(self, consumer: Consumer) -> bool:
+        """Return whether the queue gives this consumer anything, filtered or not, if it may."""
+        if not self.settings.single_active:
+            return True
+        return self.active is consumer and self._first_consumer() is consumer
 
-    def _hold(self, consumer: Consumer, messages: list[Acquired]) -> None:
+    def choose_active(self) -> None:
+        """Find who is the single active consumer now.
+
+        One with a higher priority takes over once the active one, which gets nothing more, has
+        nothing unsettled.
+        """
+        if not self.settings.single_active:
+            self.active = None
+            return
+        best = self._first_consumer()
+        active = self.active
+        if active is best:
+            return
+        if active is not None:
+            self.rotation.remove(active)
+            if active.unsettled:
+                return
+        self.active = best
+        if best is not None:
+            self.enter_rotation(best)
+
+    def _first_consumer(self) -> Consumer | None:
+        """Return the attached consumer of highest priority; the active one before its equals."""
+        best = self.active
+        for session in self.sessions.values():
+            for consumer in session.consumers.values():
+                if consumer.state == ATTACHED and (
+                    best is None
+                    or consumer.priority > best.priority
+                    or (
+                        best is not self.active
+                        and consumer.priority == best.priority
+                        and consumer.arrival < best.arrival
+                    )
+                ):
+                    best = consumer
+        return best
+
+    def renew_rotation(self) -> None:
+        """Let everybody stand in line anew: who is served has changed."""
+        waiting = self.rotation.in_order()
+        for consumer in waiting:
+            self.rotation.remove(consumer)
+        self.choose_active()
+        for session in self.sessions.values():
+            for consumer in session.consumers.values():
+                self.enter_rotation(consumer)
+
+    # Messages
+
+    def hold(self, consumer: Consumer, messages: list[Acquired]) -> None:
+        """Note what a consumer has been given, as its next deliveries."""
         unsettled = consumer.unsettled
         number = consumer.next_delivery
         octets: i64 = 0
+        now = self.now_ms
         for message in messages:
+            message.acquired_ms = now
             unsettled[number] = message
             octets += message.octets
             number += 1
         consumer.next_delivery = number
         self.unsettled_count += len(messages)
         self.unsettled_octets += octets
+        timeout = self.timeout_of(consumer)
+        if timeout > 0 and (self.overdue_ms == 0 or now + timeout < self.overdue_ms):
+            self.overdue_ms = now + timeout
 
-    def settle(self, consumer: Consumer, item: SettleItem, effects: list[Effect]) -> i64:
-        """Settle what of a range is unsettled; return how many messages that was."""
-        messages = _take_range(consumer.unsettled, item.first, item.last)
-        if item.operation == ACCEPT or item.operation == REJECT:
-            self._archive(messages, effects)
-        else:
-            self._give_back(messages, item.operation == MODIFY_FAILED)
-        self.enter_rotation(consumer)
-        return len(messages)
+    def timeout_of(self, consumer: Consumer) -> i64:
+        """Return for how long a consumer may leave a delivery unsettled, 0 or less for ever."""
+        own = consumer.timeout_ms
+        return own if own > 0 else self.settings.consumer_timeout_ms
 
-    def release_all(self, consumer: Consumer, failed: bool) -> i64:
-        """Put everything a consumer has unsettled back; return how many messages that was."""
-        messages = list(consumer.unsettled.values())
-        consumer.unsettled.clear()
-        self._give_back(messages, failed)
-        return len(messages)
-
-    def _give_back(self, messages: list[Acquired], failed: bool) -> None:
+    def let_go(self, consumer: Consumer, messages: list[Acquired]) -> None:
+        """Note that deliveries of a consumer are not unsettled any more."""
+        octets: i64 = 0
+        groups = self.ready.groups
         for message in messages:
-            self.unsettled_octets -= message.octets
-            self.ready.give_back(message, failed)
+            octets += message.octets
+            if message.key and message.key in groups.groups:
+                groups.settled(message)
+        self.unsettled_octets -= octets
         self.unsettled_count -= len(messages)
+        if consumer.prefetch_octets > 0:
+            consumer.octets -= octets
 
-    def _archive(self, messages: list[Acquired], effects: list[Effect]) -> None:
-        """Forget settled messages, entry by entry."""
+    def archive(self, messages: list[Acquired], effects: list[Effect]) -> None:
+        """Forget messages that nobody has any more, entry by entry."""
         if not messages:
             return
+        entries = self.ready.entries
         entry_index = messages[0].entry_index
-        settled: i64 = 0
+        gone: i64 = 0
         for message in messages:
             if message.entry_index != entry_index:
-                self.ready.archive(entry_index, settled, effects)
+                entries.archive(entry_index, gone, effects)
                 entry_index = message.entry_index
-                settled = 0
-            settled += 1
-            self.unsettled_octets -= message.octets
-        self.ready.archive(entry_index, settled, effects)
-        self.unsettled_count -= len(messages)
-
-    def drop_if_done(self, session: Session, consumer: Consumer) -> None:
-        """Forget a cancelled consumer that has nothing unsettled."""
-        if consumer.state == CANCELLED and not consumer.unsettled:
-            del session.consumers[consumer.number]
-
-
-def _take_range(unsettled: dict[int, Acquired], first: i64, last: i64) -> list[Acquired]:
-    """Remove deliveries `first` to `last`, in time of the smaller of the range and the dict."""
-    if last - first >= len(unsettled):
-        numbers = [number for number in unsettled if first <= number <= last]
-        return [unsettled.pop(number) for number in numbers]
-    taken: list[Acquired] = []
-    for number in range(first, last + 1):
-        message = unsettled.pop(number, None)
-        if message is not None:
-            taken.append(message)
-    return taken
+                gone = 0
+            gone += 1
+        entries.archive(entry_index, gone, effects)

@@ -1,157 +1,263 @@
-"""The messages of a queue: per batch while they wait for the first time, one by one afterwards."""
+"""Available messages: by priority and age, by group, and which is the last value of a key."""
 
 from __future__ import annotations
 
-from collections import deque
-from heapq import heappop, heappush
-from typing import final
+from typing import Final, final
 
 from mypy_extensions import i64
 
-from headrace_broker.core.batch_sizes import BatchSizes
-from headrace_broker.core.effect import Acquired, Effect, EntryDead
+from headrace_broker.core.batch import Batch
+from headrace_broker.core.effect import Acquired, Effect
+from headrace_broker.core.groups import Groups
+from headrace_broker.core.lane import Lane
+from headrace_broker.core.live_entries import LiveEntries
+from headrace_broker.core.session import Consumer
+from headrace_broker.core.settings import PRIORITY_MAX
 
-
-@final
-class Batch:
-    """The messages of one ENQUEUE entry.
-
-    Attributes:
-        entry_index: its log position.
-        id_base: message id of position p is `id_base` + p.
-        next: first position that was never acquired.
-        sizes: body sizes; `sizes.count` is the position after the last.
-        out: messages that were acquired and are not settled, those that came back included.
-    """
-
-    def __init__(self, entry_index: i64, id_base: i64, first: i64, sizes: BatchSizes) -> None:
-        self.entry_index = entry_index
-        self.id_base = id_base
-        self.next = first
-        self.sizes = sizes
-        self.out: i64 = 0
-
-    def dead(self) -> bool:
-        """Whether nothing waits and nothing is out."""
-        return self.out == 0 and self.next == self.sizes.count
+KEY_GROUP: Final = b"G"  # first octet of the key of a message that belongs to a group
+KEY_LAST_VALUE: Final = b"L"  # of one that a newer one with the same key replaces
+_LAST_VALUE: Final = 0x4C
 
 
 @final
 class ReadyList:
-    """Available messages in order of their ids, and which entries still hold anything needed.
-
-    A message never acquired is a position in a batch; one that came back is an `Acquired` of its
-    own and stands, by its id, where it stood before.
+    """Available messages, and which log entries still hold anything that is needed.
 
     Attributes:
         count: available messages.
         octets: of their bodies.
         next_id: id of the next message to arrive.
-        batches: those with messages never acquired, oldest first.
-        touched: entry index -> batch with messages out.
-        returned: message id -> what came back.
-        returned_ids: a heap of the keys of `returned`.
+        entries: log entries that are held by more than one waiting batch.
+        lanes: by priority; None where there never was a message.
+        groups: messages that belong to a group; they know no priority.
+        last_values: key -> id of the one available message with that key.
+        returned: messages that became available otherwise than by their arrival, while watched.
     """
 
     def __init__(self) -> None:
         self.count: i64 = 0
         self.octets: i64 = 0
         self.next_id: i64 = 1
-        self.batches: deque[Batch] = deque()
-        self.touched: dict[int, Batch] = {}
-        self.returned: dict[int, Acquired] = {}
-        self.returned_ids: list[int] = []
+        self.entries = LiveEntries()
+        self.lanes: list[Lane | None] = [None] * (PRIORITY_MAX + 1)
+        self.groups = Groups()
+        self.last_values: dict[bytes, int] = {}
+        self.returned: list[Acquired] = []
+        self.watched = False
+        self._top: i64 = -1  # highest priority with messages, -1 when there is none
 
-    def append(self, entry_index: i64, skip: i64, sizes: BatchSizes) -> None:
-        """Add the messages of a batch but for its first `skip`; at least one remains."""
-        added = sizes.count - skip
-        self.batches.append(Batch(entry_index, self.next_id - skip, skip, sizes))
-        self.next_id += added
-        self.count += added
-        self.octets += sizes.octets_between(skip, sizes.count)
+    # In
 
-    def take(self, wanted: i64, into: list[Acquired]) -> None:
-        """Move the oldest `wanted` messages (at most `count`) to the end of `into`."""
-        left = wanted
-        while left > 0:
-            if self.returned_ids and self._returned_first():
-                message = self.returned.pop(heappop(self.returned_ids))
-                self.octets -= message.octets
-                into.append(message)
-                left -= 1
-            else:
-                left -= self._take_new(left, into)
-        self.count -= wanted
+    def append(self, batch: Batch, priority: i64) -> None:
+        """Put a batch behind all messages of its priority."""
+        self.lane(priority).append(batch)
+        self.count += batch.stop - batch.next
+        self.octets += batch.octets
+        if priority > self._top:
+            self._top = priority
 
-    def _returned_first(self) -> bool:
-        if not self.batches:
-            return True
-        batch = self.batches[0]
-        return self.returned_ids[0] < batch.id_base + batch.next
-
-    def _take_new(self, wanted: i64, into: list[Acquired]) -> i64:
-        """Take up to `wanted` messages from the oldest batch; return how many."""
-        batch = self.batches[0]
-        sizes = batch.sizes
-        start = batch.next
-        stop = min(start + wanted, sizes.count)
-        for position in range(start, stop):
-            octets = sizes.octets(position)
-            self.octets -= octets
-            into.append(
-                Acquired(batch.id_base + position, batch.entry_index, position, octets, 0, 0)
-            )
-        if batch.out == 0:
-            self.touched[batch.entry_index] = batch
-        batch.out += stop - start
-        batch.next = stop
-        if stop == sizes.count:
-            self.batches.popleft()
-        return stop - start
-
-    def live_entries(self) -> list[int]:
-        """Return the log positions, ascending, of the batches of which a message is left."""
-        alive = set(self.touched)
-        for batch in self.batches:
-            alive.add(batch.entry_index)
-        return sorted(alive)
-
-    def give_back(self, message: Acquired, failed: bool) -> None:
-        """Put an acquired message where it stood before, to be redelivered."""
-        failures = message.delivery_count + 1 if failed else message.delivery_count
-        self.returned[message.message_id] = Acquired(
-            message.message_id,
-            message.entry_index,
-            message.position,
-            message.octets,
-            message.acquired_count + 1,
-            failures,
-        )
-        heappush(self.returned_ids, message.message_id)
+    def add(self, message: Acquired) -> None:
+        """Put a message where it belongs by its id; a last value must have no other beside it."""
+        key = message.key
+        if key.startswith(KEY_GROUP):
+            self.groups.add(message)
+        else:
+            if key:
+                self.last_values[key] = message.message_id
+            self.lane(message.priority).add(message)
+            if message.priority > self._top:
+                self._top = message.priority
         self.count += 1
         self.octets += message.octets
 
-    def archive(self, entry_index: i64, settled: i64, effects: list[Effect]) -> None:
-        """Forget `settled` messages of an entry that are out; tell when the entry is dead."""
-        batch = self.touched[entry_index]
-        batch.out -= settled
-        if batch.out == 0:
-            del self.touched[entry_index]
-            if batch.dead():
-                effects.append(EntryDead(entry_index))
+    def give_back(self, message: Acquired, effects: list[Effect]) -> None:
+        """Put a message that was taken where it stood; forget it when a newer value waits."""
+        if message.key in self.last_values:
+            self.entries.archive(message.entry_index, 1, effects)
+            return
+        self.add(message)
+        if self.watched:
+            self.returned.append(message)
+
+    def replace(self, message: Acquired, effects: list[Effect]) -> bool:
+        """Put a last value in the place of the waiting one with its key; False when none waits."""
+        message_id = self.last_values.get(message.key)
+        if message_id is None:
+            return False
+        old = self.pop(message_id)
+        assert old is not None, "a last value is available"
+        message.message_id = message_id
+        self.add(message)
+        self.entries.archive(old.entry_index, 1, effects)
+        return True
+
+    # Out
+
+    def take(self, wanted: i64, into: list[Acquired]) -> i64:
+        """Move up to `wanted` messages without a group, the first ones first, to `into`."""
+        left = wanted
+        while left > 0 and self._top >= 0:
+            lane = self.lane(self._top)
+            some = min(left, lane.count)
+            before = lane.octets
+            lane.take(some, into)
+            self.octets -= before - lane.octets
+            self.count -= some
+            left -= some
+            self._lower_top()
+        if self.last_values:
+            self._unlist(into)
+        return wanted - left
+
+    def take_for(self, consumer: Consumer) -> Acquired | None:
+        """Take the first message that a consumer may have, with a group or without."""
+        group_id = self.groups.first_for(consumer)
+        if self._top >= 0:
+            lane = self.lane(self._top)
+            if self._top > 0 or group_id == 0 or lane.first_id() < group_id:
+                taken: list[Acquired] = []
+                self.take(1, taken)
+                return taken[0]
+        return self.pop(group_id) if group_id > 0 else None
+
+    def take_lowest(self) -> Acquired:
+        """Take the oldest message of the lowest priority; there must be one."""
+        for lane in self.lanes:
+            if lane is not None and lane.count > 0:
+                message = self.pop(lane.first_id())
+                break
+        else:
+            message = self.pop(self.groups.loose.first_id())
+        assert message is not None, "the count says that there is one"
+        return message
+
+    def pop(self, message_id: i64) -> Acquired | None:
+        """Take the message with an id out; None where it is not available."""
+        message = self.groups.pop(message_id)
+        if message is None:
+            for lane in self.lanes:
+                if lane is not None and lane.count > 0:
+                    message = lane.pop(message_id)
+                    if message is not None:
+                        break
+        if message is None:
+            return None
+        self.count -= 1
+        self.octets -= message.octets
+        self._lower_top()
+        self._unlist([message])
+        return message
 
     def purge(self, effects: list[Effect]) -> i64:
         """Forget every available message; return how many there were."""
         removed = self.count
-        for batch in self.batches:
-            batch.next = batch.sizes.count
-            if batch.out == 0:
-                effects.append(EntryDead(batch.entry_index))
-        self.batches.clear()
-        for message_id in sorted(self.returned_ids):
-            self.archive(self.returned[message_id].entry_index, 1, effects)
-        self.returned.clear()
-        self.returned_ids.clear()
+        loose = self.groups.clear()
+        for lane in self.lanes:
+            if lane is not None:
+                loose.extend(lane.clear(effects))
+        for message in loose:
+            self.entries.archive(message.entry_index, 1, effects)
+        self.last_values.clear()
         self.count = 0
         self.octets = 0
+        self._top = -1
         return removed
+
+    def _unlist(self, taken: list[Acquired]) -> None:
+        """Note that messages are not the waiting last values of their keys any more."""
+        for message in taken:
+            key = message.key
+            if key and key[0] == _LAST_VALUE and self.last_values.get(key) == message.message_id:
+                del self.last_values[key]
+
+    # Time
+
+    @property
+    def expires_ms(self) -> i64:
+        """Nothing expires before, 0 when nothing does; may be too early."""
+        soonest = self.groups.expires_ms
+        for lane in self.lanes:
+            if lane is not None and lane.count > 0:
+                expires = lane.expires_ms
+                if expires > 0 and (soonest == 0 or expires < soonest):
+                    soonest = expires
+        return soonest
+
+    def take_expired(self, now_ms: i64, limit: i64, heads: bool) -> list[Acquired]:
+        """Take up to `limit` messages that have expired: those at the front, or any."""
+        taken: list[Acquired] = []
+        for lane in self.lanes:
+            if lane is not None and lane.count > 0:
+                if heads:
+                    lane.take_expired_head(now_ms, limit, taken)
+                else:
+                    lane.take_expired(now_ms, limit, taken)
+        self.groups.take_expired(now_ms, limit, taken)
+        if taken:
+            self.count -= len(taken)
+            for message in taken:
+                self.octets -= message.octets
+            self._lower_top()
+            self._unlist(taken)
+        return taken
+
+    # Looking
+
+    def look(self, after_id: i64, limit: i64) -> list[Acquired]:
+        """Return up to `limit` messages with ids above `after_id`, by their ids."""
+        found: list[Acquired] = [
+            message for message in self.groups.loose.in_order() if message.message_id > after_id
+        ]
+        del found[limit:]
+        for lane in self.lanes:
+            if lane is not None and lane.count > 0:
+                lane.look(after_id, limit, found)
+        found.sort(key=_id)
+        return found[:limit]
+
+    def oldest_ms(self) -> i64:
+        """Return when the oldest available message arrived, 0 when there is none."""
+        oldest: i64 = 0
+        for lane in self.lanes:
+            if lane is not None and lane.count > 0:
+                arrived = lane.oldest_ms()
+                if oldest == 0 or arrived < oldest:
+                    oldest = arrived
+        first = self.groups.loose.messages.get(self.groups.loose.first_id())
+        if first is not None and (oldest == 0 or first.arrived_ms < oldest):
+            oldest = first.arrived_ms
+        return oldest
+
+    def batches(self) -> list[Batch]:
+        """Return all waiting batches, lane by lane."""
+        return [
+            batch
+            for lane in self.lanes
+            if lane is not None
+            for page in lane.pages
+            for batch in page.waiting()
+        ]
+
+    def lane(self, priority: i64) -> Lane:
+        """Return the lane of a priority."""
+        lane = self.lanes[priority]
+        if lane is None:
+            lane = Lane(priority, self.entries)
+            self.lanes[priority] = lane
+        return lane
+
+    def find_top(self) -> None:
+        """Find the highest priority with messages."""
+        self._top = PRIORITY_MAX
+        self._lower_top()
+
+    def _lower_top(self) -> None:
+        while self._top >= 0:
+            lane = self.lanes[self._top]
+            if lane is not None and lane.count > 0:
+                return
+            self._top -= 1
+
+
+def _id(message: Acquired) -> int:
+    return message.message_id

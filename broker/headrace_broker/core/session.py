@@ -7,8 +7,8 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from headrace_broker.core.effect import STATUS_OK, Acquired
-from headrace_broker.model.limits import ANSWERS_KEPT_MAX
+from headrace_broker.core.effect import STATUS_OK, Acquired, PublishRejected
+from headrace_broker.model.limits import ANSWERS_KEPT_MAX, REFUSALS_KEPT_MAX
 
 ATTACHED: Final = 1
 DETACHED: Final = 2  # its node is suspected; may attach again
@@ -33,6 +33,13 @@ class Consumer:
         unsettled: delivery number -> message, ascending.
         waiting: has its place in the rotation.
         fresh: what the current command acquired for it; empty between commands.
+        filtered: gets only what ACQUIRE names; never stands in the rotation.
+        priority: those with a higher one are served first.
+        prefetch_octets: most octets it may have unsettled (one message may exceed it), 0 for any.
+        octets: of the bodies that it has unsettled.
+        timeout_ms: most time that a delivery may stay unsettled, 0 for the queue's.
+        arrival: counts the queue's attachments; decides who becomes the single active consumer.
+        places: groups that are its own, see `groups`; a heap.
     """
 
     def __init__(self, session: i64, number: i64) -> None:
@@ -46,12 +53,19 @@ class Consumer:
         self.unsettled: dict[int, Acquired] = {}
         self.waiting = False
         self.fresh: list[Acquired] = []
+        self.filtered = False
+        self.priority: i64 = 0
+        self.prefetch_octets: i64 = 0
+        self.octets: i64 = 0
+        self.timeout_ms: i64 = 0
+        self.arrival: i64 = 0
+        self.places: list[tuple[int, bytes]] = []
 
     def credit(self) -> i64:
         """Return how many messages it may get now, 0 or more."""
-        if self.state != ATTACHED:
+        if self.state != ATTACHED or (self.octets >= self.prefetch_octets > 0):
             return 0
-        return max(self.prefetch - len(self.unsettled), 0)
+        return max(self.prefetch - len(self.unsettled) - len(self.fresh), 0)
 
 
 @final
@@ -64,6 +78,8 @@ class ConsumerInfo:
         self.tag = consumer.tag
         self.prefetch = consumer.prefetch
         self.unsettled_count: i64 = len(consumer.unsettled)
+        self.priority = consumer.priority
+        self.filtered = consumer.filtered
         self.exclusive = consumer.exclusive
         self.attached = consumer.state == ATTACHED
 
@@ -96,6 +112,7 @@ class Session:
         control_seq: number of the last control command applied.
         consumers: by number, in the order of their first attachment.
         answers: the newest that say more than "ok"; at most ANSWERS_KEPT_MAX.
+        refusals: the newest ranges of publishes that were refused; at most REFUSALS_KEPT_MAX.
     """
 
     def __init__(self, number: i64) -> None:
@@ -104,6 +121,13 @@ class Session:
         self.control_seq: i64 = 0
         self.consumers: dict[int, Consumer] = {}
         self.answers: deque[Answer] = deque()
+        self.refusals: deque[PublishRejected] = deque()
+
+    def keep_refusal(self, refusal: PublishRejected) -> None:
+        """Remember that publishes were refused, for the repetition of their command."""
+        self.refusals.append(refusal)
+        if len(self.refusals) > REFUSALS_KEPT_MAX:
+            self.refusals.popleft()
 
     def keep_answer(self, status: i64, count: i64, delivery: i64) -> None:
         """Remember the answer to the command that was just applied."""

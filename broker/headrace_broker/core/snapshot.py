@@ -1,253 +1,211 @@
-"""A queue's state as octets, without bodies: version 1, big-endian.
+"""A queue's state as octets, without bodies: version 2.
 
-    u8 version | u64 next message id
-    batches: u32 n | n x (u64 entry | u64 id base | u32 next | u32 count | sizes)
-    returned: u32 n | n x acquired
-    sessions: u32 n | n x (u64 number | u64 publish seq | u64 control seq | answers | consumers)
-    rotation: u32 n | n x (u64 session | u32 consumer)
+Numbers are in groups of 7 bits (`varint`), but for u8. `text` is a length and octets; `n x`
+stands for a number and so many.
 
-    sizes: u8 0 | u32 octets of every body, or u8 1 | count x u32
-    acquired: u64 id | u64 entry | u32 position | u64 acquired count | u64 delivery count
+    u8 2 | machine version | text settings | now | next id | u8 refusing | arrivals | overdue
+    entries: n x (log position difference | count)
+    lanes: n x (u8 priority | count | octets | n x page | n x message)
+    groups: n x message                delayed: n x message
+    last values: follow from the messages
+    dead: n x (u8 reason | message)    seen: n x (text name | time)
+    sessions: n x session
+    rotation: n x (session | number)   active: session | number, 0 | 0 for none
 
-    answers: u32 n | n x (u64 seq | u32 status | u64 count | u64 delivery)
-    consumers: u32 n | n x (u32 number | u32 prefetch | u8 exclusive | u8 state | u8 m | m bytes tag
-        | u64 next delivery | u32 unsettled | unsettled x (u64 delivery | acquired))
+    page: first id | last id | count | expires | size | text batches (see `batch_page`)
+    message: id | entry | position | octets | acquired | deliveries | arrived | expires
+        | u8 priority | acquired at | due | text key
+    session: number | publish seq | control seq | n x (seq | status | count | delivery)
+        | n x (first | last | why) | n x consumer
+    consumer: number | prefetch | u8 flags | u8 state | text tag | u8 sign | priority
+        | prefetch octets | timeout | arrival | next delivery | n x (delivery | message)
 
-Drained batches with messages out stand before those that still have new messages. What follows
-from the rest (counters, sizes of single messages, messages out per batch) is computed again.
+What follows from the rest (counters, heaps, who owns a group) is computed again.
 """
 
 from __future__ import annotations
 
+from array import array
 from typing import Final
 
-from librt.strings import BytesWriter, write_i64_be
+from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from headrace_broker.core.batch_sizes import UNEQUAL, BatchSizes
-from headrace_broker.core.command import write_u32
+from headrace_broker.core.batch_page import encode_batches, read_entries, write_varint
 from headrace_broker.core.effect import Acquired
-from headrace_broker.core.octet_reader import OctetReader
+from headrace_broker.core.lane import Lane
 from headrace_broker.core.queue_state import QueueState
-from headrace_broker.core.ready_list import Batch, ReadyList
-from headrace_broker.core.session import (
-    ATTACHED,
-    DETACHED,
-    GETTER,
-    Answer,
-    Consumer,
-    Session,
-)
+from headrace_broker.core.ready_list import ReadyList
+from headrace_broker.core.session import Consumer, Session
+from headrace_broker.core.settings import encode_settings
 
-SNAPSHOT_VERSION: Final = 1
+SNAPSHOT_VERSION: Final = 2
+FLAG_EXCLUSIVE: Final = 1
+FLAG_FILTERED: Final = 2
 
 
-class SnapshotError(ValueError):
-    """A snapshot is malformed or of a version that this code does not know."""
+def live_indexes(state: QueueState) -> array[int]:
+    """Return the log positions, ascending, of the entries that hold messages of the queue."""
+    found: array[int] = array("Q")
+    filled = 0
+    for lane in state.ready.lanes:
+        if lane is not None and lane.pages:
+            filled += 1
+            for page in lane.pages:
+                if page.packed:
+                    read_entries(page.packed, found)
+                else:
+                    for batch in page.waiting():
+                        found.append(batch.entry_index)
+    counts = state.ready.entries.counts
+    if not counts and filled <= 1:
+        return found
+    return array("Q", sorted(dict.fromkeys([*found, *counts])))
 
 
 def write_snapshot(state: QueueState) -> bytes:
-    """Encode a queue's state; equal states give equal octets."""
+    """Encode a queue's state."""
+    return _write(state, True)
+
+
+def write_state(state: QueueState) -> bytes:
+    """Encode a queue's state without the time and what is only layout: equal for equal states."""
+    return _write(state, False)
+
+
+def _write(state: QueueState, paged: bool) -> bytes:
     out = BytesWriter()
     out.append(SNAPSHOT_VERSION)
-    _write_ready(out, state.ready)
-    write_u32(out, len(state.sessions))
+    write_varint(out, state.version)
+    _write_text(out, encode_settings(state.settings))
+    write_varint(out, state.now_ms if paged else 0)
+    write_varint(out, state.ready.next_id)
+    out.append(1 if state.refusing else 0)
+    write_varint(out, state.arrivals)
+    write_varint(out, state.overdue_ms)
+    _write_ready(out, state.ready, paged)
+    _write_messages(out, state.ready.groups.loose.in_order())
+    _write_messages(
+        out, [state.delayed.messages[number] for number in sorted(state.delayed.messages)]
+    )
+    write_varint(out, len(state.dead))
+    for dead in state.dead.values():
+        out.append(int(dead.reason))
+        _write_message(out, dead.message)
+    write_varint(out, len(state.seen.seen))
+    for name, time_ms in state.seen.seen.items():
+        _write_text(out, name)
+        write_varint(out, time_ms)
+    write_varint(out, len(state.sessions))
     for session in state.sessions.values():
         _write_session(out, session)
-    write_u32(out, len(state.rotation))
-    for consumer in state.rotation:
-        write_i64_be(out, consumer.session)
-        write_u32(out, consumer.number)
+    waiting = state.rotation.in_order()
+    write_varint(out, len(waiting))
+    for consumer in waiting:
+        _write_name(out, consumer)
+    _write_name(out, state.active)
     return out.getvalue()
 
 
-def _write_ready(out: BytesWriter, ready: ReadyList) -> None:
-    write_i64_be(out, ready.next_id)
-    drained: list[Batch] = []
-    for index in sorted(ready.touched):
-        batch = ready.touched[index]
-        if batch.next == batch.sizes.count:
-            drained.append(batch)
-    write_u32(out, len(drained) + len(ready.batches))
-    for batch in drained:
-        _write_batch(out, batch)
-    for batch in ready.batches:
-        _write_batch(out, batch)
-    write_u32(out, len(ready.returned))
-    for message_id in sorted(ready.returned):
-        _write_acquired(out, ready.returned[message_id])
+def _write_ready(out: BytesWriter, ready: ReadyList, paged: bool) -> None:
+    counts = ready.entries.counts
+    write_varint(out, len(counts))
+    before: i64 = 0
+    for entry_index in sorted(counts):
+        write_varint(out, entry_index - before)
+        write_varint(out, counts[entry_index])
+        before = entry_index
+    lanes = [lane for lane in ready.lanes if lane is not None and lane.count > 0]
+    write_varint(out, len(lanes))
+    for lane in lanes:
+        out.append(int(lane.priority))
+        write_varint(out, lane.count)
+        write_varint(out, lane.octets)
+        if paged:
+            _write_pages(out, lane)
+        else:
+            batches = [batch for page in lane.pages for batch in page.waiting()]
+            _write_text(out, encode_batches(batches))
+        _write_messages(out, lane.loose.in_order())
 
 
-def _write_batch(out: BytesWriter, batch: Batch) -> None:
-    sizes = batch.sizes
-    write_i64_be(out, batch.entry_index)
-    write_i64_be(out, batch.id_base)
-    write_u32(out, batch.next)
-    write_u32(out, sizes.count)
-    if sizes.size == UNEQUAL:
-        out.append(1)
-        out.write(sizes.table)
-    else:
-        out.append(0)
-        write_u32(out, sizes.size)
+def _write_pages(out: BytesWriter, lane: Lane) -> None:
+    write_varint(out, len(lane.pages))
+    for page in lane.pages:
+        write_varint(out, page.first_id)
+        write_varint(out, page.last_id)
+        write_varint(out, page.count)
+        write_varint(out, page.expires_ms)
+        write_varint(out, page.size)
+        _write_text(out, page.packed or encode_batches(page.waiting()))
 
 
-def _write_acquired(out: BytesWriter, message: Acquired) -> None:
-    write_i64_be(out, message.message_id)
-    write_i64_be(out, message.entry_index)
-    write_u32(out, message.position)
-    write_i64_be(out, message.acquired_count)
-    write_i64_be(out, message.delivery_count)
+def _write_text(out: BytesWriter, text: bytes) -> None:
+    write_varint(out, len(text))
+    out.write(text)
+
+
+def _write_messages(out: BytesWriter, messages: list[Acquired]) -> None:
+    write_varint(out, len(messages))
+    for message in messages:
+        _write_message(out, message)
+
+
+def _write_message(out: BytesWriter, message: Acquired) -> None:
+    write_varint(out, message.message_id)
+    write_varint(out, message.entry_index)
+    write_varint(out, message.position)
+    write_varint(out, message.octets)
+    write_varint(out, message.acquired_count)
+    write_varint(out, message.delivery_count)
+    write_varint(out, message.arrived_ms)
+    write_varint(out, message.expires_ms)
+    out.append(int(message.priority))
+    write_varint(out, message.acquired_ms)
+    write_varint(out, message.due_ms)
+    _write_text(out, message.key)
 
 
 def _write_session(out: BytesWriter, session: Session) -> None:
-    write_i64_be(out, session.number)
-    write_i64_be(out, session.publish_seq)
-    write_i64_be(out, session.control_seq)
-    write_u32(out, len(session.answers))
+    write_varint(out, session.number)
+    write_varint(out, session.publish_seq)
+    write_varint(out, session.control_seq)
+    write_varint(out, len(session.answers))
     for answer in session.answers:
-        write_i64_be(out, answer.seq)
-        write_u32(out, answer.status)
-        write_i64_be(out, answer.count)
-        write_i64_be(out, answer.delivery)
-    write_u32(out, len(session.consumers))
+        write_varint(out, answer.seq)
+        write_varint(out, answer.status)
+        write_varint(out, answer.count)
+        write_varint(out, answer.delivery)
+    write_varint(out, len(session.refusals))
+    for refusal in session.refusals:
+        write_varint(out, refusal.first)
+        write_varint(out, refusal.last)
+        write_varint(out, refusal.why)
+    write_varint(out, len(session.consumers))
     for consumer in session.consumers.values():
         _write_consumer(out, consumer)
 
 
 def _write_consumer(out: BytesWriter, consumer: Consumer) -> None:
-    write_u32(out, consumer.number)
-    write_u32(out, consumer.prefetch)
-    out.append(1 if consumer.exclusive else 0)
+    write_varint(out, consumer.number)
+    write_varint(out, consumer.prefetch)
+    exclusive = FLAG_EXCLUSIVE if consumer.exclusive else 0
+    out.append(exclusive | (FLAG_FILTERED if consumer.filtered else 0))
     out.append(int(consumer.state))
-    out.append(len(consumer.tag))
-    out.write(consumer.tag)
-    write_i64_be(out, consumer.next_delivery)
-    write_u32(out, len(consumer.unsettled))
+    _write_text(out, consumer.tag)
+    priority = consumer.priority
+    out.append(1 if priority < 0 else 0)
+    write_varint(out, -priority if priority < 0 else priority)
+    write_varint(out, consumer.prefetch_octets)
+    write_varint(out, consumer.timeout_ms)
+    write_varint(out, consumer.arrival)
+    write_varint(out, consumer.next_delivery)
+    write_varint(out, len(consumer.unsettled))
     for number, message in consumer.unsettled.items():
-        write_i64_be(out, number)
-        _write_acquired(out, message)
+        write_varint(out, number)
+        _write_message(out, message)
 
 
-def read_snapshot(snapshot: bytes) -> QueueState:
-    """Decode what `write_snapshot` gave.
-
-    Raises:
-        SnapshotError: it is malformed or of an unknown version.
-    """
-    reader = OctetReader(snapshot, 0)
-    version = reader.u8()
-    if version != SNAPSHOT_VERSION:
-        raise SnapshotError(f"queue snapshot of version {version}, known is {SNAPSHOT_VERSION}")
-    state = QueueState()
-    try:
-        _read_state(reader, state)
-    except LookupError as error:
-        raise SnapshotError(f"queue snapshot refers to what it does not hold: {error}") from error
-    if not reader.at_end():
-        raise SnapshotError(f"queue snapshot malformed near octet {reader.position}")
-    return state
-
-
-def _read_state(reader: OctetReader, state: QueueState) -> None:
-    _read_ready(reader, state.ready)
-    for _ in range(_count(reader)):
-        session = _read_session(reader, state)
-        state.sessions[session.number] = session
-    for batch in list(state.ready.touched.values()):
-        if batch.out == 0:
-            del state.ready.touched[batch.entry_index]
-    for _ in range(_count(reader)):
-        consumer = state.sessions[reader.u64()].consumers[reader.u32()]
-        consumer.waiting = True
-        state.rotation.append(consumer)
-
-
-def _count(reader: OctetReader) -> i64:
-    """Read a number of things, each of which takes at least one octet."""
-    count = reader.u32()
-    if count > len(reader.data) - reader.position:
-        reader.failed = True
-        return 0
-    return count
-
-
-def _read_ready(reader: OctetReader, ready: ReadyList) -> None:
-    ready.next_id = reader.u64()
-    for _ in range(_count(reader)):
-        batch = _read_batch(reader)
-        ready.touched[batch.entry_index] = batch
-        if batch.next < batch.sizes.count:
-            ready.batches.append(batch)
-            ready.count += batch.sizes.count - batch.next
-            ready.octets += batch.sizes.octets_between(batch.next, batch.sizes.count)
-    for _ in range(_count(reader)):
-        message = _read_acquired(reader, ready)
-        ready.returned[message.message_id] = message
-        ready.returned_ids.append(message.message_id)
-        ready.count += 1
-        ready.octets += message.octets
-
-
-def _read_batch(reader: OctetReader) -> Batch:
-    entry_index = reader.u64()
-    id_base = reader.u64()
-    following = reader.u32()
-    count = reader.u32()
-    if reader.u8() == 0:
-        sizes = BatchSizes(count, reader.u32(), b"")
-    else:
-        sizes = BatchSizes(count, UNEQUAL, reader.octets(count * 4))
-    if following > count or reader.failed:
-        raise LookupError(f"position {following} of {count} messages")
-    return Batch(entry_index, id_base, following, sizes)
-
-
-def _read_acquired(reader: OctetReader, ready: ReadyList) -> Acquired:
-    """Read a message that was acquired before and count it as out of its batch."""
-    message_id = reader.u64()
-    entry_index = reader.u64()
-    position = reader.u32()
-    acquired_count = reader.u64()
-    delivery_count = reader.u64()
-    batch = ready.touched[entry_index]
-    if position >= batch.next:
-        raise LookupError(f"message {position} of entry {entry_index}")
-    batch.out += 1
-    octets = batch.sizes.octets(position)
-    return Acquired(message_id, entry_index, position, octets, acquired_count, delivery_count)
-
-
-def _read_session(reader: OctetReader, state: QueueState) -> Session:
-    session = Session(reader.u64())
-    session.publish_seq = reader.u64()
-    session.control_seq = reader.u64()
-    for _ in range(_count(reader)):
-        session.answers.append(Answer(reader.u64(), reader.u32(), reader.u64(), reader.u64()))
-    for _ in range(_count(reader)):
-        consumer = _read_consumer(reader, session.number, state)
-        session.consumers[consumer.number] = consumer
-    return session
-
-
-def _read_consumer(reader: OctetReader, session: i64, state: QueueState) -> Consumer:
-    consumer = Consumer(session, reader.u32())
-    consumer.prefetch = reader.u32()
-    consumer.exclusive = reader.u8() == 1
-    consumer.state = reader.u8()
-    if not ATTACHED <= consumer.state <= GETTER:
-        raise LookupError(f"consumer state {consumer.state}")
-    consumer.tag = reader.octets(reader.u8())
-    consumer.next_delivery = reader.u64()
-    for _ in range(_count(reader)):
-        number = reader.u64()
-        message = _read_acquired(reader, state.ready)
-        consumer.unsettled[number] = message
-        state.unsettled_count += 1
-        state.unsettled_octets += message.octets
-    if consumer.state == ATTACHED:
-        state.attached_count += 1
-        state.exclusive = consumer.exclusive
-    elif consumer.state == DETACHED:
-        state.detached_count += 1
-    return consumer
+def _write_name(out: BytesWriter, consumer: Consumer | None) -> None:
+    write_varint(out, 0 if consumer is None else consumer.session)
+    write_varint(out, 0 if consumer is None else consumer.number)

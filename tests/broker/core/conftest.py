@@ -7,10 +7,11 @@ import random
 import pytest
 
 from headrace_broker.codecs.batch import encode_batch
-from headrace_broker.core import command
+from headrace_broker.core import command, leader_command
 from headrace_broker.core.command import SettleItem
 from headrace_broker.core.effect import Acquired, Deliver, Effect, EntryDead
 from headrace_broker.core.queue_machine import QueueMachine
+from headrace_broker.core.settings import QueueSettings
 from headrace_broker.model.message import Publish
 from headrace_broker.model.session import session_id
 
@@ -78,6 +79,117 @@ def messages(effects: list[Effect]) -> list[Acquired]:
 def dead(effects: list[Effect]) -> list[int]:
     """The log positions that effects tell to be dead."""
     return [effect.index for effect in effects if isinstance(effect, EntryDead)]
+
+
+HEADERS = (b"x-delay", b"x-deduplication-header", b"group", b"last")
+
+
+def properties(
+    priority: int = -1, expiration: int = -1, headers: dict[bytes, int] | None = None
+) -> bytes:
+    """Encode a property block with integer headers."""
+    flags = 0
+    fields = b""
+    if headers is not None:
+        flags |= 0x2000
+        table = b"".join(
+            bytes([len(name)]) + name + b"I" + value.to_bytes(4, "big", signed=True)
+            for name, value in headers.items()
+        )
+        fields += len(table).to_bytes(4, "big") + table
+    if priority >= 0:
+        flags |= 0x0800
+        fields += bytes([priority])
+    if expiration >= 0:
+        flags |= 0x0100
+        text = str(expiration).encode()
+        fields += bytes([len(text)]) + text
+    return flags.to_bytes(2, "big") + fields
+
+
+def rich_batch(*messages: tuple[bytes, bytes]) -> bytes:
+    """Encode a batch of messages with these property blocks and bodies."""
+    return encode_batch(
+        [Publish(1, b"\x00\x01q", False, False, block, body) for block, body in messages]
+    )
+
+
+def _random_properties(choice: random.Random) -> bytes:
+    headers = {
+        name: choice.choice([0, 1, 2, 40])
+        for name in HEADERS
+        if choice.random() < (0.1 if name == b"x-delay" else 0.4)
+    }
+    return properties(
+        choice.choice([-1, -1, 0, 3, 40]), choice.choice([-1, -1, 0, 5, 80]), headers or None
+    )
+
+
+def random_settings(choice: random.Random) -> QueueSettings:
+    """Settings of any kind of queue."""
+    settings = QueueSettings()
+    settings.message_ttl_ms = choice.choice([-1, -1, 0, 20, 100])
+    settings.max_length = choice.choice([-1, -1, 0, 5, 50])
+    settings.max_length_octets = choice.choice([-1, -1, 60, 900])
+    settings.overflow = choice.choice([0, 1, 2])
+    settings.delivery_limit = choice.choice([-1, 0, 2])
+    settings.dead_letter = choice.choice([0, 1, 2])
+    settings.single_active = choice.random() < 0.2
+    settings.consumer_timeout_ms = choice.choice([-1, 15, 60])
+    settings.priority_max = choice.choice([0, 5, 31])
+    settings.deduplicate = choice.random() < 0.3
+    settings.dedup_count = choice.choice([0, 2, 100])
+    settings.dedup_ms = choice.choice([-1, 30])
+    settings.retry_type = choice.choice([0, 0, 1, 2, 3])
+    settings.retry_min_ms = choice.choice([0, 4])
+    settings.retry_max_ms = choice.choice([0, 9])
+    kept_apart = choice.choice("  gl")
+    settings.group_key = b"group" if kept_apart == "g" else b""
+    settings.last_value_key = b"last" if kept_apart == "l" else b""
+    return settings
+
+
+def rich_log(seed: int, length: int) -> list[bytes]:
+    """Entries of a queue that is upgraded somewhere and whose settings change now and then."""
+    choice = random.Random(seed)
+    entries = [data[8:] for data in random_log(seed, length)]
+    for at in range(choice.randrange(length // 2 + 1), length):
+        kind = choice.choice("........ttafrgxxxnccccccceeeeee") if at % 40 else "s"
+        session = session_id(choice.randint(1, 3), 1, choice.randint(1, 2))
+        if kind == "s":
+            entries[at] = leader_command.encode_configure(2, random_settings(choice))
+        elif kind == "t":
+            entries[at] = leader_command.encode_tick()
+        elif kind == "a":
+            ids = [choice.randint(1, length * 4) for _ in range(20)]
+            entries[at] = leader_command.encode_acquire(session, choice.randint(1, 3), ids)
+        elif kind == "f":
+            entries[at] = leader_command.encode_forget(list(range(1, at * 5)))
+        entry = entries[at]
+        if entry[:1] == b"\x01":  # the batch of an ENQUEUE, with properties instead
+            count = int.from_bytes(entry[18:22], "big") if len(entry) > 22 else 0
+            if 0 < count < 20:
+                messages = [(_random_properties(choice), bytes(choice.choice([0, 8, 70])))]
+                messages += [(_random_properties(choice), bytes(8)) for _ in range(count - 1)]
+                number = b"\x0e" if choice.random() < 0.1 else b"\x01"
+                entries[at] = number + entry[1:18] + rich_batch(*messages)
+        elif entry[:1] == b"\x03" and len(entry) > 20 and choice.random() < 0.6:
+            entries[at] = entry[:1] + b"\x02" + entry[2:26] + _random_attach(choice, entry[26:])
+        elif entry[:2] == b"\x06\x01" and choice.random() < 0.5:
+            entries[at] = b"\x06\x02" + entry[2:] + choice.randint(1, 900).to_bytes(8, "big")
+        elif entry[:1] == b"\x07" and choice.random() < 0.5:
+            ids = sorted({choice.randint(1, length * 4) for _ in range(9)})
+            listed = b"".join(each.to_bytes(8, "big") for each in ids)
+            entries[at] = b"\x0c\x01" + entry[2:] + len(ids).to_bytes(4, "big") + listed
+    return [command.stamp_command(at * 3, data) for at, data in enumerate(entries)]
+
+
+def _random_attach(choice: random.Random, rest: bytes) -> bytes:
+    """Flags, tag and what an extended ATTACH has behind them."""
+    flags = (rest[0] & 1) | (2 if choice.random() < 0.3 else 0)
+    priority = choice.choice([0, 0, 5, -2]).to_bytes(4, "big", signed=True)
+    octets = choice.choice([0, 100]).to_bytes(4, "big")
+    return bytes([flags]) + rest[1:] + priority + octets + choice.choice([0, 9]).to_bytes(8, "big")
 
 
 def random_log(seed: int, length: int) -> list[bytes]:

@@ -1,0 +1,51 @@
+"""Which messages a queue has had before, as their publishers name them."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final, final
+
+from mypy_extensions import i64
+
+_NAME_OCTETS_MAX: Final = 16  # longer names are remembered by a digest of as many octets
+
+
+@final
+class Deduplication:
+    """Names of messages within a window of number and time.
+
+    Attributes:
+        seen: name -> when it came, in that order.
+    """
+
+    def __init__(self) -> None:
+        self.seen: dict[bytes, int] = {}
+
+    def is_new(self, name: bytes, now_ms: i64, most: i64, keep_ms: i64) -> bool:
+        """Return whether a name is not remembered, and remember it.
+
+        Args:
+            name: header value, see `property_reader.header_key`.
+            now_ms: time of the command.
+            most: how many names may be remembered, 0 or more.
+            keep_ms: for how long, negative for as long as there is room.
+        """
+        if len(name) > _NAME_OCTETS_MAX:
+            name = hashlib.blake2b(name, digest_size=_NAME_OCTETS_MAX).digest()
+        self._forget(now_ms, keep_ms)
+        if name in self.seen:
+            return False
+        if most > 0:
+            self.seen[name] = now_ms
+            while len(self.seen) > most:
+                del self.seen[next(iter(self.seen))]
+        return True
+
+    def _forget(self, now_ms: i64, keep_ms: i64) -> None:
+        if keep_ms < 0:
+            return
+        while self.seen:
+            name = next(iter(self.seen))
+            if self.seen[name] + keep_ms > now_ms:
+                return
+            del self.seen[name]

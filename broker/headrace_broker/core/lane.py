@@ -1,0 +1,289 @@
+"""The available messages of one priority, in the order of their ids."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import final
+
+from mypy_extensions import i64
+
+from headrace_broker.core.batch import Batch
+from headrace_broker.core.effect import Acquired, Effect
+from headrace_broker.core.live_entries import LiveEntries
+from headrace_broker.core.loose import LooseMessages
+from headrace_broker.core.page import PAGE_BATCHES, Page
+
+
+@final
+class Lane:
+    """Batches never acquired and messages on their own.
+
+    Attributes:
+        priority: of all its messages.
+        count: of messages, in batches and loose.
+        octets: of their bodies.
+        pages: of batches, oldest first; none is empty.
+        loose: the others.
+        expires_ms: nothing expires before, 0 when nothing does; may be too early.
+    """
+
+    def __init__(self, priority: i64, entries: LiveEntries) -> None:
+        self.priority = priority
+        self.count: i64 = 0
+        self.octets: i64 = 0
+        self.pages: deque[Page] = deque()
+        self.loose = LooseMessages()
+        self.expires_ms: i64 = 0
+        self._entries = entries
+
+    # In
+
+    def append(self, batch: Batch) -> None:
+        """Put a batch behind everything; its ids are the highest."""
+        pages = self.pages
+        if not pages:
+            pages.append(Page())
+        elif pages[-1].size >= PAGE_BATCHES:
+            if len(pages) > 1:
+                pages[-1].pack()
+            pages.append(Page())
+        page = pages[-1]
+        page.open()
+        page.append(batch)
+        self.count += batch.stop - batch.next
+        self.octets += batch.octets
+        self._note_expiry(batch.expires_ms)
+
+    def add(self, message: Acquired) -> None:
+        """Put a message where it belongs by its id."""
+        self.loose.add(message)
+        self.count += 1
+        self.octets += message.octets
+        self._note_expiry(message.expires_ms)
+
+    def put_page(self, page: Page) -> None:
+        """Put a page that a snapshot held at the end; `count` and `octets` are set by who reads."""
+        self.pages.append(page)
+        self._note_expiry(page.expires_ms)
+
+    def put_back(self, message: Acquired) -> None:
+        """Put a loose message that `count` and `octets` hold already where it belongs."""
+        self.loose.add(message)
+        self._note_expiry(message.expires_ms)
+
+    def _note_expiry(self, expires_ms: i64) -> None:
+        if expires_ms > 0 and (self.expires_ms == 0 or expires_ms < self.expires_ms):
+            self.expires_ms = expires_ms
+
+    # Out
+
+    def take(self, wanted: i64, into: list[Acquired]) -> None:
+        """Move the oldest `wanted` messages (at most `count`) to the end of `into`."""
+        left = wanted
+        while left > 0:
+            loose_id: i64 = self.loose.first_id() if self.loose.messages else 0
+            if self.pages:
+                page = self.pages[0]
+                page.open()
+                batch = page.head_batch()
+                first = batch.first_id
+                if loose_id == 0 or first < loose_id:
+                    most = left if loose_id == 0 else min(left, loose_id - first)
+                    left -= self._take_new(page, batch, most, into)
+                    continue
+            message = self.loose.pop(loose_id)
+            assert message is not None, "the count says that there is one"
+            self.octets -= message.octets
+            into.append(message)
+            left -= 1
+        self.count -= wanted
+
+    def _take_new(self, page: Page, batch: Batch, wanted: i64, into: list[Acquired]) -> i64:
+        """Take up to `wanted` messages of the head batch; return how many."""
+        self._entries.open(batch)
+        start = batch.next
+        stop = min(start + wanted, batch.stop)
+        octets: i64 = 0
+        for position in range(start, stop):
+            message = batch.message(position, self.priority)
+            octets += message.octets
+            into.append(message)
+        self.octets -= octets
+        batch.next = stop
+        page.count -= stop - start
+        if page.count == 0:
+            self.pages.popleft()
+        return stop - start
+
+    def pop(self, message_id: i64) -> Acquired | None:
+        """Take the message with an id out; None where it does not wait here."""
+        message = self.loose.pop(message_id)
+        if message is None:
+            message = self._pop_new(message_id)
+        if message is not None:
+            self.count -= 1
+            self.octets -= message.octets
+        return message
+
+    def _pop_new(self, message_id: i64) -> Acquired | None:
+        at = self._page_of(message_id)
+        if at < 0:
+            return None
+        page = self.pages[at]
+        page.open()
+        found = page.find(message_id)
+        if found < 0:
+            return None
+        batch = page.batches[found]
+        position = message_id - batch.id_base
+        self._entries.open(batch)
+        message = batch.message(position, self.priority)
+        page.cut(found, position)
+        if page.count == 0:
+            del self.pages[at]
+        return message
+
+    def clear(self, effects: list[Effect]) -> list[Acquired]:
+        """Drop the batches, and return what was loose."""
+        for page in self.pages:
+            for batch in page.waiting():
+                self._entries.archive_batch(batch, effects)
+        self.pages.clear()
+        loose = self.loose.in_order()
+        self.loose.clear()
+        self.count = 0
+        self.octets = 0
+        self.expires_ms = 0
+        return loose
+
+    # Time
+
+    def take_expired_head(self, now_ms: i64, limit: i64, into: list[Acquired]) -> None:
+        """Take what has expired at the front of the lane, up to `limit` messages."""
+        while self.count > 0 and len(into) < limit:
+            expires = self._head_expiry()
+            if expires == 0 or expires > now_ms:
+                return
+            self.take(1, into)
+
+    def _head_expiry(self) -> i64:
+        loose_id: i64 = self.loose.first_id() if self.loose.messages else 0
+        if self.pages:
+            page = self.pages[0]
+            page.open()
+            batch = page.head_batch()
+            if loose_id == 0 or batch.first_id < loose_id:
+                return batch.expires_ms
+        return self.loose.messages[loose_id].expires_ms
+
+    def take_expired(self, now_ms: i64, limit: i64, into: list[Acquired]) -> None:
+        """Take what has expired anywhere, until `into` has `limit` messages."""
+        if self.expires_ms == 0 or self.expires_ms > now_ms:
+            return
+        for message in self.loose.in_order():
+            if 0 < message.expires_ms <= now_ms and len(into) < limit:
+                self.loose.pop(message.message_id)
+                self.count -= 1
+                self.octets -= message.octets
+                into.append(message)
+        for page in list(self.pages):
+            if len(into) >= limit:
+                break
+            if 0 < page.expires_ms <= now_ms:
+                self._expire_page(page, now_ms, limit, into)
+        self._look_for_expiry()
+
+    def _expire_page(self, page: Page, now_ms: i64, limit: i64, into: list[Acquired]) -> None:
+        page.open()
+        soonest: i64 = 0
+        for batch in page.batches[page.head :]:
+            expires = batch.expires_ms
+            if expires == 0 or batch.next == batch.stop:
+                continue
+            if expires <= now_ms:
+                self._entries.open(batch)
+                while batch.next < batch.stop and len(into) < limit:
+                    message = batch.message(batch.next, self.priority)
+                    batch.next += 1
+                    page.count -= 1
+                    self.count -= 1
+                    self.octets -= message.octets
+                    into.append(message)
+                if batch.next == batch.stop:
+                    continue
+            if soonest == 0 or expires < soonest:
+                soonest = expires
+        page.expires_ms = soonest
+        if page.count == 0:
+            self.pages.remove(page)
+
+    def _look_for_expiry(self) -> None:
+        self.expires_ms = 0
+        for page in self.pages:
+            self._note_expiry(page.expires_ms)
+        for message in self.loose.messages.values():
+            self._note_expiry(message.expires_ms)
+
+    # Looking
+
+    def first_id(self) -> i64:
+        """Return the lowest id; there must be one."""
+        loose_id: i64 = self.loose.first_id() if self.loose.messages else 0
+        if self.pages:
+            page = self.pages[0]
+            page.open()
+            first = page.head_batch().first_id
+            if loose_id == 0 or first < loose_id:
+                return first
+        return loose_id
+
+    def oldest_ms(self) -> i64:
+        """Return when the first message arrived; there must be one."""
+        loose_id: i64 = self.loose.first_id() if self.loose.messages else 0
+        if self.pages:
+            page = self.pages[0]
+            page.open()
+            batch = page.head_batch()
+            if loose_id == 0 or batch.first_id < loose_id:
+                return batch.arrived_ms
+        return self.loose.messages[loose_id].arrived_ms
+
+    def look(self, after_id: i64, limit: i64, into: list[Acquired]) -> None:
+        """Add up to `limit` messages with ids above `after_id`, by their ids; nothing changes."""
+        found = [m for m in self.loose.messages.values() if m.message_id > after_id]
+        found.sort(key=_id)
+        del found[limit:]
+        room = limit
+        pages = self.pages
+        at = self._first_page_after(after_id)
+        while room > 0 and at < len(pages):
+            for batch in pages[at].waiting():
+                start = max(batch.next, after_id + 1 - batch.id_base)
+                for position in range(start, min(batch.stop, start + room)):
+                    found.append(batch.message(position, self.priority))
+                    room -= 1
+            at += 1
+        found.sort(key=_id)
+        into.extend(found[:limit])
+
+    def _page_of(self, message_id: i64) -> i64:
+        """Return the index of the only page that may hold a message, -1 for none."""
+        at = self._first_page_after(message_id - 1)
+        return at if at < len(self.pages) and self.pages[at].first_id <= message_id else -1
+
+    def _first_page_after(self, message_id: i64) -> i64:
+        """Return the index of the first page with ids above one; their number for none."""
+        pages = self.pages
+        low: i64 = 0
+        high: i64 = len(pages)
+        while low < high:
+            middle = (low + high) // 2
+            if pages[middle].last_id <= message_id:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+
+def _id(message: Acquired) -> int:
+    return message.message_id

@@ -1,0 +1,61 @@
+"""Messages that wait on their own, in the order of their ids."""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from headrace_broker.core.effect import Acquired
+
+_SLACK: Final = 64  # ids of messages that left, kept in a heap before it is made anew
+
+
+@final
+class LooseMessages:
+    """What came back, or was never part of a batch.
+
+    Attributes:
+        messages: by id.
+        octets: of their bodies.
+    """
+
+    def __init__(self) -> None:
+        self.messages: dict[int, Acquired] = {}
+        self.octets: i64 = 0
+        self._ids: list[int] = []  # a heap with all ids, and of some that left
+
+    def add(self, message: Acquired) -> None:
+        """Add a message whose id is not here."""
+        self.messages[message.message_id] = message
+        self.octets += message.octets
+        heappush(self._ids, message.message_id)
+
+    def first_id(self) -> i64:
+        """Return the lowest id, 0 when there is none."""
+        ids = self._ids
+        messages = self.messages
+        while ids and ids[0] not in messages:
+            heappop(ids)
+        return ids[0] if ids else 0
+
+    def pop(self, message_id: i64) -> Acquired | None:
+        """Take a message out; None where it is not here."""
+        message = self.messages.pop(message_id, None)
+        if message is not None:
+            self.octets -= message.octets
+            if len(self._ids) > 2 * len(self.messages) + _SLACK:
+                self._ids = list(self.messages)
+                heapify(self._ids)
+        return message
+
+    def in_order(self) -> list[Acquired]:
+        """Return all messages by their ids."""
+        return [self.messages[message_id] for message_id in sorted(self.messages)]
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.messages.clear()
+        self.octets = 0
+        self._ids.clear()

@@ -1,0 +1,119 @@
+"""Who gets which of the available messages."""
+
+from __future__ import annotations
+
+from mypy_extensions import i64
+
+from headrace_broker.core.effect import Acquired, Deliver, Effect
+from headrace_broker.core.queue_state import QueueState
+from headrace_broker.core.ready_list import KEY_GROUP
+from headrace_broker.core.session import Consumer
+
+
+def dispatch(state: QueueState, effects: list[Effect]) -> None:
+    """Hand out available messages while a consumer has credit: by priority, in fair rotation."""
+    if state.ready.count == 0 or not state.rotation.lines:
+        return
+    served: list[Consumer] = []
+    if state.ready.groups.count > 0:
+        _rotate_groups(state, served)
+    else:
+        _rotate(state, served)
+    for consumer in served:
+        _deliver(state, consumer, effects)
+
+
+def _rotate(state: QueueState, served: list[Consumer]) -> None:
+    ready = state.ready
+    rotation = state.rotation
+    while ready.count > 0 and rotation.lines:
+        consumer = rotation.pop()
+        fresh = consumer.fresh
+        if not fresh:
+            served.append(consumer)
+        wanted: i64 = 1
+        limited = consumer.prefetch_octets > 0
+        if not limited and rotation.alone(consumer):
+            wanted = min(consumer.credit(), ready.count)
+        ready.take(wanted, fresh)
+        if limited:
+            consumer.octets += fresh[-1].octets
+        if consumer.credit() > 0:
+            rotation.again(consumer)
+        else:
+            consumer.waiting = False
+
+
+def _rotate_groups(state: QueueState, served: list[Consumer]) -> None:
+    """Rotate one message at a time; who may have none of what is left keeps its place in line."""
+    ready = state.ready
+    rotation = state.rotation
+    passed: list[Consumer] = []
+    while ready.count > 0 and rotation.lines:
+        consumer = rotation.pop()
+        message = ready.take_for(consumer)
+        if message is None:
+            passed.append(consumer)
+            continue
+        if not consumer.fresh:
+            served.append(consumer)
+        _give(state, consumer, message)
+        if consumer.credit() > 0:
+            rotation.again(consumer)
+        else:
+            consumer.waiting = False
+    for consumer in passed:
+        rotation.again(consumer)
+
+
+def _give(state: QueueState, consumer: Consumer, message: Acquired) -> None:
+    consumer.fresh.append(message)
+    if consumer.prefetch_octets > 0:
+        consumer.octets += message.octets
+    if message.key.startswith(KEY_GROUP):
+        state.ready.groups.hold(consumer, message)
+
+
+def _deliver(state: QueueState, consumer: Consumer, effects: list[Effect]) -> None:
+    messages = consumer.fresh
+    consumer.fresh = []
+    effects.append(Deliver(consumer.session, consumer.number, consumer.next_delivery, messages))
+    state.hold(consumer, messages)
+
+
+def acquire(state: QueueState, consumer: Consumer, ids: list[int], effects: list[Effect]) -> None:
+    """Give a filtered consumer those messages that are available, as far as it has credit."""
+    ready = state.ready
+    served = state.is_served(consumer)
+    for message_id in ids:
+        free = consumer.credit() > 0 and served
+        message = ready.pop(message_id)
+        if message is None:
+            continue
+        group = ready.groups.groups.get(message.key)
+        if free and group is not None:
+            free = group.owner is None or group.owner is consumer
+        if free:
+            _give(state, consumer, message)
+        else:
+            ready.give_back(message, effects)
+    if consumer.fresh:
+        _deliver(state, consumer, effects)
+
+
+def get(state: QueueState, consumer: Consumer, message_id: i64) -> i64:
+    """Acquire one message; return its delivery number, 0 when there is none.
+
+    Args:
+        state: the queue.
+        consumer: the session's consumer 0.
+        message_id: which one, 0 for the first.
+    """
+    ready = state.ready
+    message = ready.pop(message_id) if message_id > 0 else ready.take_for(consumer)
+    if message is None:
+        return 0
+    if message.key.startswith(KEY_GROUP):
+        ready.groups.hold(consumer, message)
+    state.hold(consumer, [message])
+    return consumer.next_delivery - 1
