@@ -30,6 +30,7 @@ class Group:
         owner: the consumer that has messages of it unsettled, None for nobody.
         out: how many those are.
         waiting: its available messages.
+        refused: ids that ACQUIRE named in vain since it has its owner; no part of the state.
     """
 
     def __init__(self, key: bytes) -> None:
@@ -38,6 +39,7 @@ class Group:
         self.owner: Consumer | None = None
         self.out: i64 = 0
         self.waiting: i64 = 0
+        self.refused: list[int] = []
 
 
 @final
@@ -81,13 +83,22 @@ class Groups:
             group.owner = consumer
             self._offer(group)
 
-    def settled(self, message: Acquired) -> None:
-        """Note that a message of a group is not unsettled any more."""
+    def settled(self, message: Acquired) -> list[Acquired]:
+        """Note that a message of a group is not unsettled any more.
+
+        Returns:
+            What ACQUIRE named in vain and may be had now.
+        """
         group = self.groups[message.key]
         group.out -= 1
-        if group.out == 0:
-            group.owner = None
-            self._offer_or_drop(group)
+        if group.out > 0:
+            return []
+        group.owner = None
+        messages = self.loose.messages
+        freed = [messages[each] for each in group.refused if each in messages]
+        group.refused.clear()
+        self._offer_or_drop(group)
+        return freed
 
     def first_for(self, consumer: Consumer) -> i64:
         """Return the lowest id that a consumer may have, 0 for none."""
@@ -105,13 +116,12 @@ class Groups:
         self._offer_or_drop(group)
         return message
 
-    def is_free_for(self, consumer: Consumer, message_id: i64) -> bool:
-        """Return whether a message is here and its group is nobody's, or this consumer's."""
-        message = self.loose.messages.get(message_id)
-        if message is None:
+    def refuses(self, consumer: Consumer, message: Acquired) -> bool:
+        """Return whether a message's group is another consumer's."""
+        if not message.key:
             return False
-        owner = self.groups[message.key].owner
-        return owner is None or owner is consumer
+        group = self.groups.get(message.key)
+        return group is not None and group.owner is not None and group.owner is not consumer
 
     def clear(self) -> list[Acquired]:
         """Drop what is available and return it; who owns what stays."""

@@ -216,11 +216,10 @@ class QueueState:
     def let_go(self, consumer: Consumer, messages: list[Acquired]) -> None:
         """Note that deliveries of a consumer are not unsettled any more."""
         octets: i64 = 0
-        groups = self.ready.groups
         for message in messages:
             octets += message.octets
-            if message.key and message.key in groups.groups:
-                groups.settled(message)
+            if message.key and message.key in self.ready.groups.groups:
+                self.ready.settled(message)
         self.unsettled_octets -= octets
         self.unsettled_count -= len(messages)
         if consumer.prefetch_octets > 0:

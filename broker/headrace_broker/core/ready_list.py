@@ -88,8 +88,22 @@ class ReadyList:
         assert old is not None, "a last value is available"
         message.message_id = message_id
         self.add(message)
+        if self.watched:
+            self.returned.append(message)
         self.entries.archive(old.entry_index, 1, effects)
         return True
+
+    def refuse(self, message: Acquired) -> None:
+        """Put back a message that ACQUIRE named and whose group is another consumer's."""
+        self.add(message)
+        if self.watched:
+            self.groups.groups[message.key].refused.append(message.message_id)
+
+    def settled(self, message: Acquired) -> None:
+        """Note that a message with a group is not unsettled any more."""
+        freed = self.groups.settled(message)
+        if self.watched:
+            self.returned.extend(freed)
 
     # Out
 

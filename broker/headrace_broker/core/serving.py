@@ -86,17 +86,15 @@ def acquire(state: QueueState, consumer: Consumer, ids: list[int], effects: list
     ready = state.ready
     served = state.is_served(consumer)
     for message_id in ids:
-        free = consumer.credit() > 0 and served
         message = ready.pop(message_id)
         if message is None:
             continue
-        group = ready.groups.groups.get(message.key)
-        if free and group is not None:
-            free = group.owner is None or group.owner is consumer
-        if free:
-            _give(state, consumer, message)
-        else:
+        if consumer.credit() == 0 or not served:
             ready.give_back(message, effects)
+        elif ready.groups.refuses(consumer, message):
+            ready.refuse(message)
+        else:
+            _give(state, consumer, message)
     if consumer.fresh:
         _deliver(state, consumer, effects)
 
