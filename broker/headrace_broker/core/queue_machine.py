@@ -273,7 +273,8 @@ class QueueMachine:
             effects.append(Rejected("a command of a later machine version"))
         else:
             state.now_ms = max(state.now_ms, stamp_of(data))
-            expire(state, True, effects)
+            if not isinstance(command, Tick):
+                expire(state, True, effects)
             kept = self._carry_out(index, data, command, effects)
             dispatch(state, effects)
             drop_excess(state, effects)

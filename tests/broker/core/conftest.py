@@ -11,13 +11,14 @@ from headrace_broker.core import command, leader_command
 from headrace_broker.core.command import SettleItem
 from headrace_broker.core.effect import Acquired, Deliver, Effect, EntryDead
 from headrace_broker.core.queue_machine import QueueMachine
-from headrace_broker.core.settings import QueueSettings
+from headrace_broker.core.settings import QueueSettings, decode_settings, encode_settings
 from headrace_broker.model.message import Publish
 from headrace_broker.model.session import session_id
 
 ANNA = session_id(1, 1, 1)
 BERT = session_id(2, 1, 1)
 CARL = session_id(2, 1, 2)
+PUBLISHER = session_id(3, 1, 9)
 
 Run = tuple[int, int, list[int]]  # consumer's session and number, message ids in delivery order
 
@@ -33,11 +34,37 @@ class QueueLog:
     def __init__(self) -> None:
         self.machine = QueueMachine()
         self.entries: list[bytes] = []
+        self.now_ms = 1_700_000_000_000
+        self.published = 0
+        self.seqs: dict[int, int] = {}  # for tests that count the control lanes here
 
     def apply(self, encoded: bytes) -> list[Effect]:
         """Stamp, log and apply a command; return its effects."""
-        self.entries.append(command.stamp_command(1_700_000_000_000 + len(self.entries), encoded))
+        self.entries.append(command.stamp_command(self.now_ms, encoded))
         return self.machine.apply(len(self.entries), self.entries[-1])
+
+    def configure(self, **fields: object) -> list[Effect]:
+        """Apply CONFIGURE of version 2 with these settings, the others as they are."""
+        settings = decode_settings(encode_settings(self.machine.settings))
+        assert settings is not None
+        for name, value in fields.items():
+            assert hasattr(settings, name), name
+            setattr(settings, name, value)
+        return self.apply(leader_command.encode_configure(2, settings))
+
+    def publish(self, *messages: tuple[bytes, bytes]) -> list[Effect]:
+        """Enqueue messages (property block, body) of a publisher of its own."""
+        first, self.published = self.published + 1, self.published + len(messages)
+        return self.apply(command.encode_enqueue(PUBLISHER, first, rich_batch(*messages)))
+
+    def tick(self, after_ms: int = 0) -> list[Effect]:
+        """Apply TICK some time later."""
+        self.now_ms += after_ms
+        return self.apply(leader_command.encode_tick())
+
+    def ids(self) -> list[int]:
+        """The ids of available messages in order of their ids."""
+        return [message.message_id for message in self.machine.available_from(0, 10**6)]
 
     def enqueue(self, session: int, seq: int, count: int = 1) -> list[Effect]:
         """Enqueue `count` messages whose bodies have 0, 1, 2, ... octets."""

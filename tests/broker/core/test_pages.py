@@ -1,0 +1,125 @@
+"""Long queues: batches packed into octets, and messages taken out of the middle."""
+
+from __future__ import annotations
+
+import random
+from array import array
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.broker.core.conftest import ANNA, QueueLog, batch, messages
+
+from headrace_broker.core import command
+from headrace_broker.core.batch import Batch
+from headrace_broker.core.batch_page import decode_batches, encode_batches, read_entries
+from headrace_broker.core.batch_sizes import UNEQUAL, BatchSizes, measure_batch
+from headrace_broker.core.command import ACCEPT
+from headrace_broker.core.page import PAGE_BATCHES
+from headrace_broker.core.queue_machine import QueueMachine
+
+FIELDS = ("entry_index", "id_base", "next", "stop", "arrived_ms", "expires_ms")
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> list[Batch]:
+    found = []
+    entry, following, arrived = 0, 0, 0
+    for _ in range(draw(st.integers(0, 6))):
+        entry += draw(st.integers(0, 2**40))
+        first = following + draw(st.integers(0, 2**40))
+        start, count, beyond = (draw(st.integers(0, 300)) for _ in range(3))
+        arrived += draw(st.integers(0, 2**40))
+        expires = draw(st.sampled_from([0, arrived + 1, arrived + 2**33]))
+        total = start + count + 1 + beyond
+        if draw(st.booleans()):
+            sizes = BatchSizes(total, UNEQUAL, draw(st.binary(min_size=4, max_size=4)) * total)
+        else:
+            sizes = BatchSizes(total, draw(st.integers(0, 2**31)), b"")
+        stop = start + count + 1
+        found.append(Batch(entry, first - start, start, stop, sizes, arrived, expires))
+        following = first + count + 1
+    return found
+
+
+def plain(batch: Batch) -> tuple[object, ...]:
+    sizes = batch.sizes
+    return (
+        *(getattr(batch, name) for name in FIELDS),
+        sizes.count,
+        sizes.size,
+        sizes.table,
+    )
+
+
+@given(batches())
+def test_packed_batches_come_back_as_they_were(found: list[Batch]) -> None:
+    packed = encode_batches(found)
+    assert list(map(plain, decode_batches(packed))) == list(map(plain, found))
+    entries = array("Q")
+    read_entries(packed, entries)
+    assert list(entries) == [each.entry_index for each in found]
+
+
+@given(st.binary(max_size=60))
+def test_octets_that_are_no_batches_are_refused(data: bytes) -> None:
+    try:
+        found = decode_batches(data)
+    except LookupError:
+        return
+    assert all(each.next < each.stop for each in found)
+
+
+def test_a_batch_of_equal_sizes_packs_into_few_octets() -> None:
+    sizes = measure_batch(batch(*[bytes(1024)] * 10), 0)
+    assert sizes is not None
+    found = [Batch(n, n * 10, 0, 10, sizes, 1_700_000_000_000 + n, 0) for n in range(256)]
+    assert len(encode_batches(found)) < 256 * 10
+
+
+def long_queue(queue: QueueLog, pages: int) -> int:
+    """Fill some pages with batches of one or two messages; return how many messages that is."""
+    queue.configure()
+    count = 0
+    for number in range(pages * PAGE_BATCHES):
+        size = 1 + number % 2
+        queue.apply(command.encode_enqueue(ANNA, count + 1, batch(*[b"x"] * size)))
+        count += size
+    return count
+
+
+def test_a_long_queue_comes_out_in_order(queue: QueueLog) -> None:
+    count = long_queue(queue, 4)
+    assert queue.machine.ready_count == count
+    queue.machine = QueueMachine.restore(queue.machine.snapshot())
+    taken = messages(queue.attach(ANNA, 1, 1, 10**6))
+    assert [m.message_id for m in taken] == list(range(1, count + 1))
+    assert queue.machine.ready_count == queue.machine.ready_octets == 0
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_messages_taken_out_of_the_middle_leave_the_others(queue: QueueLog, seed: int) -> None:
+    choice = random.Random(seed)
+    count = long_queue(queue, 4)
+    left = list(range(1, count + 1))
+    for number in range(1, 200):
+        gone = [choice.choice(left) for _ in range(3)]
+        queue.apply(command.encode_remove(ANNA, number, gone))
+        left = [each for each in left if each not in gone]
+        if number % 50 == 0:
+            queue.machine = QueueMachine.restore(queue.machine.snapshot())
+    assert queue.ids() == left
+    assert [m.message_id for m in queue.machine.available_from(left[40], 7)] == left[41:48]
+    alive = list(queue.machine.live_entries())
+    taken = messages(queue.attach(ANNA, 200, 1, 10**6))
+    assert [m.message_id for m in taken] == left
+    assert sorted({m.entry_index for m in taken}) == alive
+    queue.settle(ANNA, 201, ACCEPT, (1, 1, 10**6))
+    assert list(queue.machine.live_entries()) == []
+
+
+def test_new_messages_follow_the_old_ones_after_a_restart(queue: QueueLog) -> None:
+    count = long_queue(queue, 2)
+    queue.machine = QueueMachine.restore(queue.machine.snapshot())
+    queue.enqueue(ANNA, count + 1, 3)
+    assert queue.ids() == list(range(1, count + 4))
