@@ -250,9 +250,7 @@ class Lane:
 
     def look(self, after_id: i64, limit: i64, into: list[Acquired]) -> None:
         """Add up to `limit` messages with ids above `after_id`, by their ids; nothing changes."""
-        found = [m for m in self.loose.messages.values() if m.message_id > after_id]
-        found.sort(key=_id)
-        del found[limit:]
+        found = self.loose.after(after_id, limit)
         room = limit
         pages = self.pages
         at = self._first_page_after(after_id)

@@ -223,7 +223,7 @@ def _end_consumer(
 ) -> None:
     if consumer.state != GETTER:
         state.retire(consumer, CANCELLED)
-    release_all(state, consumer, True, effects)
+    release_all(state, consumer, False, effects)  # a timeout is no failed delivery: RabbitMQ 4.3
     drop_if_done(session, consumer)
     if state.active is None:
         state.choose_active()

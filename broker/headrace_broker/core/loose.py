@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from heapq import heapify, heappop, heappush
 from typing import Final, final
 
@@ -25,12 +26,18 @@ class LooseMessages:
         self.messages: dict[int, Acquired] = {}
         self.octets: i64 = 0
         self._ids: list[int] = []  # a heap with all ids, and of some that left
+        self._sorted: list[int] = []  # the same in order while somebody looks; else empty
 
     def add(self, message: Acquired) -> None:
         """Add a message whose id is not here."""
         self.messages[message.message_id] = message
         self.octets += message.octets
         heappush(self._ids, message.message_id)
+        if self._sorted:
+            if self._sorted[-1] < message.message_id:
+                self._sorted.append(message.message_id)
+            else:
+                self._sorted = []
 
     def first_id(self) -> i64:
         """Return the lowest id, 0 when there is none."""
@@ -50,6 +57,23 @@ class LooseMessages:
                 heapify(self._ids)
         return message
 
+    def after(self, message_id: i64, limit: i64) -> list[Acquired]:
+        """Return up to `limit` messages with ids above one, by their ids."""
+        if not self.messages:
+            return []
+        if not self._sorted or len(self._sorted) > 2 * len(self.messages) + _SLACK:
+            self._sorted = sorted(self.messages)
+        ids = self._sorted
+        messages = self.messages
+        found: list[Acquired] = []
+        for at in range(bisect_right(ids, message_id), len(ids)):
+            if len(found) >= limit:
+                break
+            message = messages.get(ids[at])
+            if message is not None:
+                found.append(message)
+        return found
+
     def in_order(self) -> list[Acquired]:
         """Return all messages by their ids."""
         return [self.messages[message_id] for message_id in sorted(self.messages)]
@@ -59,3 +83,4 @@ class LooseMessages:
         self.messages.clear()
         self.octets = 0
         self._ids.clear()
+        self._sorted = []

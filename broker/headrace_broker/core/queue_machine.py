@@ -151,15 +151,12 @@ class QueueMachine:
         """Return up to `limit` available messages with ids above `after_id`, by their ids."""
         return self._state.ready.look(after_id, limit)
 
-    def filtered_waiting(self) -> list[tuple[int, int, int]]:
-        """Return session, number and credit of the filtered consumers that may get something."""
-        state = self._state
-        return [
-            (consumer.session, consumer.number, consumer.credit())
-            for session in state.sessions.values()
-            for consumer in session.consumers.values()
-            if consumer.filtered and consumer.credit() > 0 and state.is_served(consumer)
-        ]
+    def filtered_credit(self, session: i64, consumer: i64) -> i64:
+        """Return how many messages a filtered consumer may get now, 0 for one that is not there."""
+        found = self._consumer(session, consumer)
+        if found is None or not found.filtered or not self._state.is_served(found):
+            return 0
+        return found.credit()
 
     def watch_returned(self, on: bool) -> None:
         """Begin or cease to note what becomes available otherwise than by its arrival."""

@@ -219,10 +219,7 @@ class ReadyList:
 
     def look(self, after_id: i64, limit: i64) -> list[Acquired]:
         """Return up to `limit` messages with ids above `after_id`, by their ids."""
-        found: list[Acquired] = [
-            message for message in self.groups.loose.in_order() if message.message_id > after_id
-        ]
-        del found[limit:]
+        found = self.groups.loose.after(after_id, limit)
         for lane in self.lanes:
             if lane is not None and lane.count > 0:
                 lane.look(after_id, limit, found)

@@ -202,7 +202,7 @@ def test_a_consumer_that_settles_nothing_is_cancelled(queue: QueueLog) -> None:
     assert queue.machine.unsettled_count == 0
     assert queue.ids() == [1, 2]
     found = messages(queue.attach(BERT, 1, 1, 2))
-    assert [(m.message_id, m.delivery_count) for m in found] == [(1, 1), (2, 1)]
+    assert [(m.message_id, m.delivery_count) for m in found] == [(1, 0), (2, 0)]
 
 
 def test_a_consumers_own_timeout_counts_and_the_oldest_delivery(queue: QueueLog) -> None:
