@@ -12,7 +12,7 @@ BODY_BYTES = 64 << 10
 ROUNDS = 60
 ROUND_MESSAGES = 64  # so each round is 4 MiB, and all of them 240 MiB on each node
 SEGMENT_BYTES = 4 << 20
-STORE_BYTES_MAX = 64 << 20  # files go at a tick, and many of these small ones fill between two
+STORE_BYTES_MAX = 32 << 20
 
 
 @pytest.fixture

@@ -69,6 +69,7 @@ SNAPSHOT_EVERY_BYTES: Final = 16 << 20  # bytes of entries applied between two s
 SNAPSHOT_GROWTH: Final = 4  # times the last snapshot's size, likewise: writing them stays a fraction
 SNAPSHOT_WAIT_FACTOR: Final = 4  # times that, until which a leader spares members that still need entries
 SNAPSHOTS_PER_TICK: Final = 4  # taken between two ticks; each runs on the event loop
+SNAPSHOT_OUTRUN_FACTOR: Final = SNAPSHOTS_PER_TICK  # times the least distance of snapshots, applied since the last tick
 COLLECT_BYTES_PER_TICK: Final = 1 << 20  # bytes of old log files read and moved between two ticks
 FETCHES_MAX: Final = 4  # snapshots fetched at a time; each is in memory as a whole
 FETCH_ATTEMPTS_MAX: Final = 16  # newer snapshots begun in one fetch; then the next offer is waited for

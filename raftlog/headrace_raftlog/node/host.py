@@ -403,8 +403,11 @@ class Host:
         self._port.flush()
         for at in range(len(appliers)):
             if not appliers[at].removed:
-                appliers[at].apply(committed[at])
-                self.snapshots.applied(appliers[at])
+                size: i64 = appliers[at].apply(committed[at])
+                self.snapshots.applied(appliers[at], size)
+        if self.snapshots.is_outrun:
+            self.snapshots.tick()
+            self._log.flush()
         for hosted in batch:
             if not hosted.removed:
                 self._finish(hosted)

@@ -68,8 +68,8 @@ class HostedGroup:
         """Return the member ids of a node, older ones included."""
         return [m for m in self.core.membership.everyone() if member_node(m) == node]
 
-    def apply(self, committed: list[Entry]) -> None:
-        """Hand committed entries to the application and note them as applied."""
+    def apply(self, committed: list[Entry]) -> i64:
+        """Hand committed entries to the application, note them as applied; return their bytes."""
         normal = [entry for entry in committed if entry.kind == ENTRY_NORMAL]
         if normal:
             self.handler.apply(normal)
@@ -77,11 +77,11 @@ class HostedGroup:
         for entry in committed:
             size += ENTRY_COST_BYTES + i64(len(entry.data))
         self.unsaved_bytes += size
-        if self.removed:
-            return
-        self.core.applied(committed[-1].index)
-        if self.reads is not None:
-            self.reads.applied(self.core.applied_index)
+        if not self.removed:
+            self.core.applied(committed[-1].index)
+            if self.reads is not None:
+                self.reads.applied(self.core.applied_index)
+        return size
 
     def tell_leadership(self) -> bool:
         """Tell the application about a change; return whether there was one."""

@@ -11,6 +11,7 @@ from headrace_raftlog.core.progress import SNAPSHOT_OFFERED
 from headrace_raftlog.model.limits import (
     COLLECT_BYTES_PER_TICK,
     SNAPSHOT_GROWTH,
+    SNAPSHOT_OUTRUN_FACTOR,
     SNAPSHOT_WAIT_FACTOR,
     SNAPSHOTS_PER_TICK,
 )
@@ -35,14 +36,28 @@ class SnapshotTaker:
         self._find = find
         self._every_bytes = every_bytes
         self._due: dict[int, None] = {}
+        self._applied_bytes: i64 = 0  # over all groups since the last tick
 
-    def applied(self, hosted: HostedGroup) -> None:
-        """Note that a group has applied entries."""
+    @property
+    def is_outrun(self) -> bool:
+        """Whether snapshots are due and so much was applied that they must not wait for a tick.
+
+        What the snapshots of one tick free is about as much as they are apart. A load that applies
+        more between two ticks would fill the disk faster than they empty it.
+        """
+        if not self._due:
+            return False
+        return self._applied_bytes > SNAPSHOT_OUTRUN_FACTOR * self._every_bytes
+
+    def applied(self, hosted: HostedGroup, size: i64) -> None:
+        """Note that a group has applied entries that cost `size` bytes."""
+        self._applied_bytes += size
         if hosted.unsaved_bytes > self._interval(hosted):
             self._due[hosted.group] = None
 
     def tick(self) -> None:
         """Take the snapshots that are due; let the log collect its garbage."""
+        self._applied_bytes = 0
         for group in self._log.collect(COLLECT_BYTES_PER_TICK):
             self._due[group] = None
         count: i64 = 0

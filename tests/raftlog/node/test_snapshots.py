@@ -8,7 +8,11 @@ from typing import Any
 import pytest
 
 from headrace_raftlog.model.entry import Entry
-from headrace_raftlog.model.limits import SNAPSHOT_WAIT_FACTOR, SNAPSHOTS_PER_TICK
+from headrace_raftlog.model.limits import (
+    SNAPSHOT_OUTRUN_FACTOR,
+    SNAPSHOT_WAIT_FACTOR,
+    SNAPSHOTS_PER_TICK,
+)
 from headrace_raftlog.model.membership import Membership
 from headrace_raftlog.model.message import (
     APPEND,
@@ -86,11 +90,43 @@ def test_big_states_are_saved_less_often(small: Any) -> None:
 def test_few_snapshots_are_taken_in_one_tick(small: Any) -> None:
     groups = [alone(small, group) for group in range(SNAPSHOTS_PER_TICK + 2)]
     for hosted in groups:
-        apply(small, hosted, 12)
-    small.host.tick()
+        for _ in range(12):
+            assert small.host.propose(hosted.group, DATA, False) > 0
+    small.settle(len(groups))  # outruns the ticks: the first snapshots are taken at once
     assert small.host.snapshots.taken == SNAPSHOTS_PER_TICK
     small.host.tick()
     assert small.host.snapshots.taken == len(groups)
+
+
+def test_fast_load_does_not_wait_for_a_tick(small: Any) -> None:
+    hosted = alone(small, 5)
+    apply(small, hosted, 10 * SNAPSHOT_OUTRUN_FACTOR)
+    assert small.host.snapshots.taken == 1
+    applied = hosted.core.applied_index
+    apply(small, hosted, 1)
+    assert first(hosted) > applied - 10
+    assert not small.host.snapshots.is_outrun
+
+
+def test_load_without_ticks_fills_no_more_files_than_it_needs(world: Any) -> None:
+    world.host.snapshots._every_bytes = 128 << 10
+    hosted = alone(world, 5)
+    ledger = world.log.recovery.ledger
+    largest = 0
+    for _ in range(256):
+        assert world.host.propose(5, bytes(64 << 10), False) > 0
+        world.settle(1)
+        largest = max(largest, len(ledger.segments))
+    assert hosted.core.applied_index > 256
+    assert largest <= 3, f"{largest} files of 1 MiB for 16 MiB of entries that nobody needs"
+
+
+def test_outrun_ticks_leave_alone_what_is_not_due(small: Any) -> None:
+    taken = small.host.snapshots
+    for group in range(3 * SNAPSHOT_OUTRUN_FACTOR):
+        apply(small, alone(small, group), 5)
+    assert taken.taken == 0
+    assert not taken.is_outrun
 
 
 class Asking:
