@@ -1,8 +1,11 @@
 /* A neutral AMQP 0-9-1 load generator on rabbitmq-c: P publishers (confirm window W), C consumers
- * (prefetch, multiple acks), Q queues declared with x-queue-type. Prints one JSON line.
+ * (prefetch, multiple acks), Q queues declared with x-queue-type. Prints one JSON line. With
+ * --messages N it ends when so many are confirmed and (with consumers) received and acknowledged,
+ * and rates are over all of that time.
  * cc -O2 -o amqpload amqpload.c -lrabbitmq -lpthread -lm */
 #include <amqp.h>
 #include <amqp_tcp_socket.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -13,6 +16,7 @@
 static int ports[16], nports, P = 1, C = 1, Q = 1, size = 100, W = 1000, prefetch = 1000,
                               acke = 100, dur = 10, warm = 2;
 static double rate = 0;
+static long total = 0;
 static const char *qtype = "quorum", *prefix = "load";
 static int durable = 1, declare = 1;
 static atomic_long sent, confirmed, nacked, received, errors;
@@ -117,6 +121,7 @@ static void* pub(void* a) {
   pr._flags = AMQP_BASIC_DELIVERY_MODE_FLAG;
   pr.delivery_mode = 2;
   long seq = 0, acked = 0;
+  long quota = total ? total / P + (id < total % P) : LONG_MAX;
   int ring = W > 0 ? W * 2 + 16 : 1;
   long long* ts = calloc(ring, sizeof(long long));
   long long t0 = now_ns();
@@ -132,7 +137,9 @@ static void* pub(void* a) {
         goto drain;
       }
     }
-    if (W == 0 || seq - acked < W) {
+    if (seq >= quota && (W == 0 || acked >= seq))
+      break;
+    if (seq < quota && (W == 0 || seq - acked < W)) {
       long long n = now_ns();
       memcpy(body, &n, 8);
       int r = amqp_basic_publish(c, 1, amqp_empty_bytes, amqp_cstring_bytes(q), 0, 0, &pr, b);
@@ -145,7 +152,7 @@ static void* pub(void* a) {
       if (W > 0)
         ts[seq % ring] = n;
       atomic_fetch_add_explicit(&sent, 1, memory_order_relaxed);
-      if (W > 0 && seq - acked < W && (seq & 15))
+      if (W > 0 && seq < quota && seq - acked < W && (seq & 15))
         continue;
       if (W == 0) {
         if (seq & 63)
@@ -155,7 +162,7 @@ static void* pub(void* a) {
   drain:
     if (1) {
       amqp_frame_t f;
-      int full = W > 0 && seq - acked >= W;
+      int full = W > 0 && (seq - acked >= W || seq >= quota);
       struct timeval tv = {0, full ? 100000 : 0};
       if (!full && rate > 0)
         tv.tv_usec = 200;
@@ -197,7 +204,8 @@ static void* pub(void* a) {
       }
     }
   }
-  sleep(1);
+  if (!total)
+    sleep(1);
   amqp_connection_close(c, 200);
   amqp_destroy_connection(c);
   return 0;
@@ -265,6 +273,38 @@ static void* con(void* a) {
   amqp_destroy_connection(c);
   return 0;
 }
+/* Wait for `total` messages; give up after 30 s in which none came. */
+static int run_total(pthread_t* tp, pthread_t* tc) {
+  long long t0 = now_ns(), last = t0;
+  atomic_store(&measuring, 1);
+  for (long i = 0; i < C; i++)
+    pthread_create(&tc[i], 0, con, (void*)i);
+  for (long i = 0; i < P; i++)
+    pthread_create(&tp[i], 0, pub, (void*)i);
+  for (int i = 0; i < P; i++)
+    pthread_join(tp[i], 0);
+  double publishing = (now_ns() - t0) / 1e9;
+  long before = -1;
+  while (C && received < total && now_ns() - last < 30000000000LL) {
+    if (received != before) {
+      before = received;
+      last = now_ns();
+    }
+    usleep(1000);
+  }
+  double receiving = (now_ns() - t0) / 1e9;
+  atomic_store(&stop_con, 1);
+  for (int i = 0; i < C; i++)
+    pthread_join(tc[i], 0);
+  if (C && received < total)
+    atomic_fetch_add(&errors, 1);
+  printf(
+      "{\"confirmed_s\":%.0f,\"received_s\":%.0f,\"confirm_ms_p50\":%.2f,\"confirm_ms_p99\":%.2f,"
+      "\"confirm_ms_max\":%.2f,\"sent\":%ld,\"confirmed\":%ld,\"nacked\":%ld,\"received\":%ld,\"errors\":%ld}\n",
+      P ? confirmed / publishing : 0, C ? received / receiving : 0, pct(1, .5), pct(1, .99),
+      pct(1, 1), (long)sent, (long)confirmed, (long)nacked, (long)received, (long)errors);
+  return errors ? 1 : 0;
+}
 int main(int n, char** v) {
   for (int i = 1; i + 1 < n; i += 2) {
     char *k = v[i], *x = v[i + 1];
@@ -290,6 +330,8 @@ int main(int n, char** v) {
       dur = atoi(x);
     else if (!strcmp(k, "--warmup"))
       warm = atoi(x);
+    else if (!strcmp(k, "--messages"))
+      total = atol(x);
     else if (!strcmp(k, "--rate"))
       rate = atof(x);
     else if (!strcmp(k, "--type"))
@@ -329,6 +371,8 @@ int main(int n, char** v) {
       amqp_get_rpc_reply(c);
     }
   pthread_t tp[4096], tc[4096];
+  if (total)
+    return run_total(tp, tc);
   for (long i = 0; i < C; i++)
     pthread_create(&tc[i], 0, con, (void*)i);
   usleep(300000);
