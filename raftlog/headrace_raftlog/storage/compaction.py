@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from typing import Final
 
 from mypy_extensions import i64
@@ -10,20 +11,19 @@ from mypy_extensions import i64
 from headrace_raftlog.model.entry import HardState
 from headrace_raftlog.storage.group_log import STATE_BYTES, StoredGroup
 from headrace_raftlog.storage.snapshot_record import StoredSnapshot
-from headrace_raftlog.storage.sparse_index import SparseIndex
+from headrace_raftlog.storage.sparse_index import Matching, SparseIndex, ascending_run
 
 _EMPTY: Final = SparseIndex()
 
 
 def lacking(group: StoredGroup, live: array[int], trusted: i64) -> list[int]:
     """Return which live indexes neither the log up to `trusted` nor fetched entries cover."""
-    out: list[int] = []
-    for index in live:
-        if group.has_incoming(index):
-            continue
-        if not group.has(index) or (index > trusted and index > group.snapshot_index):
-            out.append(index)
-    return out
+    sparse = group.live if group.live is not None else _EMPTY
+    before: i64 = bisect_right(live, group.snapshot_index)
+    out = Matching(sparse.indexes, live, before).missing
+    covered: i64 = max(before, bisect_right(live, min(group.last, trusted)))
+    out.extend(live[covered:])
+    return out if group.incoming is None else [at for at in out if not group.has_incoming(at)]
 
 
 def compact(group: StoredGroup, index: i64, term: i64, live: array[int]) -> None:
@@ -38,33 +38,76 @@ def compact(group: StoredGroup, index: i64, term: i64, live: array[int]) -> None
     Raises:
         AssertionError: a live entry is not there.
     """
-    fresh = SparseIndex()
-    at: i64 = 0
-    count: i64 = len(live)
-    old = group.live if group.live is not None else _EMPTY
-    for position in range(len(old.indexes)):
-        known: i64 = old.indexes[position]
-        if at < count and live[at] == known:
-            fresh.add(known, old.locations[position], old.lengths[position])
-            at += 1
-        else:
-            group.recent.pop(known, None)
-            group.die(old.locations[position], old.lengths[position])
-    first: i64 = group.snapshot_index + 1
-    for position in range(index - group.snapshot_index):
-        known = first + position
-        if at < count and live[at] == known:
-            fresh.add(known, group.locations[position], group.lengths[position])
-            at += 1
-        else:
-            group.recent.pop(known, None)
-            group.die(group.locations[position], group.lengths[position])
-    assert at == count, f"group {group.group}: live entry {live[at]} is not in the log"
+    before: i64 = bisect_right(live, group.snapshot_index)
+    fresh = _kept_of_live(group, live, before)
+    _keep_of_log(group, index, live, before, fresh)
     _cut_front(group, index)
     if group.incoming is not None:
         _prefer_incoming(group, fresh, group.incoming)
         _release_incoming(group, index, fresh)
     _finish(group, index, term, fresh)
+
+
+def _kept_of_live(group: StoredGroup, live: array[int], count: i64) -> SparseIndex:
+    """Return those entries before the log that are among the first `count` live ones."""
+    old = group.live
+    if old is None:
+        old = SparseIndex()
+    matched = Matching(old.indexes, live, count)
+    lost = matched.missing
+    assert not lost, f"group {group.group}: live entry {lost[0]} is not in the log"
+    if count == len(old.indexes):
+        return old
+    fresh = SparseIndex()
+    done: i64 = 0
+    for run in range(len(matched.starts)):
+        start: i64 = matched.starts[run]
+        stop: i64 = matched.stops[run]
+        _drop_live(group, old, done, start)
+        fresh.extend(old, start, stop)
+        done = stop
+    _drop_live(group, old, done, len(old.indexes))
+    return fresh
+
+
+def _keep_of_log(
+    group: StoredGroup, index: i64, live: array[int], before: i64, fresh: SparseIndex
+) -> None:
+    """Put the live entries of the log up to `index`, from position `before` on, behind others."""
+    first: i64 = group.snapshot_index + 1
+    count: i64 = len(live)
+    done: i64 = 0
+    at: i64 = before
+    while at < count:
+        stop: i64 = ascending_run(live, at, count)
+        place: i64 = i64(live[at]) - first
+        end: i64 = place + stop - at
+        assert first + end - 1 <= index, f"group {group.group}: live entry {live[stop - 1]} is late"
+        _drop_log(group, first, done, place)
+        fresh.indexes += live[at:stop]
+        fresh.locations += group.locations[place:end]
+        fresh.lengths += group.lengths[place:end]
+        done = end
+        at = stop
+    _drop_log(group, first, done, index + 1 - first)
+
+
+def _drop_log(group: StoredGroup, first: i64, start: i64, stop: i64) -> None:
+    """Let entries of the log go, by their positions in it."""
+    recent = group.recent
+    for position in range(start, stop):
+        if recent:
+            recent.pop(first + position, None)
+        group.die(group.locations[position], group.lengths[position])
+
+
+def _drop_live(group: StoredGroup, old: SparseIndex, start: i64, stop: i64) -> None:
+    """Let live entries go, by their positions."""
+    recent = group.recent
+    for position in range(start, stop):
+        if recent:
+            recent.pop(old.indexes[position], None)
+        group.die(old.locations[position], old.lengths[position])
 
 
 def _cut_front(group: StoredGroup, index: i64) -> None:

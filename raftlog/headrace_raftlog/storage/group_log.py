@@ -136,14 +136,17 @@ class StoredGroup(GroupLog):
         hit = self.recent.get(index)
         if hit is not None:
             return hit
-        if index > self.snapshot_index:
-            return self.entries(index, index + 1, 0)[0]
         location: i64 = self.location_of(index)
         if location == 0:
             raise KeyError(f"group {self.group} keeps no entry {index}")
-        out: list[Entry] = []
-        self._read(location, HEADER_BYTES + self.length_of(index), index, index + 1, out)
-        return out[0]
+        cache = self.reader.cache
+        hit = cache.find(location)
+        if hit is None:
+            out: list[Entry] = []
+            self._read(location, HEADER_BYTES + self.length_of(index), index, index + 1, out)
+            hit = out[0]
+            cache.keep(location, hit)
+        return hit
 
     def entries(self, low: i64, high: i64, bytes_max: i64) -> list[Entry]:
         """Return entries from `low` up to and without `high`, cut by bytes but never empty.

@@ -15,6 +15,7 @@ from mypy_extensions import i64
 from headrace_raftlog.model.errors import CorruptLogError
 from headrace_raftlog.model.limits import CLUSTER_NAME_BYTES_MAX, OPEN_SEGMENTS_MAX
 from headrace_raftlog.storage.files import Files
+from headrace_raftlog.storage.read_cache import ReadCache
 
 SEGMENT_HEADER_BYTES: Final = 512
 SEGMENT_MAGIC: Final = b"HEADRACE"
@@ -171,12 +172,20 @@ class SegmentDraft:
 
 @final
 class SegmentReader:
-    """Reads records of any segment, keeping a bounded number of files open."""
+    """Reads records of any segment, keeping a bounded number of files open.
+
+    Attributes:
+        files: the file system.
+        directory: of the segments.
+        salt: start value of every checksum.
+        cache: entries that were read last.
+    """
 
     def __init__(self, files: Files, directory: str) -> None:
         self.files = files
         self.directory = directory
         self.salt: i64 = 0
+        self.cache = ReadCache()
         self._open: OrderedDict[int, int] = OrderedDict()
 
     def read(self, sequence: int, offset: int, count: int) -> bytes:

@@ -7,10 +7,12 @@ from struct import Struct, error
 from typing import Final, final
 
 from google_crc32c import extend
+from librt.strings import BytesWriter
 from mypy_extensions import i64
 
 from headrace_raftlog.model.membership import NOBODY, Membership, decode_membership
 from headrace_raftlog.model.snapshot import Snapshot
+from headrace_raftlog.storage.sparse_index import ascending_run
 
 PART_LEAD_BYTES: Final = 8  # the serial number in front of a part's bytes
 _PART: Final = Struct("<Q")  # serial
@@ -63,17 +65,24 @@ class StoredSnapshot:
 
 def encode_lead(snapshot: Snapshot) -> bytes:
     """Return what stands before the state: membership and live indexes as ascending steps."""
-    out = bytearray()
+    out = BytesWriter()
     last: i64 = 0
-    for index in snapshot.live:
+    live = snapshot.live
+    at: i64 = 0
+    count: i64 = len(live)
+    while at < count:
+        index: i64 = live[at]
         step: i64 = index - last
-        last = index
         while step > 127:
             out.append((step & 127) | 128)
             step >>= 7
         out.append(step)
+        stop: i64 = ascending_run(live, at, count)
+        out.write(b"\1" * (stop - at - 1))
+        last = index + stop - at - 1
+        at = stop
     members = snapshot.membership.encode()
-    return _SIZES.pack(len(members), len(snapshot.live), len(out)) + members + bytes(out)
+    return _SIZES.pack(len(members), count, len(out)) + members + out.getvalue()
 
 
 def checksum_of(pieces: list[bytes]) -> int:

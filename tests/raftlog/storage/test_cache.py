@@ -1,13 +1,18 @@
-"""The bound on entries in memory."""
+"""The bounds on entries in memory."""
 
 from __future__ import annotations
 
 from headrace_raftlog.model.entry import Entry
-from headrace_raftlog.model.limits import ENTRY_CACHE_OVERHEAD_BYTES
+from headrace_raftlog.model.limits import (
+    ENTRY_CACHE_OVERHEAD_BYTES,
+    READ_CACHE_BYTES_MAX,
+    READ_CACHE_ENTRY_BYTES_MAX,
+)
 from headrace_raftlog.storage.accounting import Ledger
 from headrace_raftlog.storage.cache import EntryCache, cached_bytes
 from headrace_raftlog.storage.group_log import StoredGroup
 from headrace_raftlog.storage.memory_files import MemoryFiles
+from headrace_raftlog.storage.read_cache import ReadCache
 from headrace_raftlog.storage.segment import SegmentReader
 
 COST = 1000 + ENTRY_CACHE_OVERHEAD_BYTES
@@ -71,3 +76,26 @@ def test_everything_is_readable_with_no_cache_at_all(disk: MemoryFiles, open_log
     assert in_memory(view) == []
     assert [entry.data for entry in view.entries(1, 30, 1 << 30)] == blobs
     assert view.entry(17).data == blobs[16]
+
+
+def test_entries_read_last_are_kept_within_the_bound() -> None:
+    cache = ReadCache()
+    size = (1 << 20) - ENTRY_CACHE_OVERHEAD_BYTES
+    entries = [Entry(index, 1, 0, bytes(size)) for index in range(1, 10)]
+    for entry in entries[:8]:
+        cache.keep(entry.index, entry)
+    assert cache.used == READ_CACHE_BYTES_MAX
+    assert cache.find(1) is entries[0]
+    cache.keep(9, entries[8])
+    assert cache.used == READ_CACHE_BYTES_MAX
+    assert [index for index in range(1, 10) if cache.find(index) is None] == [2]
+
+
+def test_long_entry_does_not_take_the_place_of_others() -> None:
+    cache = ReadCache()
+    cache.keep(1, Entry(1, 1, 0, b"short"))
+    used = cache.used
+    cache.keep(2, Entry(2, 1, 0, bytes(READ_CACHE_ENTRY_BYTES_MAX + 1)))
+    assert cache.find(2) is None
+    assert cache.find(1) is not None
+    assert cache.used == used

@@ -113,3 +113,28 @@ def test_record_of_another_entry_in_its_place_is_noticed(
     written[first : first + 140] = written[first + 140 : first + 280]
     with pytest.raises(CorruptLogError, match="entry 1 of group 1 is not intact"):
         opened.log.group(1).entry(1)
+
+
+def test_entry_read_in_pieces_is_read_from_disk_once(disk: MemoryFiles, open_log, run: Run) -> None:
+    opened = open_log(disk, cache_bytes=0)
+    opened.commit(1, run(1, 1, b"a" * 100, b"b" * 100))
+    opened.commit(1, run(3, 1, b"c"))
+    view = opened.log.group(1)
+    first = view.entry(1)
+    disk.file("/log/0000000000000001.log").written[:] = bytes(8192)
+    assert view.entry(1) is first
+    with pytest.raises(CorruptLogError):
+        view.entry(2)
+
+
+def test_entry_that_replaces_another_is_not_taken_for_it(
+    disk: MemoryFiles, open_log, run: Run
+) -> None:
+    opened = open_log(disk, cache_bytes=0)
+    opened.commit(1, run(1, 1, b"a", b"b"))
+    view = opened.log.group(1)
+    opened.commit(1, run(3, 1, b"c"))
+    assert view.entry(2).data == b"b"
+    opened.commit(1, run(2, 2, b"other"))
+    opened.commit(1, run(3, 2, b"d"))
+    assert view.entry(2) == Entry(2, 2, 0, b"other")
