@@ -14,6 +14,7 @@ from headrace_raftlog.storage.snapshot_record import StoredSnapshot
 from headrace_raftlog.storage.sparse_index import Matching, SparseIndex, ascending_run
 
 _EMPTY: Final = SparseIndex()
+_CUTS_MAX: Final = 8  # stretches up to which cutting moves less memory than copying
 
 
 def lacking(group: StoredGroup, live: array[int], trusted: i64) -> list[int]:
@@ -56,7 +57,8 @@ def _kept_of_live(group: StoredGroup, live: array[int], count: i64) -> SparseInd
     matched = Matching(old.indexes, live, count)
     lost = matched.missing
     assert not lost, f"group {group.group}: live entry {lost[0]} is not in the log"
-    if count == len(old.indexes):
+    if len(matched.starts) <= _CUTS_MAX:
+        _cut_live(group, old, matched)
         return old
     fresh = SparseIndex()
     done: i64 = 0
@@ -64,10 +66,23 @@ def _kept_of_live(group: StoredGroup, live: array[int], count: i64) -> SparseInd
         start: i64 = matched.starts[run]
         stop: i64 = matched.stops[run]
         _drop_live(group, old, done, start)
-        fresh.extend(old, start, stop)
+        fresh.take(old.indexes, start, old.locations, old.lengths, start, stop - start)
         done = stop
     _drop_live(group, old, done, len(old.indexes))
     return fresh
+
+
+def _cut_live(group: StoredGroup, old: SparseIndex, matched: Matching) -> None:
+    """Cut what is between a few stretches out, from the end, rather than copy them all."""
+    end: i64 = len(old.indexes)
+    run: i64 = len(matched.starts)
+    while end > 0:
+        run -= 1
+        stop: i64 = matched.stops[run] if run >= 0 else 0
+        if stop < end:
+            _drop_live(group, old, stop, end)
+            old.cut(stop, end)
+        end = matched.starts[run] if run >= 0 else 0
 
 
 def _keep_of_log(
@@ -84,9 +99,7 @@ def _keep_of_log(
         end: i64 = place + stop - at
         assert first + end - 1 <= index, f"group {group.group}: live entry {live[stop - 1]} is late"
         _drop_log(group, first, done, place)
-        fresh.indexes += live[at:stop]
-        fresh.locations += group.locations[place:end]
-        fresh.lengths += group.lengths[place:end]
+        fresh.take(live, at, group.locations, group.lengths, place, stop - at)
         done = end
         at = stop
     _drop_log(group, first, done, index + 1 - first)

@@ -99,7 +99,7 @@ class Resolution:
         """Find the entries up to the snapshot that are needed; fetched ones are always right."""
         found, view = self._found, self.view
         fetched = best_by_index(found.incoming, found.base_era)
-        strays = self._best_strays(set(live))
+        strays = self._best_strays(live)
         sparse = SparseIndex()
         incoming, own = found.incoming, found.strays
         for index in live:
@@ -142,12 +142,13 @@ class Resolution:
                 sparse.add(index, incoming.locations[at], incoming.lengths[at])
         view.incoming = sparse if sparse.indexes else None
 
-    def _best_strays(self, wanted: set[int]) -> dict[int, int]:
-        """Return the place of the stray that counts for each wanted index."""
+    def _best_strays(self, live: array[int]) -> dict[int, int]:
+        """Return the place of the stray that counts for each live index."""
         strays = self._found.strays
         out: dict[int, int] = {}
         if strays is None:
             return out
+        wanted = set(live)
         for at in range(len(strays.indexes)):
             index: i64 = strays.indexes[at]
             era: i64 = strays.eras[at]

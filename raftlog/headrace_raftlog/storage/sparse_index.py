@@ -9,6 +9,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 _EQUAL_MAX: Final = 1 << 14  # indexes compared at once
+_ONE_BY_ONE: Final = 16  # entries; below, handling them one by one is faster than as a stretch
 
 LENGTH_MASK: Final = 0x7FFFFFFF  # bits of a stored length that are one
 HINTED: Final = 0x80000000  # bit of a stored length: the application reads that entry no more
@@ -49,11 +50,31 @@ class SparseIndex:
         self.locations.insert(at, location)
         self.lengths.insert(at, length)
 
-    def extend(self, other: SparseIndex, start: i64, stop: i64) -> None:
-        """Put entries of another index, all behind the last one here, behind it."""
-        self.indexes += other.indexes[start:stop]
-        self.locations += other.locations[start:stop]
-        self.lengths += other.lengths[start:stop]
+    def take(
+        self,
+        indexes: array[int],
+        at: i64,
+        locations: array[int],
+        lengths: array[int],
+        place: i64,
+        count: i64,
+    ) -> None:
+        """Put entries behind all others: indexes from position `at`, the rest from `place` on."""
+        if count < _ONE_BY_ONE:
+            for step in range(count):
+                self.indexes.append(indexes[at + step])
+                self.locations.append(locations[place + step])
+                self.lengths.append(lengths[place + step])
+        else:
+            self.indexes += indexes[at : at + count]
+            self.locations += locations[place : place + count]
+            self.lengths += lengths[place : place + count]
+
+    def cut(self, start: i64, stop: i64) -> None:
+        """Take entries out by their positions."""
+        del self.indexes[start:stop]
+        del self.locations[start:stop]
+        del self.lengths[start:stop]
 
 
 @final
@@ -99,17 +120,22 @@ class Matching:
 def _equal(known: array[int], place: i64, wanted: array[int], at: i64, room: i64) -> i64:
     """Return how many indexes, of `room` at most, are the same from two positions on; one is."""
     same: i64 = 1
-    step: i64 = 1
-    while same < room:
-        step = min(step, room - same)
-        ours = known[place + same : place + same + step]
-        if ours == wanted[at + same : at + same + step]:
-            same += step
-            step = min(2 * step, _EQUAL_MAX)
-        elif step == 1:
+    few: i64 = min(room, _ONE_BY_ONE)
+    while same < few:
+        ours: i64 = known[place + same]
+        theirs: i64 = wanted[at + same]
+        if ours != theirs:
             return same
+        same += 1
+    step: i64 = _ONE_BY_ONE
+    while same < room and step > 0:
+        count: i64 = min(step, room - same)
+        stretch = known[place + same : place + same + count]
+        if stretch == wanted[at + same : at + same + count]:
+            same += count
+            step = min(2 * step, _EQUAL_MAX)
         else:
-            step = max(1, step >> 3)
+            step = min(step, count) >> 1
     return same
 
 

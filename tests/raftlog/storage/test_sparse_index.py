@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -59,13 +60,16 @@ def test_equal_indexes_are_one_stretch_however_many_they_are() -> None:
     assert (matched.starts, matched.stops, matched.missing) == ([1000], [len(known) - 1], [])
 
 
-def test_extend_takes_all_columns() -> None:
-    one, other = SparseIndex(), SparseIndex()
-    one.add(1, 10, 100)
-    for index in (2, 4, 6):
-        other.add(index, 10 * index, 100 * index)
-    one.extend(other, 1, 3)
-    assert list(one.indexes) == [1, 4, 6]
-    assert list(one.locations) == [10, 40, 60]
-    assert list(one.lengths) == [100, 400, 600]
-    assert [one.find(index) for index in (1, 2, 4, 6)] == [0, -1, 1, 2]
+@pytest.mark.parametrize("count", [1, 15, 16, 40])
+def test_stretches_are_taken_with_all_columns(count: int) -> None:
+    taken = SparseIndex()
+    taken.add(1, 10, 100)
+    locations = array("Q", range(1000, 1100))
+    lengths = array("I", range(2000, 2100))
+    taken.take(array("Q", range(50, 150)), 5, locations, lengths, 7, count)
+    assert list(taken.indexes) == [1, *range(55, 55 + count)]
+    assert list(taken.locations) == [10, *range(1007, 1007 + count)]
+    assert list(taken.lengths) == [100, *range(2007, 2007 + count)]
+    taken.cut(0, 2)
+    assert [taken.find(index) for index in (1, 55, 56)] == [-1, -1, 0 if count > 1 else -1]
+    assert len(taken.locations) == len(taken.lengths) == count - 1
