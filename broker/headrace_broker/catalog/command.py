@@ -12,7 +12,15 @@ from typing import Any, Final
 import msgspec
 
 from headrace_broker.catalog.request import ENVELOPE_OCTETS, Request, encode_envelope
-from headrace_broker.model.definition import Binding, Exchange, Node, User
+from headrace_broker.model.definition import (
+    Binding,
+    Exchange,
+    Node,
+    Permission,
+    Policy,
+    User,
+    Vhost,
+)
 
 
 class Command(msgspec.Struct, frozen=True, tag_field="do"):
@@ -24,11 +32,16 @@ class Barrier(Command, frozen=True, tag="barrier"):
 
 
 class Bootstrap(Command, frozen=True, tag="bootstrap"):
-    """Fill a new cluster's catalog: nodes, default vhost with its exchanges, default user."""
+    """Fill a new cluster's catalog: nodes, default vhost with its exchanges, default user.
+
+    Attributes:
+        grant: the user gets all permissions in that vhost, and from now on permissions decide.
+    """
 
     nodes: tuple[Node, ...]
     vhost: str
     user: User
+    grant: bool = False
 
 
 class DeclareNodes(Command, frozen=True, tag="declare_nodes"):
@@ -41,6 +54,17 @@ class DeclareVhost(Command, frozen=True, tag="declare_vhost"):
     """Create a vhost with its `amq.` exchanges."""
 
     name: str
+
+
+class PutVhost(Command, frozen=True, tag="put_vhost"):
+    """Create a vhost with its `amq.` exchanges, or change the properties of a known one.
+
+    Attributes:
+        creator: user who gets all permissions in a vhost that is created, "" for nobody.
+    """
+
+    vhost: Vhost
+    creator: str = ""
 
 
 class DeleteVhost(Command, frozen=True, tag="delete_vhost"):
@@ -59,6 +83,59 @@ class DeleteUser(Command, frozen=True, tag="delete_user"):
     """Delete a user."""
 
     name: str
+
+
+class PutPermission(Command, frozen=True, tag="put_permission"):
+    """Set what a user may do in a vhost."""
+
+    permission: Permission
+
+
+class DeletePermission(Command, frozen=True, tag="delete_permission"):
+    """Take away what a user may do in a vhost."""
+
+    user: str
+    vhost: str
+
+
+class PutPolicy(Command, frozen=True, tag="put_policy"):
+    """Create or replace a policy or an operator policy."""
+
+    policy: Policy
+
+
+class DeletePolicy(Command, frozen=True, tag="delete_policy"):
+    """Delete a policy, or an operator policy."""
+
+    vhost: str
+    name: str
+    operator: bool = False
+
+
+class SetVhostLimits(Command, frozen=True, tag="set_vhost_limits"):
+    """Set limits of a vhost.
+
+    Attributes:
+        limits: by the names in `catalog.setting.VHOST_LIMITS`; a negative value removes one.
+        replace: limits that are not named are removed.
+    """
+
+    vhost: str
+    limits: dict[str, int]
+    replace: bool = False
+
+
+class SetUserLimits(Command, frozen=True, tag="set_user_limits"):
+    """Set limits of a user.
+
+    Attributes:
+        limits: by the names in `catalog.setting.USER_LIMITS`; a negative value removes one.
+        replace: limits that are not named are removed.
+    """
+
+    user: str
+    limits: dict[str, int]
+    replace: bool = False
 
 
 class DeclareExchange(Command, frozen=True, tag="declare_exchange"):
@@ -149,9 +226,16 @@ AnyCommand = (
     | Bootstrap
     | DeclareNodes
     | DeclareVhost
+    | PutVhost
     | DeleteVhost
+    | SetVhostLimits
     | PutUser
     | DeleteUser
+    | SetUserLimits
+    | PutPermission
+    | DeletePermission
+    | PutPolicy
+    | DeletePolicy
     | DeclareExchange
     | DeleteExchange
     | DeclareQueue

@@ -9,10 +9,15 @@ from headrace_broker.catalog.event import (
     ExchangeAdded,
     ExchangeRemoved,
     NodeAdded,
+    PermissionChanged,
+    PolicyChanged,
     QueueAdded,
     QueueRemoved,
     UserChanged,
+    UserLimitsChanged,
     VhostAdded,
+    VhostChanged,
+    VhostLimitsChanged,
     VhostRemoved,
 )
 from headrace_broker.catalog.view import DESTINATION_QUEUE, CatalogView
@@ -36,6 +41,7 @@ def difference(before: CatalogView, after: CatalogView) -> list[Event]:
         *(BindingRemoved(b) for b in before.bindings() if _is_news(b, after, torn)),
         *(QueueRemoved(queue) for queue in queues),
         *(ExchangeRemoved(exchange) for exchange in exchanges),
+        *_told_no_more(before, after),
         *(VhostRemoved(vhost) for vhost in before.vhosts() if after.vhost(vhost.name) is None),
         *(UserChanged(user.name, None) for user in before.users() if after.user(user.name) is None),
     ]
@@ -43,11 +49,72 @@ def difference(before: CatalogView, after: CatalogView) -> list[Event]:
         *(NodeAdded(node) for node in after.nodes() if before.node(node.id) != node),
         *(VhostAdded(vhost) for vhost in after.vhosts() if before.vhost(vhost.name) is None),
         *(UserChanged(u.name, u) for u in after.users() if before.user(u.name) != u),
+        *_told_now(before, after),
         *(ExchangeAdded(x) for x in after.exchanges() if before.exchange(x.vhost, x.name) != x),
         *(QueueAdded(q) for q in after.queues() if before.queue_by_group(q.group) is None),
         *(BindingAdded(b) for b in after.bindings() if _is_news(b, before, torn)),
     ]
     return gone + come
+
+
+def _told_no_more(before: CatalogView, after: CatalogView) -> list[Event]:
+    """Return what takes away policies, permissions and limits that are not there any more."""
+    return [
+        *(
+            PolicyChanged(policy.vhost, policy.name, operator, None)
+            for operator in (False, True)
+            for policy in before.policies(operator=operator)
+            if after.policy(policy.vhost, policy.name, operator) is None
+        ),
+        *(
+            PermissionChanged(each.user, each.vhost, None)
+            for each in before.permissions()
+            if after.permission(each.user, each.vhost) is None
+        ),
+        *(
+            VhostLimitsChanged(vhost.name, {})
+            for vhost in before.vhosts()
+            if before.vhost_limits(vhost.name) and not after.vhost_limits(vhost.name)
+        ),
+        *(
+            UserLimitsChanged(user.name, {})
+            for user in before.users()
+            if before.user_limits(user.name) and not after.user_limits(user.name)
+        ),
+    ]
+
+
+def _told_now(before: CatalogView, after: CatalogView) -> list[Event]:
+    """Return what brings vhost properties, limits, permissions and policies that are other ones."""
+    return [
+        *(
+            VhostChanged(vhost)
+            for vhost in after.vhosts()
+            if before.vhost(vhost.name) not in (None, vhost)
+        ),
+        *(
+            VhostLimitsChanged(vhost.name, limits)
+            for vhost in after.vhosts()
+            if (limits := after.vhost_limits(vhost.name))
+            and limits != before.vhost_limits(vhost.name)
+        ),
+        *(
+            UserLimitsChanged(user.name, limits)
+            for user in after.users()
+            if (limits := after.user_limits(user.name)) and limits != before.user_limits(user.name)
+        ),
+        *(
+            PermissionChanged(each.user, each.vhost, each)
+            for each in after.permissions()
+            if before.permission(each.user, each.vhost) != each
+        ),
+        *(
+            PolicyChanged(policy.vhost, policy.name, operator, policy)
+            for operator in (False, True)
+            for policy in after.policies(operator=operator)
+            if before.policy(policy.vhost, policy.name, operator) != policy
+        ),
+    ]
 
 
 def _is_news(binding: Binding, other: CatalogView, torn: set[_Name]) -> bool:

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import msgspec
 
-from headrace_broker.model.definition import Binding, Exchange, Node, Queue, User, Vhost
+from headrace_broker.model.definition import (
+    Binding,
+    Exchange,
+    Node,
+    Permission,
+    Policy,
+    Queue,
+    User,
+    Vhost,
+)
 
 
 class NodeAdded(msgspec.Struct, frozen=True):
@@ -15,6 +24,12 @@ class NodeAdded(msgspec.Struct, frozen=True):
 
 class VhostAdded(msgspec.Struct, frozen=True):
     """A vhost was created; its exchanges follow."""
+
+    vhost: Vhost
+
+
+class VhostChanged(msgspec.Struct, frozen=True):
+    """A vhost got another description or default queue type."""
 
     vhost: Vhost
 
@@ -30,6 +45,37 @@ class UserChanged(msgspec.Struct, frozen=True):
 
     name: str
     user: User | None
+
+
+class VhostLimitsChanged(msgspec.Struct, frozen=True):
+    """A vhost's limits are now these; none when `limits` is empty."""
+
+    vhost: str
+    limits: dict[str, int]
+
+
+class UserLimitsChanged(msgspec.Struct, frozen=True):
+    """A user's limits are now these; none when `limits` is empty."""
+
+    user: str
+    limits: dict[str, int]
+
+
+class PermissionChanged(msgspec.Struct, frozen=True):
+    """A user's permission in a vhost was set, or taken away when `permission` is None."""
+
+    user: str
+    vhost: str
+    permission: Permission | None
+
+
+class PolicyChanged(msgspec.Struct, frozen=True):
+    """A policy was set, or deleted when `policy` is None."""
+
+    vhost: str
+    name: str
+    operator: bool
+    policy: Policy | None
 
 
 class ExchangeAdded(msgspec.Struct, frozen=True):
@@ -71,8 +117,13 @@ class BindingRemoved(msgspec.Struct, frozen=True):
 Event = (
     NodeAdded
     | VhostAdded
+    | VhostChanged
     | VhostRemoved
+    | VhostLimitsChanged
     | UserChanged
+    | UserLimitsChanged
+    | PermissionChanged
+    | PolicyChanged
     | ExchangeAdded
     | ExchangeRemoved
     | QueueAdded

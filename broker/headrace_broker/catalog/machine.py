@@ -19,6 +19,12 @@ from headrace_broker.catalog.argument import (
     table_problem,
 )
 from headrace_broker.catalog.event import Event
+from headrace_broker.catalog.governance import (
+    DEFAULT_EXCHANGES,
+    Governance,
+    name_problem,
+    no_vhost,
+)
 from headrace_broker.catalog.placement import place
 from headrace_broker.catalog.request import ENVELOPE_OCTETS, decode_envelope
 from headrace_broker.catalog.result import (
@@ -32,7 +38,6 @@ from headrace_broker.catalog.result import (
     Repeated,
     Result,
 )
-from headrace_broker.catalog.store import CatalogStore
 from headrace_broker.catalog.view import DESTINATION_EXCHANGE, DESTINATION_QUEUE
 from headrace_broker.model.binding_key import binding_key
 from headrace_broker.model.definition import (
@@ -53,19 +58,10 @@ from headrace_broker.model.limits import (
 from headrace_broker.model.session import NODE_ID_MAX
 from headrace_raftlog.model.membership import member_node
 
-# Name, type and whether only other exchanges may feed it: those that RabbitMQ 4 gives a vhost.
-DEFAULT_EXCHANGES: Final = (
-    ("amq.direct", "direct", False),
-    ("amq.fanout", "fanout", False),
-    ("amq.headers", "headers", False),
-    ("amq.match", "headers", False),
-    ("amq.rabbitmq.trace", "topic", True),
-    ("amq.topic", "topic", False),
-)
 _DEFAULT_NAMES: Final = frozenset(name for name, _, _ in DEFAULT_EXCHANGES)
 
 
-class Catalog(CatalogStore):
+class Catalog(Governance):
     """Applies commands; total (any octets have an answer) and deterministic."""
 
     def __init__(self) -> None:
@@ -75,9 +71,16 @@ class Catalog(CatalogStore):
             commands.Bootstrap: self._bootstrap,
             commands.DeclareNodes: self._declare_nodes,
             commands.DeclareVhost: self._declare_vhost,
+            commands.PutVhost: self._put_vhost,
             commands.DeleteVhost: self._delete_vhost,
+            commands.SetVhostLimits: self._set_vhost_limits,
             commands.PutUser: self._put_user,
             commands.DeleteUser: self._delete_user,
+            commands.SetUserLimits: self._set_user_limits,
+            commands.PutPermission: self._put_permission,
+            commands.DeletePermission: self._delete_permission,
+            commands.PutPolicy: self._put_policy,
+            commands.DeletePolicy: self._delete_policy,
             commands.DeclareExchange: self._declare_exchange,
             commands.DeleteExchange: self._delete_exchange,
             commands.DeclareQueue: self._declare_queue,
@@ -137,8 +140,8 @@ class Catalog(CatalogStore):
             return Exists()
         problem = (
             self._nodes_problem(command.nodes)
-            or _name_problem("vhost", command.vhost)
-            or _name_problem("user", command.user.name)
+            or name_problem("vhost", command.vhost)
+            or name_problem("user", command.user.name)
         )
         if problem:
             return Refused(problem)
@@ -146,8 +149,11 @@ class Catalog(CatalogStore):
         for node in command.nodes:
             self.put_node(node)
         if self.vhost(command.vhost) is None:
-            self._create_vhost(command.vhost)
+            self._create_vhost(Vhost(command.vhost))
         self.put_user(command.user)
+        if command.grant:
+            self.guarded = True
+            self._grant_all(command.user.name, command.vhost)
         return Ok()
 
     def _declare_nodes(self, command: commands.DeclareNodes) -> Result:
@@ -164,7 +170,7 @@ class Catalog(CatalogStore):
         for node in nodes:
             if not 1 <= node.id <= NODE_ID_MAX:
                 return f"node id {node.id} is not within 1 to {NODE_ID_MAX}"
-            problem = _name_problem("node", node.name)
+            problem = name_problem("node", node.name)
             if problem:
                 return problem
             names[node.id] = node.name
@@ -172,53 +178,16 @@ class Catalog(CatalogStore):
             return "two nodes have the same name"
         return ""
 
-    def _declare_vhost(self, command: commands.DeclareVhost) -> Result:
-        current = self.vhost(command.name)
-        if current is not None:
-            return Exists(current)
-        problem = _name_problem("vhost", command.name)
-        if problem:
-            return Refused(problem)
-        return Ok(self._create_vhost(command.name))
-
-    def _create_vhost(self, name: str) -> Vhost:
-        vhost = Vhost(name)
-        self.put_vhost(vhost)
-        for exchange, kind, internal in DEFAULT_EXCHANGES:
-            self.put_exchange(Exchange(name, exchange, kind, internal=internal))
-        return vhost
-
-    def _delete_vhost(self, command: commands.DeleteVhost) -> Result:
-        vhost = self.vhost(command.name)
-        if vhost is None:
-            return _no_vhost(command.name)
-        self.drop_vhost(vhost)
-        return Ok(vhost)
-
-    def _put_user(self, command: commands.PutUser) -> Result:
-        problem = _name_problem("user", command.user.name)
-        if problem:
-            return Refused(problem)
-        self.put_user(command.user)
-        return Ok(command.user)
-
-    def _delete_user(self, command: commands.DeleteUser) -> Result:
-        user = self.user(command.name)
-        if user is None:
-            return NotFound(f"user '{command.name}'")
-        self.drop_user(command.name)
-        return Ok(user)
-
     # Exchanges
 
     def _declare_exchange(self, command: commands.DeclareExchange) -> Result:
         wanted = command.exchange
         if self.vhost(wanted.vhost) is None:
-            return _no_vhost(wanted.vhost)
+            return no_vhost(wanted.vhost)
         current = self.exchange(wanted.vhost, wanted.name)
         if current is not None:
             return _compare_exchanges(wanted, current)
-        problem = _name_problem("exchange", wanted.name) or table_problem(wanted.arguments)
+        problem = name_problem("exchange", wanted.name) or table_problem(wanted.arguments)
         if not problem and wanted.type not in EXCHANGE_TYPES:
             problem = f"unknown exchange type '{wanted.type}'"
         if problem:
@@ -241,7 +210,7 @@ class Catalog(CatalogStore):
 
     def _declare_queue(self, command: commands.DeclareQueue) -> Result:
         if self.vhost(command.vhost) is None:
-            return _no_vhost(command.vhost)
+            return no_vhost(command.vhost)
         current = self.queue(command.vhost, command.name)
         if current is not None:
             return _compare_queues(command, current)
@@ -270,7 +239,7 @@ class Catalog(CatalogStore):
         return Ok(queue)
 
     def _queue_problem(self, command: commands.DeclareQueue) -> str:
-        problem = _name_problem("queue", command.name) or table_problem(command.arguments)
+        problem = name_problem("queue", command.name) or table_problem(command.arguments)
         if problem:
             return problem
         if command.kind not in (QUEUE_QUORUM, QUEUE_CLASSIC):
@@ -281,6 +250,13 @@ class Catalog(CatalogStore):
             return "an exclusive queue needs an owner"
         if not self._nodes:
             return "the cluster has no nodes"
+        limit = self.vhost_limits(command.vhost).get("max-queues")
+        if limit is not None and self.queue_count(command.vhost) >= limit:
+            # In the words that RabbitMQ uses.
+            return (
+                f"cannot declare queue '{command.name}': "
+                f"queue limit in vhost '{command.vhost}' ({limit}) is reached"
+            )
         return ""
 
     def _delete_queue(self, command: commands.DeleteQueue) -> Result:
@@ -324,7 +300,7 @@ class Catalog(CatalogStore):
         if not binding.source or not binding.destination:
             return Refused("the default exchange has fixed bindings")
         if self.vhost(binding.vhost) is None:
-            return _no_vhost(binding.vhost)
+            return no_vhost(binding.vhost)
         source = self.exchange(binding.vhost, binding.source)
         if source is None:
             return NotFound(f"exchange '{binding.source}' in vhost '{binding.vhost}'")
@@ -351,17 +327,6 @@ class Catalog(CatalogStore):
 
 def _named(kind: str, command: commands.DeleteExchange | commands.DeleteQueue) -> str:
     return f"{kind} '{command.name}' in vhost '{command.vhost}'"
-
-
-def _no_vhost(name: str) -> NotFound:
-    return NotFound(f"vhost '{name}'")
-
-
-def _name_problem(kind: str, name: str) -> str:
-    octets = len(name.encode())
-    if 1 <= octets <= NAME_OCTETS_MAX:
-        return ""
-    return f"the {kind}'s name has {octets} octets, not 1 to {NAME_OCTETS_MAX}"
 
 
 def _match_problem(arguments: dict[str, Any]) -> str:

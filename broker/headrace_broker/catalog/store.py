@@ -15,22 +15,41 @@ from headrace_broker.catalog.event import (
     ExchangeAdded,
     ExchangeRemoved,
     NodeAdded,
+    PermissionChanged,
+    PolicyChanged,
     QueueAdded,
     QueueRemoved,
     UserChanged,
+    UserLimitsChanged,
     VhostAdded,
+    VhostChanged,
+    VhostLimitsChanged,
     VhostRemoved,
 )
 from headrace_broker.catalog.request import RequestTable, SeenRequests
 from headrace_broker.catalog.view import DESTINATION_EXCHANGE, DESTINATION_QUEUE, CatalogView
 from headrace_broker.model.binding_key import BindingKey, binding_key
-from headrace_broker.model.definition import Binding, Exchange, Node, Queue, User, Vhost
+from headrace_broker.model.definition import (
+    Binding,
+    Exchange,
+    Node,
+    Permission,
+    Policy,
+    Queue,
+    User,
+    Vhost,
+)
 
-SNAPSHOT_VERSION: Final = 1
+SNAPSHOT_VERSION: Final = 2
+# What has none of the newer tables is written as this version, which older nodes read as well.
+SNAPSHOT_VERSION_PLAIN: Final = 1
 
 
-class Snapshot(msgspec.Struct, frozen=True):
-    """All of the catalog's state; lists are in order of creation."""
+class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True):
+    """All of the catalog's state; lists are in order of creation.
+
+    What stands after `requests` came with version 2.
+    """
 
     version: int
     applied_index: int
@@ -43,6 +62,11 @@ class Snapshot(msgspec.Struct, frozen=True):
     queues: list[Queue]
     bindings: list[Binding]
     requests: list[tuple[int, SeenRequests]]
+    guarded: bool = False
+    vhost_limits: list[tuple[str, dict[str, int]]] = []
+    user_limits: list[tuple[str, dict[str, int]]] = []
+    permissions: list[Permission] = []
+    policies: list[Policy] = []
 
 
 class SnapshotError(ValueError):
@@ -78,12 +102,23 @@ class CatalogStore(CatalogView):
         self._vhosts[vhost.name] = vhost
         self._events.append(VhostAdded(vhost))
 
+    def change_vhost(self, vhost: Vhost) -> None:
+        """Replace the properties of a known vhost."""
+        self._vhosts[vhost.name] = vhost
+        self._events.append(VhostChanged(vhost))
+
     def drop_vhost(self, vhost: Vhost) -> None:
-        """Remove a vhost and everything in it."""
+        """Remove a vhost and everything in it, and what was said about it."""
         for queue in self.queues(vhost.name):
             self.drop_queue(queue)
         for exchange in self.exchanges(vhost.name):
             self.drop_exchange(exchange)
+        for operator in (False, True):
+            for policy in self.policies(vhost.name, operator):
+                self.drop_policy(policy)
+        for permission in self.permissions(vhost.name):
+            self.drop_permission(permission)
+        self.put_vhost_limits(vhost.name, {})
         del self._vhosts[vhost.name]
         self._events.append(VhostRemoved(vhost))
 
@@ -93,9 +128,50 @@ class CatalogStore(CatalogView):
         self._events.append(UserChanged(user.name, user))
 
     def drop_user(self, name: str) -> None:
-        """Remove a user."""
+        """Remove a user, and what was said about them."""
+        for permission in self.permissions():
+            if permission.user == name:
+                self.drop_permission(permission)
+        self.put_user_limits(name, {})
         del self._users[name]
         self._events.append(UserChanged(name, None))
+
+    # What users and vhosts may, and what queues and exchanges are told
+
+    def put_vhost_limits(self, vhost: str, limits: dict[str, int]) -> None:
+        """Replace a vhost's limits; without any it has none."""
+        if limits != self._vhost_limits.get(vhost, {}):
+            _set_limits(self._vhost_limits, vhost, limits)
+            self._events.append(VhostLimitsChanged(vhost, dict(limits)))
+
+    def put_user_limits(self, user: str, limits: dict[str, int]) -> None:
+        """Replace a user's limits; without any they have none."""
+        if limits != self._user_limits.get(user, {}):
+            _set_limits(self._user_limits, user, limits)
+            self._events.append(UserLimitsChanged(user, dict(limits)))
+
+    def put_permission(self, permission: Permission) -> None:
+        """Add or replace a user's permission in a vhost."""
+        self._permissions[permission.user, permission.vhost] = permission
+        self._events.append(PermissionChanged(permission.user, permission.vhost, permission))
+
+    def drop_permission(self, permission: Permission) -> None:
+        """Remove a user's permission in a vhost."""
+        del self._permissions[permission.user, permission.vhost]
+        self._events.append(PermissionChanged(permission.user, permission.vhost, None))
+
+    def put_policy(self, policy: Policy) -> None:
+        """Add or replace a policy."""
+        self._policies.setdefault((policy.operator, policy.vhost), {})[policy.name] = policy
+        self._events.append(PolicyChanged(policy.vhost, policy.name, policy.operator, policy))
+
+    def drop_policy(self, policy: Policy) -> None:
+        """Remove a policy."""
+        place = (policy.operator, policy.vhost)
+        del self._policies[place][policy.name]
+        if not self._policies[place]:
+            del self._policies[place]
+        self._events.append(PolicyChanged(policy.vhost, policy.name, policy.operator, None))
 
     def put_exchange(self, exchange: Exchange) -> None:
         """Add an exchange."""
@@ -125,6 +201,7 @@ class CatalogStore(CatalogView):
         """Add a queue and count its replicas."""
         self._queues[queue.vhost, queue.name] = queue
         self._groups[queue.group] = queue
+        self._queue_counts[queue.vhost] = self.queue_count(queue.vhost) + 1
         if queue.exclusive:
             self._owners.setdefault(queue.owner, {})[queue.group] = queue
         for member in queue.members:
@@ -138,6 +215,9 @@ class CatalogStore(CatalogView):
             self._remove_binding(binding)
         del self._queues[queue.vhost, queue.name]
         del self._groups[queue.group]
+        self._queue_counts[queue.vhost] -= 1
+        if not self._queue_counts[queue.vhost]:
+            del self._queue_counts[queue.vhost]
         if queue.exclusive:
             owned = self._owners[queue.owner]
             del owned[queue.group]
@@ -195,18 +275,26 @@ class CatalogStore(CatalogView):
 
     def snapshot(self) -> bytes:
         """Return all state; equal states give equal octets."""
+        vhosts = self.vhosts()
+        told = self._vhost_limits or self._user_limits or self._permissions or self._policies
+        plain = not (self.guarded or told) and all(vhost == Vhost(vhost.name) for vhost in vhosts)
         snapshot = Snapshot(
-            version=SNAPSHOT_VERSION,
+            version=SNAPSHOT_VERSION_PLAIN if plain else SNAPSHOT_VERSION,
             applied_index=self.applied_index,
             bootstrapped=self.bootstrapped,
             next_group=self.next_group,
             nodes=self.nodes(),
-            vhosts=self.vhosts(),
+            vhosts=vhosts,
             users=self.users(),
             exchanges=self.exchanges(),
             queues=self.queues(),
             bindings=self.bindings(),
             requests=list(self.seen.nodes.items()),
+            guarded=self.guarded,
+            vhost_limits=list(self._vhost_limits.items()),
+            user_limits=list(self._user_limits.items()),
+            permissions=self.permissions(),
+            policies=self.policies() + self.policies(operator=True),
         )
         return _ENCODER.encode(snapshot)
 
@@ -219,7 +307,15 @@ class CatalogStore(CatalogView):
         return [
             *(NodeAdded(node) for node in self.nodes()),
             *(VhostAdded(vhost) for vhost in self.vhosts()),
+            *(VhostLimitsChanged(*each) for each in self._vhost_limits.items()),
             *(UserChanged(user.name, user) for user in self.users()),
+            *(UserLimitsChanged(*each) for each in self._user_limits.items()),
+            *(PermissionChanged(each.user, each.vhost, each) for each in self.permissions()),
+            *(
+                PolicyChanged(each.vhost, each.name, operator, each)
+                for operator in (False, True)
+                for each in self.policies(operator=operator)
+            ),
             *(ExchangeAdded(exchange) for exchange in self.exchanges()),
             *(QueueAdded(queue) for queue in self.queues()),
             *(BindingAdded(binding) for binding in self.bindings()),
@@ -235,7 +331,7 @@ class CatalogStore(CatalogView):
             snapshot = _DECODER.decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise SnapshotError(f"not a catalog snapshot: {error}") from error
-        if snapshot.version != SNAPSHOT_VERSION:
+        if snapshot.version not in (SNAPSHOT_VERSION_PLAIN, SNAPSHOT_VERSION):
             raise SnapshotError(f"catalog snapshot version {snapshot.version} is not known")
         later = CatalogStore()
         later.fill(snapshot)
@@ -248,6 +344,7 @@ class CatalogStore(CatalogView):
         """Take over a snapshot's state; this catalog must be as new."""
         self.applied_index = snapshot.applied_index
         self.bootstrapped = snapshot.bootstrapped
+        self.guarded = snapshot.guarded
         self.next_group = snapshot.next_group
         self.seen = RequestTable(dict(snapshot.requests))
         for node in snapshot.nodes:
@@ -256,6 +353,14 @@ class CatalogStore(CatalogView):
             self.put_vhost(vhost)
         for user in snapshot.users:
             self.put_user(user)
+        for vhost_name, limits in snapshot.vhost_limits:
+            self.put_vhost_limits(vhost_name, limits)
+        for user_name, limits in snapshot.user_limits:
+            self.put_user_limits(user_name, limits)
+        for permission in snapshot.permissions:
+            self.put_permission(permission)
+        for policy in snapshot.policies:
+            self.put_policy(policy)
         for exchange in snapshot.exchanges:
             self.put_exchange(exchange)
         for queue in snapshot.queues:
@@ -263,6 +368,13 @@ class CatalogStore(CatalogView):
         for binding in snapshot.bindings:
             self.put_binding(binding)
         self._events = []
+
+
+def _set_limits(table: dict[str, dict[str, int]], name: str, limits: dict[str, int]) -> None:
+    if limits:
+        table[name] = limits
+    else:
+        table.pop(name, None)
 
 
 def _ends(binding: Binding) -> tuple[tuple[str, str], tuple[str, str, str]]:

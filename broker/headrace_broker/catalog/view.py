@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from headrace_broker.model.binding_key import BindingKey
-from headrace_broker.model.definition import Binding, Exchange, Node, Queue, User, Vhost
+from headrace_broker.model.definition import (
+    Binding,
+    Exchange,
+    Node,
+    Permission,
+    Policy,
+    Queue,
+    User,
+    Vhost,
+)
 
 DESTINATION_QUEUE = "queue"
 DESTINATION_EXCHANGE = "exchange"
@@ -15,6 +24,8 @@ class CatalogView:
     Attributes:
         applied_index: log index of the newest applied command, 0 before the first.
         bootstrapped: whether the cluster's first contents are there.
+        guarded: whether permissions decide. In a catalog from before there were any, everybody may
+            do everything until the first is set.
     """
 
     def __init__(self) -> None:
@@ -24,14 +35,20 @@ class CatalogView:
         """Be as new."""
         self.applied_index = 0
         self.bootstrapped = False
+        self.guarded = False
         self._nodes: dict[int, Node] = {}
         self._vhosts: dict[str, Vhost] = {}
         self._users: dict[str, User] = {}
+        self._vhost_limits: dict[str, dict[str, int]] = {}
+        self._user_limits: dict[str, dict[str, int]] = {}
+        self._permissions: dict[tuple[str, str], Permission] = {}
+        self._policies: dict[tuple[bool, str], dict[str, Policy]] = {}
         self._exchanges: dict[tuple[str, str], Exchange] = {}
         self._queues: dict[tuple[str, str], Queue] = {}
         self._groups: dict[int, Queue] = {}
         self._owners: dict[str, dict[int, Queue]] = {}
         self._replicas: dict[int, int] = {}
+        self._queue_counts: dict[str, int] = {}
         self._bindings: dict[BindingKey, Binding] = {}
         self._by_source: dict[tuple[str, str], dict[BindingKey, Binding]] = {}
         self._by_destination: dict[tuple[str, str, str], dict[BindingKey, Binding]] = {}
@@ -64,6 +81,35 @@ class CatalogView:
         """Return all users."""
         return list(self._users.values())
 
+    def vhost_limits(self, vhost: str) -> dict[str, int]:
+        """Return a vhost's limits by name; a copy."""
+        return dict(self._vhost_limits.get(vhost, {}))
+
+    def user_limits(self, user: str) -> dict[str, int]:
+        """Return a user's limits by name; a copy."""
+        return dict(self._user_limits.get(user, {}))
+
+    def permission(self, user: str, vhost: str) -> Permission | None:
+        """Return what a user may do in a vhost; see `catalog.permission` for what that means."""
+        return self._permissions.get((user, vhost))
+
+    def permissions(self, vhost: str | None = None) -> list[Permission]:
+        """Return the permissions in a vhost, or all."""
+        return [p for p in self._permissions.values() if vhost is None or p.vhost == vhost]
+
+    def policy(self, vhost: str, name: str, operator: bool = False) -> Policy | None:
+        """Return a policy, or an operator policy."""
+        return self._policies.get((operator, vhost), {}).get(name)
+
+    def policies(self, vhost: str | None = None, operator: bool = False) -> list[Policy]:
+        """Return the policies, or operator policies, of a vhost or of all."""
+        return [
+            policy
+            for (kind, place), policies in self._policies.items()
+            if kind == operator and (vhost is None or place == vhost)
+            for policy in policies.values()
+        ]
+
     def exchange(self, vhost: str, name: str) -> Exchange | None:
         """Return an exchange."""
         return self._exchanges.get((vhost, name))
@@ -83,6 +129,10 @@ class CatalogView:
     def queues(self, vhost: str | None = None) -> list[Queue]:
         """Return the queues of a vhost, or all."""
         return [queue for queue in self._queues.values() if vhost is None or queue.vhost == vhost]
+
+    def queue_count(self, vhost: str) -> int:
+        """Return how many queues a vhost has."""
+        return self._queue_counts.get(vhost, 0)
 
     def queues_of_owner(self, owner: str) -> list[Queue]:
         """Return the exclusive queues of a connection."""

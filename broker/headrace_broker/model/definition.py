@@ -1,4 +1,4 @@
-"""What the catalog defines: users, vhosts, exchanges, queues, bindings."""
+"""What the catalog defines: users, vhosts, exchanges, queues, bindings, and rules about them."""
 
 from __future__ import annotations
 
@@ -6,15 +6,41 @@ from typing import Any, Final
 
 import msgspec
 
-EXCHANGE_TYPES: Final = ("direct", "fanout", "topic", "headers")
+EXCHANGE_CONSISTENT_HASH: Final = "x-consistent-hash"
+EXCHANGE_DELAYED: Final = "x-delayed-message"
+EXCHANGE_TYPES: Final = (
+    "direct",
+    "fanout",
+    "topic",
+    "headers",
+    EXCHANGE_CONSISTENT_HASH,
+    EXCHANGE_DELAYED,
+)
 QUEUE_QUORUM: Final = "quorum"
 QUEUE_CLASSIC: Final = "classic"
 
+APPLY_ALL: Final = "all"
+APPLY_QUEUES: Final = "queues"
+APPLY_EXCHANGES: Final = "exchanges"
+APPLY_QUORUM: Final = "quorum_queues"
+APPLY_CLASSIC: Final = "classic_queues"
+APPLY_TO: Final = (APPLY_ALL, APPLY_QUEUES, APPLY_EXCHANGES, APPLY_QUORUM, APPLY_CLASSIC)
 
-class Vhost(msgspec.Struct, frozen=True):
-    """A name space for exchanges and queues."""
+
+class Vhost(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A name space for exchanges and queues.
+
+    Attributes:
+        default_queue_type: kind of a durable queue declared without `x-queue-type`, "" for the
+            broker's default.
+        description: for people.
+        tags: for people.
+    """
 
     name: str
+    default_queue_type: str = ""
+    description: str = ""
+    tags: tuple[str, ...] = ()
 
 
 class User(msgspec.Struct, frozen=True):
@@ -106,3 +132,42 @@ class Node(msgspec.Struct, frozen=True):
     id: int
     name: str
     address: str
+
+
+class Policy(msgspec.Struct, frozen=True):
+    """Settings for the queues and exchanges of a vhost whose names match a pattern.
+
+    Attributes:
+        pattern: regular expression, searched for in names.
+        definition: settings by name (`catalog/setting.py`), for instance {"max-length": 1000}.
+        priority: of all policies that fit, the one with the highest applies.
+        apply_to: one of APPLY_TO.
+        operator: an operator policy, which bounds what the other policies set; the two kinds have
+            name spaces of their own.
+    """
+
+    vhost: str
+    name: str
+    pattern: str
+    definition: dict[str, Any]
+    priority: int = 0
+    apply_to: str = APPLY_ALL
+    operator: bool = False
+
+
+class Permission(msgspec.Struct, frozen=True):
+    """What a user may do in a vhost: regular expressions that are searched for in names.
+
+    An empty expression fits no name but the empty one.
+
+    Attributes:
+        configure: queues and exchanges to declare and delete.
+        write: exchanges to publish to, ends to bind something to.
+        read: queues to consume, get and purge; exchanges to bind something from.
+    """
+
+    user: str
+    vhost: str
+    configure: str
+    write: str
+    read: str

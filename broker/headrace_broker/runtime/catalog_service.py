@@ -417,7 +417,7 @@ class CatalogService:
             user = await asyncio.to_thread(
                 new_user, DEFAULT_USER, DEFAULT_PASSWORD, DEFAULT_TAGS, loopback_only=True
             )
-            return commands.Bootstrap(self._nodes, DEFAULT_VHOST, user)
+            return commands.Bootstrap(self._nodes, DEFAULT_VHOST, user, grant=True)
         if any(self.catalog.node(node.id) != node for node in self._nodes):
             return commands.DeclareNodes(self._nodes)
         return None

@@ -13,7 +13,17 @@ from headrace_broker.catalog.event import Event
 from headrace_broker.catalog.machine import Catalog
 from headrace_broker.catalog.request import Request
 from headrace_broker.catalog.result import Ok, Result
-from headrace_broker.model.definition import Binding, Exchange, Node, Queue, User
+from headrace_broker.model.definition import (
+    APPLY_TO,
+    Binding,
+    Exchange,
+    Node,
+    Permission,
+    Policy,
+    Queue,
+    User,
+    Vhost,
+)
 
 NODES = tuple(Node(number, f"n{number}", f"127.0.0.1:{7000 + number}") for number in (1, 2, 3))
 GUEST = User("guest", b"salt", b"hash", ("administrator",), loopback_only=True)
@@ -81,7 +91,9 @@ class RandomCommands:
         vhost = pick.choice(["/", "/", "/", "v"])
         exchange = pick.choice(["x", "y", "z", "amq.topic", "amq.headers"])
         queue = pick.choice(["a", "b", "c", "d"])
-        roll = pick.randrange(100)
+        roll = pick.randrange(130)
+        if roll >= 100:
+            return self._govern(vhost, queue)
         if roll < 25:
             return self._declare_queue(vhost, queue)
         if roll < 40:
@@ -112,6 +124,34 @@ class RandomCommands:
         if roll < 99:
             return commands.DeleteVhost("v")
         return commands.DeclareNodes((Node(pick.randrange(1, 6), f"n{pick.randrange(6)}", "h:1"),))
+
+    def _govern(self, vhost: str, name: str) -> AnyCommand:
+        pick = self.random
+        operator = pick.random() < 0.4
+        length = pick.randrange(-2, 9)
+        roll = pick.randrange(9)
+        if roll < 3:
+            definition = {"max-length": length}
+            apply_to = pick.choice(APPLY_TO)
+            pattern = pick.choice(["^a", ".*", "("])
+            return commands.PutPolicy(
+                Policy(vhost, name, pattern, definition, length, apply_to, operator)
+            )
+        if roll == 3:
+            return commands.DeletePolicy(vhost, name, operator)
+        if roll == 4:
+            return commands.PutPermission(
+                Permission(pick.choice([name, "guest"]), vhost, ".*", name, "")
+            )
+        if roll == 5:
+            return commands.DeletePermission(pick.choice([name, "guest"]), vhost)
+        if roll == 6:
+            limit = pick.choice(["max-queues", "default-queue-max-length", "unknown"])
+            return commands.SetVhostLimits(vhost, {limit: length}, pick.random() < 0.5)
+        if roll == 7:
+            return commands.SetUserLimits(name, {"max-channels": length}, pick.random() < 0.5)
+        kind = pick.choice(["", "quorum", "classic"])
+        return commands.PutVhost(Vhost(vhost, kind, name), pick.choice(["", "guest", name]))
 
     def _declare_queue(self, vhost: str, name: str) -> commands.DeclareQueue:
         pick = self.random

@@ -16,10 +16,15 @@ from headrace_broker.catalog.event import (
     ExchangeAdded,
     ExchangeRemoved,
     NodeAdded,
+    PermissionChanged,
+    PolicyChanged,
     QueueAdded,
     QueueRemoved,
     UserChanged,
+    UserLimitsChanged,
     VhostAdded,
+    VhostChanged,
+    VhostLimitsChanged,
     VhostRemoved,
 )
 from headrace_broker.catalog.machine import Catalog
@@ -50,10 +55,9 @@ class Follower:
         if isinstance(event, NodeAdded):
             things["node", event.node.id] = event.node
         elif isinstance(event, UserChanged):
-            assert event.user is not None or ("user", event.name) in things
-            things["user", event.name] = event.user
+            self._set(("user", event.name), event.user)
             if event.user is None:
-                del things["user", event.name]
+                assert not [key for key in things if key[0] == "user of" and key[-1] == event.name]
         elif isinstance(event, BindingAdded):
             binding = event.binding
             assert ("exchange", binding.vhost, binding.source) in things
@@ -67,8 +71,36 @@ class Follower:
             places = {key[0] if len(key) == 6 else key[1] for key in things if len(key) > 2}
             assert event.vhost.name not in places
             self._remove(("vhost", event.vhost.name), event.vhost)
-        else:
+        elif isinstance(event, ExchangeAdded | ExchangeRemoved | QueueAdded | QueueRemoved):
             self._hear_end(event)
+        else:
+            self._hear_rule(event)
+
+    def _hear_rule(self, event: Event) -> None:
+        things = self.things
+        if isinstance(event, VhostChanged):
+            assert things["vhost", event.vhost.name] != event.vhost
+            things["vhost", event.vhost.name] = event.vhost
+        elif isinstance(event, VhostLimitsChanged):
+            assert ("vhost", event.vhost) in things
+            self._set(("limits", event.vhost, "vhost"), event.limits or None)
+        elif isinstance(event, UserLimitsChanged):
+            assert ("user", event.user) in things
+            self._set(("user of", "limits", event.user), event.limits or None)
+        elif isinstance(event, PermissionChanged):
+            assert ("vhost", event.vhost) in things
+            assert ("user", event.user) in things
+            self._set(("user of", event.vhost, event.user), event.permission)
+        else:
+            assert isinstance(event, PolicyChanged)
+            assert ("vhost", event.vhost) in things
+            self._set(("policy", event.vhost, event.name, event.operator), event.policy)
+
+    def _set(self, key: Any, thing: Any) -> None:
+        if thing is not None:
+            self.things[key] = thing
+        else:
+            del self.things[key]
 
     def _hear_end(self, event: ExchangeAdded | ExchangeRemoved | QueueAdded | QueueRemoved) -> None:
         if isinstance(event, ExchangeAdded | ExchangeRemoved):

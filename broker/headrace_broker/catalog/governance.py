@@ -1,0 +1,222 @@
+"""The part of the catalog's machine about vhosts, users, what they may, and policies."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headrace_broker.catalog import command as commands
+from headrace_broker.catalog.pattern import pattern_problem
+from headrace_broker.catalog.result import Exists, NotFound, Ok, Refused, Result
+from headrace_broker.catalog.setting import (
+    INT32_MAX,
+    USER_LIMITS,
+    VHOST_LIMITS,
+    definition_problem,
+    limits_problem,
+)
+from headrace_broker.catalog.store import CatalogStore
+from headrace_broker.model.definition import (
+    APPLY_TO,
+    QUEUE_CLASSIC,
+    QUEUE_QUORUM,
+    Exchange,
+    Permission,
+    Policy,
+    Vhost,
+)
+from headrace_broker.model.limits import NAME_OCTETS_MAX
+
+# Name, type and whether only other exchanges may feed it: those that RabbitMQ 4 gives a vhost.
+DEFAULT_EXCHANGES: Final = (
+    ("amq.direct", "direct", False),
+    ("amq.fanout", "fanout", False),
+    ("amq.headers", "headers", False),
+    ("amq.match", "headers", False),
+    ("amq.rabbitmq.trace", "topic", True),
+    ("amq.topic", "topic", False),
+)
+
+
+def name_problem(kind: str, name: str) -> str:
+    """Return why a name cannot be used, "" when it can."""
+    octets = len(name.encode())
+    if 1 <= octets <= NAME_OCTETS_MAX:
+        return ""
+    return f"the {kind}'s name has {octets} octets, not 1 to {NAME_OCTETS_MAX}"
+
+
+def no_vhost(name: str) -> NotFound:
+    """Return the answer to a command about a vhost that is not there."""
+    return NotFound(f"vhost '{name}'")
+
+
+def policy_problem(policy: Policy) -> str:
+    """Return why a policy cannot be set, naming the field, "" when it can."""
+    if policy.apply_to not in APPLY_TO:
+        choices = ", ".join(f"'{each}'" for each in APPLY_TO)
+        return f"apply-to: '{policy.apply_to}' is not one of {choices}"
+    if not -INT32_MAX <= policy.priority <= INT32_MAX:
+        return f"priority: {policy.priority} is not within {-INT32_MAX} to {INT32_MAX}"
+    kind = "operator policy" if policy.operator else "policy"
+    return (
+        name_problem(kind, policy.name)
+        or pattern_problem("pattern", policy.pattern)
+        or definition_problem(policy.definition, policy.operator)
+    )
+
+
+def vhost_problem(vhost: Vhost) -> str:
+    """Return why a vhost cannot have these properties, naming the field, "" when it can."""
+    if vhost.default_queue_type not in ("", QUEUE_QUORUM, QUEUE_CLASSIC):
+        kinds = f"'{QUEUE_QUORUM}' or '{QUEUE_CLASSIC}'"
+        return f"default_queue_type: '{vhost.default_queue_type}' is not {kinds}"
+    return name_problem("vhost", vhost.name)
+
+
+class Governance(CatalogStore):
+    """Applies the commands about vhosts, users, permissions, limits and policies."""
+
+    # Vhosts
+
+    def _declare_vhost(self, command: commands.DeclareVhost) -> Result:
+        current = self.vhost(command.name)
+        if current is not None:
+            return Exists(current)
+        problem = name_problem("vhost", command.name)
+        if problem:
+            return Refused(problem)
+        return Ok(self._create_vhost(Vhost(command.name)))
+
+    def _put_vhost(self, command: commands.PutVhost) -> Result:
+        wanted = command.vhost
+        problem = vhost_problem(wanted)
+        if problem:
+            return Refused(problem)
+        current = self.vhost(wanted.name)
+        if current == wanted:
+            return Exists(current)
+        if current is not None:
+            self.change_vhost(wanted)
+            return Ok(wanted)
+        self._create_vhost(wanted)
+        if self.guarded and self.user(command.creator) is not None:
+            self._grant_all(command.creator, wanted.name)
+        return Ok(wanted)
+
+    def _create_vhost(self, vhost: Vhost) -> Vhost:
+        self.put_vhost(vhost)
+        for exchange, kind, internal in DEFAULT_EXCHANGES:
+            self.put_exchange(Exchange(vhost.name, exchange, kind, internal=internal))
+        return vhost
+
+    def _delete_vhost(self, command: commands.DeleteVhost) -> Result:
+        vhost = self.vhost(command.name)
+        if vhost is None:
+            return no_vhost(command.name)
+        self.drop_vhost(vhost)
+        return Ok(vhost)
+
+    def _set_vhost_limits(self, command: commands.SetVhostLimits) -> Result:
+        if self.vhost(command.vhost) is None:
+            return no_vhost(command.vhost)
+        problem = limits_problem(command.limits, VHOST_LIMITS)
+        if problem:
+            return Refused(problem)
+        before = {} if command.replace else self.vhost_limits(command.vhost)
+        self.put_vhost_limits(command.vhost, _changed(before, command.limits))
+        return Ok(self.vhost_limits(command.vhost))
+
+    # Users
+
+    def _put_user(self, command: commands.PutUser) -> Result:
+        problem = name_problem("user", command.user.name)
+        if problem:
+            return Refused(problem)
+        self.put_user(command.user)
+        return Ok(command.user)
+
+    def _delete_user(self, command: commands.DeleteUser) -> Result:
+        user = self.user(command.name)
+        if user is None:
+            return NotFound(f"user '{command.name}'")
+        self.drop_user(command.name)
+        return Ok(user)
+
+    def _set_user_limits(self, command: commands.SetUserLimits) -> Result:
+        if self.user(command.user) is None:
+            return NotFound(f"user '{command.user}'")
+        problem = limits_problem(command.limits, USER_LIMITS)
+        if problem:
+            return Refused(problem)
+        before = {} if command.replace else self.user_limits(command.user)
+        self.put_user_limits(command.user, _changed(before, command.limits))
+        return Ok(self.user_limits(command.user))
+
+    # Permissions
+
+    def _put_permission(self, command: commands.PutPermission) -> Result:
+        wanted = command.permission
+        if self.vhost(wanted.vhost) is None:
+            return no_vhost(wanted.vhost)
+        if self.user(wanted.user) is None:
+            return NotFound(f"user '{wanted.user}'")
+        for field, pattern in (
+            ("configure", wanted.configure),
+            ("write", wanted.write),
+            ("read", wanted.read),
+        ):
+            problem = pattern_problem(field, pattern)
+            if problem:
+                return Refused(problem)
+        self._guard()
+        self.put_permission(wanted)
+        return Ok(wanted)
+
+    def _guard(self) -> None:
+        """Let permissions decide from now on; what everybody could do until now, they may do."""
+        if self.guarded:
+            return
+        self.guarded = True
+        for user in self.users():
+            for vhost in self.vhosts():
+                self._grant_all(user.name, vhost.name)
+
+    def _grant_all(self, user: str, vhost: str) -> None:
+        self.put_permission(Permission(user, vhost, ".*", ".*", ".*"))
+
+    def _delete_permission(self, command: commands.DeletePermission) -> Result:
+        if self.vhost(command.vhost) is None:
+            return no_vhost(command.vhost)
+        if self.user(command.user) is None:
+            return NotFound(f"user '{command.user}'")
+        self._guard()
+        permission = self.permission(command.user, command.vhost)
+        if permission is not None:
+            self.drop_permission(permission)
+        return Ok(permission)
+
+    # Policies
+
+    def _put_policy(self, command: commands.PutPolicy) -> Result:
+        policy = command.policy
+        if self.vhost(policy.vhost) is None:
+            return no_vhost(policy.vhost)
+        problem = policy_problem(policy)
+        if problem:
+            return Refused(problem)
+        self.put_policy(policy)
+        return Ok(policy)
+
+    def _delete_policy(self, command: commands.DeletePolicy) -> Result:
+        policy = self.policy(command.vhost, command.name, command.operator)
+        if policy is None:
+            kind = "operator policy" if command.operator else "policy"
+            return NotFound(f"{kind} '{command.name}' in vhost '{command.vhost}'")
+        self.drop_policy(policy)
+        return Ok(policy)
+
+
+def _changed(limits: dict[str, int], changes: dict[str, int]) -> dict[str, int]:
+    """Return limits with changes made; a negative value removes one."""
+    merged = {**limits, **changes}
+    return {name: merged[name] for name in sorted(merged) if merged[name] >= 0}

@@ -1,0 +1,300 @@
+"""What queues and exchanges can be told by argument and by policy: one table, read by all.
+
+Names are those of policies; the argument of the same meaning is `argument_name(name)`.
+
+Source: RabbitMQ 4.3, `rabbit_policies`, `rabbit_amqqueue:declare_args`, `capabilities` of the queue
+types, and `args_policy_lookup` where arguments and policies meet.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from headrace_broker.model.definition import QUEUE_CLASSIC, QUEUE_QUORUM
+from headrace_broker.model.limits import (
+    DEDUPLICATION_SIZE_MAX,
+    DURATION_MS_MAX,
+    NAME_OCTETS_MAX,
+    PRIORITY_MAX,
+    QUANTITY_MAX,
+    REPLICAS_MAX,
+)
+
+INT32_MAX: Final = (1 << 31) - 1
+SHOWN_LETTERS_MAX: Final = 64  # of a value in a refusal
+
+
+class Integer(msgspec.Struct, frozen=True):
+    """An integer within bounds, both of them allowed."""
+
+    low: int
+    high: int
+
+    def allows(self, value: object) -> bool:
+        """Return whether a value fits."""
+        return (
+            isinstance(value, int)
+            and not isinstance(value, bool)
+            and self.low <= value <= self.high
+        )
+
+    @property
+    def rule(self) -> str:
+        """Say what fits."""
+        return f"an integer from {self.low} to {self.high}"
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """One of some strings."""
+
+    values: tuple[str, ...]
+
+    def allows(self, value: object) -> bool:
+        """Return whether a value fits."""
+        return isinstance(value, str) and value in self.values
+
+    @property
+    def rule(self) -> str:
+        """Say what fits."""
+        return "one of " + ", ".join(f"'{value}'" for value in self.values)
+
+
+class Text(msgspec.Struct, frozen=True):
+    """A string as long as a name may be; an empty one only where `low` is 0."""
+
+    low: int = 0
+
+    def allows(self, value: object) -> bool:
+        """Return whether a value fits."""
+        return isinstance(value, str) and self.low <= len(value.encode()) <= NAME_OCTETS_MAX
+
+    @property
+    def rule(self) -> str:
+        """Say what fits."""
+        return f"a string of {self.low} to {NAME_OCTETS_MAX} octets"
+
+
+class Flag(msgspec.Struct, frozen=True):
+    """True or false."""
+
+    def allows(self, value: object) -> bool:
+        """Return whether a value fits."""
+        return isinstance(value, bool)
+
+    @property
+    def rule(self) -> str:
+        """Say what fits."""
+        return "a boolean"
+
+
+class TextOrTable(msgspec.Struct, frozen=True):
+    """A string that is not empty, or a table."""
+
+    def allows(self, value: object) -> bool:
+        """Return whether a value fits."""
+        return isinstance(value, dict) or (isinstance(value, str) and bool(value))
+
+    @property
+    def rule(self) -> str:
+        """Say what fits."""
+        return "a string that is not empty or a table"
+
+
+Check = Integer | Choice | Text | Flag | TextOrTable
+
+# How two values of one setting become one.
+FIRST: Final = "first"  # the first of (operator policy, policy), or of (argument, policy)
+SECOND: Final = "second"  # the other one
+SMALLER: Final = "smaller"
+LARGER: Final = "larger"
+STRICTER: Final = "stricter"  # the smaller of two limits of which a negative one means none
+
+
+def united(how: str, first: Any, second: Any) -> Any:
+    """Return what two values of one setting come to."""
+    if how == FIRST:
+        return first
+    if how == SECOND:
+        return second
+    if how == LARGER or (how == STRICTER and (first < 0 or second < 0)):
+        return max(first, second)
+    return min(first, second)
+
+
+_BOTH: Final = (QUEUE_QUORUM, QUEUE_CLASSIC)
+_QUORUM: Final = (QUEUE_QUORUM,)
+_CLASSIC: Final = (QUEUE_CLASSIC,)
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """One thing that a queue can be told.
+
+    Attributes:
+        check: what values it has.
+        kinds: kinds of queues that take it, by argument or policy; others refuse the argument.
+        fits: a policy that has it applies to queues of these kinds only.
+        argument: an argument sets it; its name is `argument_name` of this one.
+        policy: a policy sets it.
+        operator: an operator policy sets it.
+        merged: of operator policy and policy.
+        weighed: of argument and policy (operator policy included).
+    """
+
+    check: Check
+    kinds: tuple[str, ...] = _BOTH
+    fits: tuple[str, ...] = _BOTH
+    argument: bool = True
+    policy: bool = True
+    operator: bool = False
+    merged: str = FIRST
+    weighed: str = FIRST
+
+
+_DURATION: Final = Integer(0, DURATION_MS_MAX)
+_DURATION_SOME: Final = Integer(1, DURATION_MS_MAX)
+_QUANTITY: Final = Integer(0, QUANTITY_MAX)
+
+OVERFLOWS: Final = ("drop-head", "reject-publish", "reject-publish-dlx")
+RETRY_TYPES: Final = ("disabled", "all", "failed", "returned")
+# Two old names stand for "balanced".
+LOCATORS: Final = ("client-local", "balanced", "random", "least-leaders")
+MASTER_LOCATORS: Final = ("client-local", "min-masters", "random")
+
+QUEUE_SETTINGS: Final[dict[str, Setting]] = {
+    "expires": Setting(_DURATION_SOME, operator=True, merged=SMALLER, weighed=SMALLER),
+    "message-ttl": Setting(_DURATION, operator=True, merged=SMALLER, weighed=SMALLER),
+    "max-length": Setting(_QUANTITY, operator=True, merged=SMALLER, weighed=SMALLER),
+    "max-length-bytes": Setting(_QUANTITY, operator=True, merged=SMALLER, weighed=SMALLER),
+    # Of a quorum queue's the policy counts, of a classic queue's the argument: `policy.effective`.
+    "overflow": Setting(Choice(OVERFLOWS), operator=True),
+    "delivery-limit": Setting(
+        Integer(-INT32_MAX, INT32_MAX),
+        kinds=_QUORUM,
+        fits=_QUORUM,
+        operator=True,
+        merged=STRICTER,
+        weighed=STRICTER,
+    ),
+    "dead-letter-exchange": Setting(Text()),
+    "dead-letter-routing-key": Setting(Text()),
+    "dead-letter-strategy": Setting(
+        Choice(("at-most-once", "at-least-once")), kinds=_QUORUM, fits=_QUORUM
+    ),
+    "single-active-consumer": Setting(Flag(), policy=False),
+    "max-priority": Setting(Integer(0, PRIORITY_MAX), kinds=_CLASSIC, policy=False),
+    "consumer-timeout": Setting(_DURATION, weighed=SMALLER),
+    "delayed-retry-type": Setting(
+        Choice(RETRY_TYPES), kinds=_QUORUM, operator=True, weighed=SECOND
+    ),
+    "delayed-retry-min": Setting(
+        _DURATION_SOME, kinds=_QUORUM, operator=True, merged=LARGER, weighed=SMALLER
+    ),
+    "delayed-retry-max": Setting(
+        _DURATION_SOME, kinds=_QUORUM, operator=True, merged=SMALLER, weighed=SMALLER
+    ),
+    "queue-leader-locator": Setting(Choice(LOCATORS)),
+    "target-group-size": Setting(
+        Integer(1, REPLICAS_MAX), kinds=_QUORUM, fits=_QUORUM, operator=True, merged=LARGER
+    ),
+    # Accepted and without effect, as in RabbitMQ 4.
+    "queue-mode": Setting(Choice(("default", "lazy")), kinds=_CLASSIC, fits=_CLASSIC),
+    "queue-version": Setting(Integer(1, 2), kinds=_CLASSIC, operator=True),
+    "max-in-memory-length": Setting(
+        _QUANTITY, kinds=_QUORUM, fits=_QUORUM, operator=True, merged=SMALLER, weighed=SMALLER
+    ),
+    "max-in-memory-bytes": Setting(
+        _QUANTITY, kinds=_QUORUM, fits=_QUORUM, operator=True, merged=SMALLER, weighed=SMALLER
+    ),
+    # Not in RabbitMQ.
+    "last-value-key": Setting(Text(1), policy=False),
+    "group-key": Setting(Text(1), policy=False),
+    "message-deduplication": Setting(Flag()),
+    "deduplication-size": Setting(
+        Integer(1, DEDUPLICATION_SIZE_MAX), operator=True, merged=SMALLER, weighed=SMALLER
+    ),
+    "deduplication-ttl": Setting(_DURATION_SOME, operator=True, merged=SMALLER, weighed=SMALLER),
+    "allow-immediate": Setting(Flag(), argument=False),
+}
+
+ALTERNATE_EXCHANGE: Final = "alternate-exchange"
+
+# What policies set for exchanges.
+EXCHANGE_SETTINGS: Final[dict[str, Setting]] = {ALTERNATE_EXCHANGE: Setting(Text())}
+
+VHOST_LIMITS: Final = (
+    "max-queues",
+    "max-connections",
+    "default-queue-max-length",
+    "default-queue-max-length-bytes",
+    "publish-rate-messages",
+    "publish-rate-bytes",
+)
+USER_LIMITS: Final = (
+    "max-connections",
+    "max-channels",
+    "publish-rate-messages",
+    "publish-rate-bytes",
+)
+LIMIT_CHECK: Final = Integer(-QUANTITY_MAX, QUANTITY_MAX)
+
+_ARGUMENT_NAMES: Final = {"target-group-size": "x-quorum-target-group-size"}
+
+
+def argument_name(setting: str) -> str:
+    """Return the name of the queue argument that sets what a policy's key sets."""
+    return _ARGUMENT_NAMES.get(setting, f"x-{setting}")
+
+
+def shown(value: object) -> str:
+    """Say a value that was refused, briefly whatever it is."""
+    if value is None or isinstance(value, bool | int | float | str | bytes):
+        text = repr(value)
+        return text if len(text) <= SHOWN_LETTERS_MAX else f"{text[:SHOWN_LETTERS_MAX]}..."
+    return f"a {type(value).__name__}"
+
+
+def definition_problem(definition: dict[str, Any], operator: bool) -> str:
+    """Return why a policy cannot have this definition, "" when it can.
+
+    Args:
+        definition: settings by name.
+        operator: whether it is an operator policy, which may set fewer things.
+    """
+    if not definition:
+        return "definition: must not be empty"
+    for name in sorted(definition):
+        setting = QUEUE_SETTINGS.get(name) or EXCHANGE_SETTINGS.get(name)
+        if setting is None or not (setting.operator if operator else setting.policy):
+            kind = "operator policies" if operator else "policies"
+            return f"definition: '{name}' is not recognised as a setting of {kind}"
+        if not setting.check.allows(definition[name]):
+            return (
+                f"definition: '{name}' must be {setting.check.rule}, not {shown(definition[name])}"
+            )
+    return _retry_problem(definition)
+
+
+def _retry_problem(definition: dict[str, Any]) -> str:
+    kind = definition.get("delayed-retry-type", "disabled")
+    low = definition.get("delayed-retry-min")
+    high = definition.get("delayed-retry-max")
+    if kind != "disabled" and low is None:
+        return f"definition: 'delayed-retry-min' is required when 'delayed-retry-type' is '{kind}'"
+    if low is not None and high is not None and high < low:
+        return (
+            f"definition: 'delayed-retry-max' ({high}) must not be smaller than "
+            f"'delayed-retry-min' ({low})"
+        )
+    return ""
+
+
+def limits_problem(limits: dict[str, int], known: tuple[str, ...]) -> str:
+    """Return why a vhost or user cannot have these limits, "" when it can."""
+    for name in sorted(limits):
+        if name not in known:
+            return f"limit '{name}' is not recognised; limits are {', '.join(known)}"
+        if not LIMIT_CHECK.allows(limits[name]):
+            return f"limit '{name}' must be {LIMIT_CHECK.rule}, not {shown(limits[name])}"
+    return ""
