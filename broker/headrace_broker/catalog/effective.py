@@ -1,0 +1,94 @@
+"""Settings of queues and exchanges as the catalog has them now, and when they change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, final
+
+from headrace_broker.catalog.event import (
+    Event,
+    PolicyChanged,
+    QueueRemoved,
+    VhostLimitsChanged,
+)
+from headrace_broker.catalog.policy import applied, effective, effective_exchange
+from headrace_broker.catalog.view import CatalogView
+from headrace_broker.model.definition import Exchange, Policy, Queue
+
+
+def policy_of(view: CatalogView, target: Queue | Exchange, operator: bool = False) -> Policy | None:
+    """Return the policy, or operator policy, that counts for a queue or exchange."""
+    return applied(view.policies(target.vhost, operator), target)
+
+
+def queue_arguments(view: CatalogView, queue: Queue) -> dict[str, Any]:
+    """Return a queue's effective settings by the names of policies (`policy.effective`)."""
+    return effective(
+        queue,
+        policy_of(view, queue),
+        policy_of(view, queue, operator=True),
+        view.vhost_limits(queue.vhost),
+    )
+
+
+def exchange_arguments(view: CatalogView, exchange: Exchange) -> dict[str, Any]:
+    """Return an exchange's effective settings by the names of policies."""
+    return effective_exchange(
+        exchange, policy_of(view, exchange), policy_of(view, exchange, operator=True)
+    )
+
+
+@final
+class EffectiveArguments:
+    """Remembers the settings of queues that somebody asked about, and tells which ones change.
+
+    It holds one entry for each such queue, until that is gone.
+    """
+
+    def __init__(self, view: CatalogView) -> None:
+        self._view = view
+        self._known: dict[str, dict[int, tuple[Queue, dict[str, Any]]]] = {}
+
+    def of(self, queue: Queue) -> dict[str, Any]:
+        """Return a queue's effective settings; not to be changed by the caller."""
+        queues = self._known.setdefault(queue.vhost, {})
+        entry = queues.get(queue.group)
+        if entry is None:
+            entry = (queue, queue_arguments(self._view, queue))
+            queues[queue.group] = entry
+        return entry[1]
+
+    def forget(self, queue: Queue) -> None:
+        """Forget a queue that nobody here asks about any more."""
+        queues = self._known.get(queue.vhost)
+        if queues is not None:
+            queues.pop(queue.group, None)
+            if not queues:
+                del self._known[queue.vhost]
+
+    def changed(self, events: Iterable[Event]) -> list[Queue]:
+        """Follow changes of the catalog; return the queues whose settings are others now.
+
+        Only queues that were asked about are looked at, those of one vhost together: the work is
+        in proportion to them and to the policies of that vhost.
+        """
+        vhosts: dict[str, None] = {}
+        for event in events:
+            if isinstance(event, QueueRemoved):
+                self.forget(event.queue)
+            elif isinstance(event, PolicyChanged | VhostLimitsChanged):
+                vhosts[event.vhost] = None
+        return [queue for vhost in vhosts for queue in self._renew(vhost)]
+
+    def _renew(self, vhost: str) -> list[Queue]:
+        policies = self._view.policies(vhost)
+        operators = self._view.policies(vhost, operator=True)
+        limits = self._view.vhost_limits(vhost)
+        changed = []
+        queues = self._known.get(vhost, {})
+        for group, (queue, known) in queues.items():
+            now = effective(queue, applied(policies, queue), applied(operators, queue), limits)
+            if now != known:
+                queues[group] = (queue, now)
+                changed.append(queue)
+        return changed

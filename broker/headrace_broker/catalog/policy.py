@@ -1,0 +1,173 @@
+"""Which policies apply to a queue or an exchange, and what its settings come to with them.
+
+Source: RabbitMQ 4.3, `rabbit_policy` (match, merge_operator_definitions),
+`rabbit_queue_type_util:args_policy_lookup` and its callers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from headrace_broker.catalog.pattern import matches
+from headrace_broker.catalog.setting import (
+    ALTERNATE_EXCHANGE,
+    EXCHANGE_SETTINGS,
+    FIRST,
+    QUEUE_SETTINGS,
+    SECOND,
+    argument_name,
+    united,
+)
+from headrace_broker.model.definition import (
+    APPLY_ALL,
+    APPLY_CLASSIC,
+    APPLY_EXCHANGES,
+    APPLY_QUEUES,
+    APPLY_QUORUM,
+    QUEUE_CLASSIC,
+    QUEUE_QUORUM,
+    Exchange,
+    Policy,
+    Queue,
+)
+
+# A vhost's limit for the queues for which nobody says otherwise, and the setting that it gives.
+DEFAULT_LIMITS: Final = (
+    ("default-queue-max-length", "max-length"),
+    ("default-queue-max-length-bytes", "max-length-bytes"),
+)
+
+_QUEUE_TARGETS: Final = {
+    QUEUE_QUORUM: (APPLY_ALL, APPLY_QUEUES, APPLY_QUORUM),
+    QUEUE_CLASSIC: (APPLY_ALL, APPLY_QUEUES, APPLY_CLASSIC),
+}
+_EXCHANGE_TARGETS: Final = (APPLY_ALL, APPLY_EXCHANGES)
+
+
+def applies(policy: Policy, target: Queue | Exchange) -> bool:
+    """Return whether a policy is for this queue or exchange.
+
+    A policy that has a setting which queues of this kind do not know is not for them, as a whole.
+    """
+    if policy.vhost != target.vhost:
+        return False
+    if isinstance(target, Exchange):
+        if policy.apply_to not in _EXCHANGE_TARGETS:
+            return False
+    elif policy.apply_to not in _QUEUE_TARGETS.get(target.kind, ()) or not _fits(
+        policy, target.kind
+    ):
+        return False
+    return matches(policy.pattern, target.name)
+
+
+def _fits(policy: Policy, kind: str) -> bool:
+    for name in policy.definition:
+        setting = QUEUE_SETTINGS.get(name)
+        if setting is not None and kind not in setting.fits:
+            return False
+    return True
+
+
+def applied(policies: Iterable[Policy], target: Queue | Exchange) -> Policy | None:
+    """Return the policy that counts: of those that apply the one with the highest priority.
+
+    Of several the first by name does; RabbitMQ leaves that open.
+    """
+    best: Policy | None = None
+    for policy in policies:
+        better = best is None or (-policy.priority, policy.name) < (-best.priority, best.name)
+        if better and applies(policy, target):
+            best = policy
+    return best
+
+
+def merged(policy: Policy | None, operator_policy: Policy | None) -> dict[str, Any]:
+    """Return what a policy says under an operator policy, which bounds it."""
+    definition = dict(policy.definition) if policy is not None else {}
+    if operator_policy is None:
+        return definition
+    for name, value in operator_policy.definition.items():
+        setting = QUEUE_SETTINGS.get(name)
+        if setting is not None and name in definition:
+            value = united(setting.merged, value, definition[name])
+        definition[name] = value
+    return definition
+
+
+def effective(
+    queue: Queue,
+    policy: Policy | None,
+    operator_policy: Policy | None,
+    vhost_limits: Mapping[str, int],
+) -> dict[str, Any]:
+    """Return a queue's settings by the names of policies; what nobody set is not there.
+
+    Args:
+        queue: its arguments count beside the policies.
+        policy: the one that applies to it.
+        operator_policy: likewise.
+        vhost_limits: of the queue's vhost.
+    """
+    told = merged(policy, operator_policy)
+    settings: dict[str, Any] = {}
+    for name, setting in QUEUE_SETTINGS.items():
+        if queue.kind not in setting.kinds:
+            continue
+        argument = queue.arguments.get(argument_name(name)) if setting.argument else None
+        if argument is not None and not setting.check.allows(argument):
+            argument = None  # declared when nobody looked at it
+        if argument is None:
+            if name in told:
+                settings[name] = told[name]
+        elif name in told:
+            settings[name] = united(_weighed(name, queue.kind), argument, told[name])
+        else:
+            settings[name] = argument
+    for limit, name in DEFAULT_LIMITS:
+        if limit in vhost_limits:
+            settings.setdefault(name, vhost_limits[limit])
+    _settle_dead_letters(settings)
+    _settle_retry(settings)
+    return settings
+
+
+def _weighed(name: str, kind: str) -> str:
+    if name == "overflow":
+        return SECOND if kind == QUEUE_QUORUM else FIRST
+    return QUEUE_SETTINGS[name].weighed
+
+
+def _settle_dead_letters(settings: dict[str, Any]) -> None:
+    """Drop what means nothing without an exchange; at-least-once takes overflow reject-publish."""
+    if "dead-letter-exchange" not in settings:
+        settings.pop("dead-letter-routing-key", None)
+        settings.pop("dead-letter-strategy", None)
+    elif (
+        settings.get("dead-letter-strategy") == "at-least-once"
+        and settings.get("overflow") != "reject-publish"
+    ):
+        settings["dead-letter-strategy"] = "at-most-once"
+
+
+def _settle_retry(settings: dict[str, Any]) -> None:
+    """Drop a retry without a shortest delay; the longest one is not below that."""
+    low = settings.get("delayed-retry-min")
+    if low is None or settings.get("delayed-retry-type", "disabled") == "disabled":
+        for name in ("delayed-retry-type", "delayed-retry-min", "delayed-retry-max"):
+            settings.pop(name, None)
+    else:
+        settings["delayed-retry-max"] = max(low, settings.get("delayed-retry-max", low))
+
+
+def effective_exchange(
+    exchange: Exchange, policy: Policy | None, operator_policy: Policy | None
+) -> dict[str, Any]:
+    """Return an exchange's settings by the names of policies; its argument counts before them."""
+    told = merged(policy, operator_policy)
+    settings = {name: told[name] for name in EXCHANGE_SETTINGS if name in told}
+    argument = exchange.arguments.get(ALTERNATE_EXCHANGE)
+    if isinstance(argument, str):
+        settings[ALTERNATE_EXCHANGE] = argument
+    return settings
