@@ -50,6 +50,13 @@ class DeclareNodes(Command, frozen=True, tag="declare_nodes"):
     nodes: tuple[Node, ...]
 
 
+class AnnounceNode(Command, frozen=True, tag="announce_node"):
+    """Say what version of the queue machine a known node runs."""
+
+    node: int
+    machine_version: int
+
+
 class DeclareVhost(Command, frozen=True, tag="declare_vhost"):
     """Create a vhost with its `amq.` exchanges."""
 
@@ -225,6 +232,7 @@ AnyCommand = (
     Barrier
     | Bootstrap
     | DeclareNodes
+    | AnnounceNode
     | DeclareVhost
     | PutVhost
     | DeleteVhost

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+import msgspec
+
 from headrace_broker.catalog import command as commands
 from headrace_broker.catalog.argument import (
     QUEUE_TYPE,
@@ -38,6 +40,7 @@ from headrace_broker.catalog.result import (
     Repeated,
     Result,
 )
+from headrace_broker.catalog.setting import INT32_MAX
 from headrace_broker.catalog.view import DESTINATION_EXCHANGE, DESTINATION_QUEUE
 from headrace_broker.model.binding_key import binding_key
 from headrace_broker.model.definition import (
@@ -70,6 +73,7 @@ class Catalog(Governance):
             commands.Barrier: self._barrier,
             commands.Bootstrap: self._bootstrap,
             commands.DeclareNodes: self._declare_nodes,
+            commands.AnnounceNode: self._announce_node,
             commands.DeclareVhost: self._declare_vhost,
             commands.PutVhost: self._put_vhost,
             commands.DeleteVhost: self._delete_vhost,
@@ -160,10 +164,28 @@ class Catalog(Governance):
         problem = self._nodes_problem(command.nodes)
         if problem:
             return Refused(problem)
-        changed = [node for node in command.nodes if self.node(node.id) != node]
-        for node in changed:
-            self.put_node(node)
+        changed = False
+        for node in command.nodes:
+            current = self.node(node.id)
+            if current is not None:
+                # What it runs it says itself.
+                node = msgspec.structs.replace(node, machine_version=current.machine_version)
+            if node != current:
+                self.put_node(node)
+                changed = True
         return Ok() if changed else Exists()
+
+    def _announce_node(self, command: commands.AnnounceNode) -> Result:
+        current = self.node(command.node)
+        if current is None:
+            return NotFound(f"node {command.node}")
+        if not 1 <= command.machine_version <= INT32_MAX:
+            return Refused(f"machine_version: {command.machine_version} is not 1 or more")
+        if current.machine_version == command.machine_version:
+            return Exists(current)
+        node = msgspec.structs.replace(current, machine_version=command.machine_version)
+        self.put_node(node)
+        return Ok(node)
 
     def _nodes_problem(self, nodes: tuple[Node, ...]) -> str:
         names = {node.id: node.name for node in self.nodes()}

@@ -120,18 +120,20 @@ class Binding(msgspec.Struct, frozen=True):
     arguments: dict[str, Any] = {}
 
 
-class Node(msgspec.Struct, frozen=True):
+class Node(msgspec.Struct, frozen=True, omit_defaults=True):
     """A member of the cluster.
 
     Attributes:
         id: 1 to 1023, never reused.
         name: unique, for people.
         address: host:port of the inter-node listener.
+        machine_version: of the queue machine that it runs, as it said itself.
     """
 
     id: int
     name: str
     address: str
+    machine_version: int = 1
 
 
 class Policy(msgspec.Struct, frozen=True):

@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol, final
 import msgspec
 
 from headrace_broker.catalog import command as commands
-from headrace_broker.catalog.event import Event
+from headrace_broker.catalog.event import Event, NodeAdded
 from headrace_broker.catalog.machine import Catalog
 from headrace_broker.catalog.request import (
     ENVELOPE_OCTETS,
@@ -170,6 +170,9 @@ class CatalogService:
         self._timer: asyncio.TimerHandle | None = None
         self._seeding: asyncio.Task[None] | None = None
         self._seeded = asyncio.Event()
+        self._machine_version = 0
+        self._announcing: asyncio.Task[None] | None = None
+        self._announce_again = False
         self._stopped = False
 
     def subscribe(self, listener: Listener) -> None:
@@ -203,10 +206,11 @@ class CatalogService:
         for pending in list(self._pending.values()):
             if not pending.answer.done():
                 pending.answer.set_exception(CatalogUnavailableError("the node is stopping"))
-        if self._seeding is not None:
-            self._seeding.cancel()
-            await asyncio.gather(self._seeding, return_exceptions=True)
-            self._seeding = None
+        tasks = [task for task in (self._seeding, self._announcing) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._seeding = self._announcing = None
 
     # Changes
 
@@ -295,6 +299,30 @@ class CatalogService:
         except TimeoutError:
             raise CatalogUnavailableError(self._why_unavailable(seconds)) from None
 
+    def announce(self, machine_version: int) -> None:
+        """Tell the cluster what version of the queue machine this node runs.
+
+        It is told again whenever another node is news: one that has just become able to read such
+        an announcement passed over the earlier ones.
+        """
+        self._machine_version = machine_version
+        self._announce()
+
+    def _announce(self) -> None:
+        self._announce_again = True
+        if self._announcing is None or self._announcing.done():
+            self._announcing = asyncio.get_running_loop().create_task(self._announce_soon())
+
+    async def _announce_soon(self) -> None:
+        while self._announce_again and not self._stopped:
+            self._announce_again = False
+            command = commands.AnnounceNode(self._node, self._machine_version)
+            try:
+                await self.submit(command)
+            except CatalogUnavailableError as error:
+                log.warning("this node's machine version is not known yet: %s", error)
+                self._announce_again = True
+
     def _why_unavailable(self, seconds: float) -> str:
         outcome = "the change may still be made once there is one"
         if self.leader == 0:
@@ -381,6 +409,10 @@ class CatalogService:
         if events:
             for listener in self._listeners:
                 listener(events)
+            if self._machine_version and any(
+                isinstance(event, NodeAdded) and event.node.id != self._node for event in events
+            ):
+                self._announce()
         if self.catalog.bootstrapped:
             self._seeded.set()
 
@@ -418,9 +450,13 @@ class CatalogService:
                 new_user, DEFAULT_USER, DEFAULT_PASSWORD, DEFAULT_TAGS, loopback_only=True
             )
             return commands.Bootstrap(self._nodes, DEFAULT_VHOST, user, grant=True)
-        if any(self.catalog.node(node.id) != node for node in self._nodes):
+        if any(self._is_news(node) for node in self._nodes):
             return commands.DeclareNodes(self._nodes)
         return None
+
+    def _is_news(self, node: Node) -> bool:
+        known = self.catalog.node(node.id)
+        return known is None or (known.name, known.address) != (node.name, node.address)
 
 
 def _plain(command: commands.AnyCommand) -> commands.AnyCommand:

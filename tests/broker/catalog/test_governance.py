@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from headrace_broker.catalog import command as commands
 from headrace_broker.catalog.event import (
+    NodeAdded,
     PermissionChanged,
     PolicyChanged,
     UserChanged,
@@ -22,7 +23,7 @@ from headrace_broker.catalog.event import (
 from headrace_broker.catalog.machine import Catalog
 from headrace_broker.catalog.request import Request
 from headrace_broker.catalog.result import Exists, NotFound, Ok, Refused
-from headrace_broker.model.definition import Permission, Policy, User, Vhost
+from headrace_broker.model.definition import Node, Permission, Policy, User, Vhost
 from headrace_broker.model.limits import PATTERN_OCTETS_MAX
 
 ALL = (".*", ".*", ".*")
@@ -337,3 +338,18 @@ def test_any_policy_has_an_answer_and_all_replicas_give_it(
     assert answers[0] == answers[1]
     assert digests[0] == digests[1]
     assert isinstance(answers[0], Ok | Refused)
+
+
+def test_node_says_what_machine_it_runs_and_keeps_that_under_another_address(driver: Any) -> None:
+    node = driver.catalog.node(2)
+    assert node.machine_version == 1
+    newer = msgspec.structs.replace(node, machine_version=2)
+    assert driver.do(commands.AnnounceNode(2, 2)) == Ok(newer)
+    assert driver.events == [NodeAdded(newer)]
+    assert driver.do(commands.AnnounceNode(2, 2)) == Exists(newer)
+    moved = Node(2, "n2", "elsewhere:1")
+    assert driver.do(commands.DeclareNodes((moved,))) == Ok()
+    assert driver.catalog.node(2) == msgspec.structs.replace(moved, machine_version=2)
+    assert driver.do(commands.DeclareNodes((moved,))) == Exists()
+    assert driver.do(commands.AnnounceNode(9, 2)) == NotFound("node 9")
+    assert isinstance(driver.do(commands.AnnounceNode(2, 0)), Refused)
