@@ -1,16 +1,31 @@
-"""Arguments of exchanges, queues and bindings: which are valid and when two are equivalent."""
+"""Arguments of exchanges, queues and bindings: which are valid and when two are equivalent.
+
+Source: RabbitMQ 4.3, `rabbit_amqqueue:check_declare_arguments` and what it calls. Unlike there,
+arguments that nobody knows are refused too.
+"""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
+from headrace_broker.catalog.setting import QUEUE_ARGUMENTS, shown
 from headrace_broker.model.binding_key import table_key
-from headrace_broker.model.limits import TABLE_DEPTH_MAX
+from headrace_broker.model.definition import QUEUE_CLASSIC, QUEUE_QUORUM
+from headrace_broker.model.limits import REPLICAS_DEFAULT, TABLE_DEPTH_MAX
 
 QUEUE_TYPE: Final = "x-queue-type"
 ALTERNATE_EXCHANGE: Final = "alternate-exchange"
 X_MATCH: Final = "x-match"
 X_MATCH_VALUES: Final = ("all", "any", "all-with-x", "any-with-x")
+GROUP_SIZE: Final = "x-quorum-initial-group-size"
+SERVER_NAME_PREFIX: Final = "amq.gen-"  # of the names that the broker gives
+
+# What cannot stand beside what, each with the reason.
+_CONFLICTS: Final = (
+    ("x-last-value-key", "x-max-priority", "a replaced message keeps its place"),
+    ("x-last-value-key", "x-group-key", "the two keys cannot be told apart"),
+)
+_UNSAID: Final = ("", "undefined")  # queue types that some clients send for none
 
 _INT32_MAX: Final = (1 << 31) - 1
 
@@ -38,6 +53,113 @@ def table_problem(table: dict[str, Any]) -> str:
     return f"arguments nest deeper than {TABLE_DEPTH_MAX}"
 
 
+class ArgumentError(ValueError):
+    """A declaration asks for what cannot be; the text names the argument and the rule."""
+
+
+def asked_queue(
+    vhost: str,
+    name: str,
+    durable: bool,
+    exclusive: bool,
+    auto_delete: bool,
+    arguments: dict[str, Any],
+    default_kind: str = "",
+) -> tuple[str, int]:
+    """Return kind and number of replicas that a declaration asks for.
+
+    Without `x-queue-type` the kind is up to the broker: classic for a queue that is exclusive,
+    auto-delete, not durable or named by the server; for others the vhost's default, and quorum
+    without one. Since in RabbitMQ the default is classic, a queue that becomes a quorum queue by
+    default may have the arguments of a classic one.
+
+    Args:
+        vhost: its name, for the refusal.
+        name: of the queue.
+        durable: as declared.
+        exclusive: as declared.
+        auto_delete: as declared.
+        arguments: as declared.
+        default_kind: of the vhost, "" for none.
+
+    Raises:
+        ArgumentError: an argument is unknown, has a wrong type or value, is not for this kind of
+            queue, or is in conflict with another.
+    """
+    where = f"queue '{name}' in vhost '{vhost}'"
+    asked = arguments.get(QUEUE_TYPE)
+    if asked in _UNSAID:
+        asked = None
+    if QUEUE_TYPE in arguments and arguments[QUEUE_TYPE] is None:
+        raise _invalid(QUEUE_TYPE, where, f"must be '{QUEUE_QUORUM}' or '{QUEUE_CLASSIC}'")
+    if asked is None:
+        transient = exclusive or auto_delete or not durable
+        small = transient or name.startswith(SERVER_NAME_PREFIX)
+        kind = QUEUE_CLASSIC if small else default_kind or QUEUE_QUORUM
+    else:
+        kind = _asked_kind(asked, where, name, durable, exclusive, auto_delete)
+    _check_arguments(arguments, where, kind, by_default=asked is None)
+    size = arguments.get(GROUP_SIZE, REPLICAS_DEFAULT) if kind == QUEUE_QUORUM else 1
+    assert isinstance(size, int)
+    return kind, size
+
+
+def _asked_kind(
+    asked: object, where: str, name: str, durable: bool, exclusive: bool, auto_delete: bool
+) -> str:
+    if asked not in (QUEUE_CLASSIC, QUEUE_QUORUM):
+        rule = f"must be '{QUEUE_QUORUM}' or '{QUEUE_CLASSIC}', not {shown(asked)}"
+        raise _invalid(QUEUE_TYPE, where, rule)
+    if asked == QUEUE_QUORUM:
+        if name.startswith(SERVER_NAME_PREFIX):
+            raise ArgumentError(f"cannot declare a server-named queue for type {QUEUE_QUORUM}")
+        for wrong, field in (
+            (auto_delete, "auto-delete"),
+            (exclusive, "exclusive-owner"),
+            (not durable, "non-durable"),
+        ):
+            if wrong:
+                reason = "a quorum queue is durable, not exclusive and not auto-delete"
+                raise ArgumentError(f"invalid property '{field}' for {where}: {reason}")
+    return str(asked)
+
+
+def _check_arguments(arguments: dict[str, Any], where: str, kind: str, by_default: bool) -> None:
+    for key in sorted(arguments):
+        if key == QUEUE_TYPE:
+            continue
+        setting = QUEUE_ARGUMENTS.get(key)
+        if setting is None:
+            raise _invalid(key, where, "is not recognised")
+        tolerated = by_default and kind == QUEUE_QUORUM
+        if kind not in setting.kinds and not tolerated:
+            raise ArgumentError(f"invalid arg '{key}' for {where} of queue type {kind}")
+        if not setting.check.allows(arguments[key]):
+            rule = f"must be {setting.check.rule}, not {shown(arguments[key])}"
+            raise _invalid(key, where, rule)
+    if "x-dead-letter-routing-key" in arguments and "x-dead-letter-exchange" not in arguments:
+        raise _invalid("x-dead-letter-routing-key", where, "x-dead-letter-exchange is not given")
+    for key, other, reason in _CONFLICTS:
+        if key in arguments and other in arguments:
+            raise _invalid(key, where, f"cannot stand beside {other}: {reason}")
+    _check_retry(arguments, where)
+
+
+def _check_retry(arguments: dict[str, Any], where: str) -> None:
+    kind = arguments.get("x-delayed-retry-type", "disabled")
+    low = arguments.get("x-delayed-retry-min")
+    high = arguments.get("x-delayed-retry-max")
+    if kind != "disabled" and low is None:
+        raise _invalid("x-delayed-retry-type", where, "x-delayed-retry-min is not given")
+    if low is not None and high is not None and high < low:
+        rule = f"{high} is smaller than x-delayed-retry-min, {low}"
+        raise _invalid("x-delayed-retry-max", where, rule)
+
+
+def _invalid(argument: str, where: str, rule: str) -> ArgumentError:
+    return ArgumentError(f"invalid arg '{argument}' for {where}: {rule}")
+
+
 def is_compared(name: str) -> bool:
     """Return whether a declaration must repeat this argument to be equivalent.
 
@@ -58,8 +180,17 @@ def first_difference(received: dict[str, Any], current: dict[str, Any]) -> str |
     return None
 
 
+def phrases(received: dict[str, Any], current: dict[str, Any], name: str) -> tuple[str, str]:
+    """Say what value an argument has in two tables, in the words that RabbitMQ uses."""
+    if name in received and name in current:
+        brief = f"'{_shown(received[name])}'", f"'{_shown(current[name])}'"
+        if brief[0] != brief[1]:
+            return brief
+    return phrase(received, name), phrase(current, name)
+
+
 def phrase(table: dict[str, Any], name: str) -> str:
-    """Say what value an argument has, in the words that RabbitMQ uses."""
+    """Say what value and type an argument has, in the words that RabbitMQ uses."""
     if name not in table:
         return "none"
     value = table[name]

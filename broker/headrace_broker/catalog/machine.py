@@ -18,6 +18,7 @@ from headrace_broker.catalog.argument import (
     X_MATCH_VALUES,
     first_difference,
     phrase,
+    phrases,
     table_problem,
 )
 from headrace_broker.catalog.event import Event
@@ -400,7 +401,7 @@ def _compare_arguments(
     name = first_difference(wanted, current)
     if name is None:
         return None
-    return Inequivalent(what, name, phrase(wanted, name), phrase(current, name))
+    return Inequivalent(what, name, *phrases(wanted, current, name))
 
 
 def _flag(value: bool) -> str:

@@ -113,9 +113,11 @@ def effective(
     told = merged(policy, operator_policy)
     settings: dict[str, Any] = {}
     for name, setting in QUEUE_SETTINGS.items():
-        if queue.kind not in setting.kinds:
-            continue
         argument = queue.arguments.get(argument_name(name)) if setting.argument else None
+        known = queue.kind in setting.kinds
+        # A queue that is a quorum queue by default may have the arguments of a classic one.
+        if not known and (argument is None or queue.kind != QUEUE_QUORUM):
+            continue
         if argument is not None and not setting.check.allows(argument):
             argument = None  # declared when nobody looked at it
         if argument is None:

@@ -20,6 +20,7 @@ from headrace_broker.model.limits import (
     PRIORITY_MAX,
     QUANTITY_MAX,
     REPLICAS_MAX,
+    TTL_MS_MAX,
 )
 
 INT32_MAX: Final = (1 << 31) - 1
@@ -89,20 +90,7 @@ class Flag(msgspec.Struct, frozen=True):
         return "a boolean"
 
 
-class TextOrTable(msgspec.Struct, frozen=True):
-    """A string that is not empty, or a table."""
-
-    def allows(self, value: object) -> bool:
-        """Return whether a value fits."""
-        return isinstance(value, dict) or (isinstance(value, str) and bool(value))
-
-    @property
-    def rule(self) -> str:
-        """Say what fits."""
-        return "a string that is not empty or a table"
-
-
-Check = Integer | Choice | Text | Flag | TextOrTable
+Check = Integer | Choice | Text | Flag
 
 # How two values of one setting become one.
 FIRST: Final = "first"  # the first of (operator policy, policy), or of (argument, policy)
@@ -133,7 +121,8 @@ class Setting(msgspec.Struct, frozen=True):
 
     Attributes:
         check: what values it has.
-        kinds: kinds of queues that take it, by argument or policy; others refuse the argument.
+        kinds: kinds of queues that take it, by argument or policy; others refuse the argument (see
+            `argument.asked_queue` for those whose kind was left to the broker).
         fits: a policy that has it applies to queues of these kinds only.
         argument: an argument sets it; its name is `argument_name` of this one.
         policy: a policy sets it.
@@ -163,8 +152,8 @@ LOCATORS: Final = ("client-local", "balanced", "random", "least-leaders")
 MASTER_LOCATORS: Final = ("client-local", "min-masters", "random")
 
 QUEUE_SETTINGS: Final[dict[str, Setting]] = {
-    "expires": Setting(_DURATION_SOME, operator=True, merged=SMALLER, weighed=SMALLER),
-    "message-ttl": Setting(_DURATION, operator=True, merged=SMALLER, weighed=SMALLER),
+    "expires": Setting(Integer(1, TTL_MS_MAX), operator=True, merged=SMALLER, weighed=SMALLER),
+    "message-ttl": Setting(Integer(0, TTL_MS_MAX), operator=True, merged=SMALLER, weighed=SMALLER),
     "max-length": Setting(_QUANTITY, operator=True, merged=SMALLER, weighed=SMALLER),
     "max-length-bytes": Setting(_QUANTITY, operator=True, merged=SMALLER, weighed=SMALLER),
     # Of a quorum queue's the policy counts, of a classic queue's the argument: `policy.effective`.
@@ -195,6 +184,8 @@ QUEUE_SETTINGS: Final[dict[str, Setting]] = {
         _DURATION_SOME, kinds=_QUORUM, operator=True, merged=SMALLER, weighed=SMALLER
     ),
     "queue-leader-locator": Setting(Choice(LOCATORS)),
+    "queue-master-locator": Setting(Choice(MASTER_LOCATORS), kinds=_CLASSIC, policy=False),
+    "quorum-initial-group-size": Setting(Integer(1, REPLICAS_MAX), kinds=_QUORUM, policy=False),
     "target-group-size": Setting(
         Integer(1, REPLICAS_MAX), kinds=_QUORUM, fits=_QUORUM, operator=True, merged=LARGER
     ),
@@ -239,12 +230,17 @@ USER_LIMITS: Final = (
 )
 LIMIT_CHECK: Final = Integer(-QUANTITY_MAX, QUANTITY_MAX)
 
-_ARGUMENT_NAMES: Final = {"target-group-size": "x-quorum-target-group-size"}
+_ODD_ARGUMENT_NAMES: Final = {"target-group-size": "x-quorum-target-group-size"}
 
 
 def argument_name(setting: str) -> str:
     """Return the name of the queue argument that sets what a policy's key sets."""
-    return _ARGUMENT_NAMES.get(setting, f"x-{setting}")
+    return _ODD_ARGUMENT_NAMES.get(setting, f"x-{setting}")
+
+
+QUEUE_ARGUMENTS: Final[dict[str, Setting]] = {
+    argument_name(name): setting for name, setting in QUEUE_SETTINGS.items() if setting.argument
+}
 
 
 def shown(value: object) -> str:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import msgspec
+
+from headrace_broker.catalog.argument import ArgumentError, asked_queue
 from headrace_broker.catalog.command import (
     AnyCommand,
     Bind,
@@ -14,6 +17,7 @@ from headrace_broker.catalog.command import (
     DropTransient,
     Unbind,
 )
+from headrace_broker.catalog.effective import queue_arguments
 from headrace_broker.catalog.result import (
     Exists,
     Inequivalent,
@@ -23,14 +27,7 @@ from headrace_broker.catalog.result import (
     Ok,
     Refused,
 )
-from headrace_broker.model.definition import (
-    QUEUE_CLASSIC,
-    QUEUE_QUORUM,
-    Binding,
-    Exchange,
-    Queue,
-)
-from headrace_broker.model.limits import REPLICAS_DEFAULT, REPLICAS_MAX
+from headrace_broker.model.definition import Binding, Exchange, Queue
 from headrace_broker.model.reply_code import (
     INTERNAL_ERROR,
     NOT_FOUND,
@@ -48,45 +45,6 @@ from headrace_broker.runtime.counts import (
 from headrace_broker.runtime.hosting import Hosting
 
 LEADER_SECONDS_MAX: Final = 10.0  # a declare waits so long for its queue's first leader
-
-QUEUE_TYPE: Final = "x-queue-type"
-GROUP_SIZE: Final = "x-quorum-initial-group-size"
-
-
-def queue_kind(
-    name: str, durable: bool, exclusive: bool, auto_delete: bool, arguments: dict[str, Any]
-) -> tuple[str, int]:
-    """Return kind and number of replicas that a declaration asks for.
-
-    Raises:
-        AmqpError: PRECONDITION_FAILED naming the argument that is unknown, of a wrong type or in
-            conflict with another.
-    """
-    for key in arguments:
-        if key not in (QUEUE_TYPE, GROUP_SIZE):
-            raise _invalid(name, key, "is not supported")
-    transient = exclusive or auto_delete or not durable
-    kind = arguments.get(QUEUE_TYPE)
-    if kind is None:
-        kind = QUEUE_CLASSIC if transient else QUEUE_QUORUM
-    if kind not in (QUEUE_CLASSIC, QUEUE_QUORUM):
-        raise _invalid(name, QUEUE_TYPE, f"must be '{QUEUE_QUORUM}' or '{QUEUE_CLASSIC}'")
-    if kind == QUEUE_QUORUM and transient:
-        what = "exclusive" if exclusive else "auto-delete" if auto_delete else "non-durable"
-        raise _invalid(name, QUEUE_TYPE, f"a quorum queue cannot be {what}")
-    if kind == QUEUE_CLASSIC:
-        if GROUP_SIZE in arguments:
-            raise _invalid(name, GROUP_SIZE, "a classic queue has one replica")
-        return kind, 1
-    size = arguments.get(GROUP_SIZE, REPLICAS_DEFAULT)
-    if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= REPLICAS_MAX:
-        raise _invalid(name, GROUP_SIZE, f"must be an integer from 1 to {REPLICAS_MAX}")
-    return kind, size
-
-
-def _invalid(queue: str, argument: str, reason: str) -> AmqpError:
-    text = f"invalid arg '{argument}' for queue '{queue}': {reason}"
-    return AmqpError(PRECONDITION_FAILED, text)
 
 
 def refusal(answer: object) -> AmqpError:
@@ -151,8 +109,26 @@ class Topology:
         arguments: dict[str, Any],
         owner: str,
     ) -> Queue:
-        """Create a queue and wait until it has a leader, or return the equivalent one."""
-        kind, replicas = queue_kind(name, durable, exclusive, auto_delete, arguments)
+        """Create a queue and wait until it has a leader, or return the equivalent one.
+
+        Raises:
+            AmqpError: PRECONDITION_FAILED for arguments that cannot be, a queue that is there with
+                other ones, or one too many for its vhost; RESOURCE_LOCKED for another connection's
+                exclusive queue. Nothing was declared then.
+        """
+        known = self._catalog.catalog.vhost(vhost)
+        try:
+            kind, replicas = asked_queue(
+                vhost,
+                name,
+                durable,
+                exclusive,
+                auto_delete,
+                arguments,
+                known.default_queue_type if known is not None else "",
+            )
+        except ArgumentError as error:
+            raise AmqpError(PRECONDITION_FAILED, str(error)) from error
         command = DeclareQueue(
             vhost,
             name,
@@ -162,16 +138,41 @@ class Topology:
             auto_delete=auto_delete,
             owner=owner if exclusive else "",
             arguments=arguments,
-            preferred_node=self._node,
+            preferred_node=0,
             replicas=replicas,
             member_ids=self._hosting.renewed_members(),
         )
+        if self._starts_here(command):
+            command = msgspec.structs.replace(command, preferred_node=self._node)
         queue = await self._change(command)
         assert isinstance(queue, Queue), "a declared queue is what the catalog answers"
         if not await self._hosting.wait_leader(queue, LEADER_SECONDS_MAX):
             text = f"queue '{name}' in vhost '{vhost}' has no leader: too few nodes are running"
             raise AmqpError(INTERNAL_ERROR, text)
         return queue
+
+    def _starts_here(self, command: DeclareQueue) -> bool:
+        """Return whether a new queue's first leader shall be on this node.
+
+        What lives in memory does so where it was declared. For other queues an argument or a policy
+        can ask for the node with the fewest replicas (queue-leader-locator).
+        """
+        wanted = Queue(
+            command.vhost,
+            command.name,
+            command.kind,
+            group=0,
+            members=(),
+            durable=command.durable,
+            exclusive=command.exclusive,
+            auto_delete=command.auto_delete,
+            arguments=command.arguments,
+        )
+        if not wanted.logged:
+            return True
+        settings = queue_arguments(self._catalog.catalog, wanted)
+        locator = settings.get("queue-leader-locator", settings.get("queue-master-locator"))
+        return locator in (None, "client-local")
 
     async def delete_queue(self, queue: Queue, if_unused: bool, if_empty: bool) -> int:
         """Delete a queue; return its ready messages."""

@@ -239,8 +239,8 @@ class TestQueues:
             (
                 {"arguments": {"x-b": True}},
                 "x-b",
-                "the value 'true' of type 'bool'",
-                "the value '1' of type 'signedint'",
+                "'true'",
+                "'1'",
             ),
             (
                 {"arguments": {"x-a": "s", "x-b": 1}},
@@ -251,7 +251,13 @@ class TestQueues:
             (
                 {"arguments": {"x-b": 1.0}},
                 "x-b",
-                "the value '1.0' of type 'double'",
+                "'1.0'",
+                "'1'",
+            ),
+            (
+                {"arguments": {"x-b": "1"}},
+                "x-b",
+                "the value '1' of type 'longstr'",
                 "the value '1' of type 'signedint'",
             ),
         ],

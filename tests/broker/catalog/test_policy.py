@@ -214,6 +214,14 @@ def test_settings_that_only_arguments_have_are_taken_over() -> None:
     }
 
 
+def test_classic_argument_counts_for_a_queue_that_is_quorum_by_default() -> None:
+    assert told(queue(x_max_priority=5, x_queue_mode="lazy")) == {
+        "max-priority": 5,
+        "queue-mode": "lazy",
+    }
+    assert told(queue(), {"queue-version": 2, "max-length": 3}) == {"max-length": 3}
+
+
 def test_argument_with_a_value_of_no_use_is_passed_over() -> None:
     assert told(queue(x_max_length="many", x_unknown=3), {"max-length": 7}) == {"max-length": 7}
 
@@ -349,7 +357,7 @@ def test_what_is_effective_is_always_a_value_that_is_allowed_and_within_the_oper
     settings = told(Queue("/", "q", kind, 1, (1,), arguments=named), definition, operator)
     for name, value in settings.items():
         assert QUEUE_SETTINGS[name].check.allows(value)
-        assert kind in QUEUE_SETTINGS[name].kinds
+        assert kind in QUEUE_SETTINGS[name].kinds or (kind == "quorum" and name in arguments)
     for name in ("max-length", "max-length-bytes", "message-ttl", "expires"):
         bounds = [each[name] for each in (arguments, definition, operator) if name in each]
         assert settings.get(name) == (min(bounds) if bounds else None)

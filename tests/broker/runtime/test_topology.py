@@ -17,14 +17,17 @@ from headrace_broker.catalog.result import (
     Ok,
     Refused,
 )
+from headrace_broker.catalog.store import CatalogStore
 from headrace_broker.model.definition import (
     QUEUE_CLASSIC,
     QUEUE_QUORUM,
     Binding,
     Exchange,
+    Policy,
     Queue,
+    Vhost,
 )
-from headrace_broker.model.limits import REPLICAS_DEFAULT, REPLICAS_MAX
+from headrace_broker.model.limits import REPLICAS_DEFAULT
 from headrace_broker.model.reply_code import (
     INTERNAL_ERROR,
     NOT_FOUND,
@@ -34,7 +37,7 @@ from headrace_broker.model.reply_code import (
 )
 from headrace_broker.runtime.catalog_service import CatalogUnavailableError
 from headrace_broker.runtime.counts import CountsUnavailableError, QueueCounts, QueueGoneError
-from headrace_broker.runtime.topology import Topology, queue_kind
+from headrace_broker.runtime.topology import Topology
 
 QUEUE = Queue("/", "work", QUEUE_QUORUM, 7, (1, 2, 3))
 BINDING = Binding("/", "logs", "queue", "work", "k")
@@ -46,6 +49,7 @@ class Parts:
     def __init__(self):
         self.answer = Ok(QUEUE)
         self.submitted = []
+        self.catalog = CatalogStore()
         self.leads = True
         self.counts = QueueCounts(3, 2, 1)
         parts: Any = self
@@ -88,56 +92,59 @@ def parts():
 DECLARE: tuple[Any, ...] = ("declare_queue", "/", "work", True, False, False, {}, "me")
 
 
-@pytest.mark.parametrize(
-    ("durable", "exclusive", "auto_delete", "arguments", "expected"),
-    [
-        (True, False, False, {}, (QUEUE_QUORUM, REPLICAS_DEFAULT)),
-        (True, False, False, {"x-queue-type": "classic"}, (QUEUE_CLASSIC, 1)),
-        (True, False, False, {"x-quorum-initial-group-size": 1}, (QUEUE_QUORUM, 1)),
-        (
-            True,
-            False,
-            False,
-            {"x-queue-type": "quorum", "x-quorum-initial-group-size": REPLICAS_MAX},
-            (QUEUE_QUORUM, REPLICAS_MAX),
-        ),
-        (False, False, False, {}, (QUEUE_CLASSIC, 1)),
-        (True, True, False, {}, (QUEUE_CLASSIC, 1)),
-        (True, False, True, {}, (QUEUE_CLASSIC, 1)),
-    ],
-)
-def test_kind_and_replicas(durable, exclusive, auto_delete, arguments, expected):
-    assert queue_kind("q", durable, exclusive, auto_delete, arguments) == expected
-
-
-@pytest.mark.parametrize(
-    ("durable", "exclusive", "auto_delete", "arguments", "what"),
-    [
-        (True, False, False, {"x-message-ttl": 1}, "'x-message-ttl' for queue 'q': is not"),
-        (True, False, False, {"x-queue-type": "stream"}, "must be 'quorum' or 'classic'"),
-        (True, False, False, {"x-queue-type": 1}, "must be 'quorum' or 'classic'"),
-        (True, True, False, {"x-queue-type": "quorum"}, "cannot be exclusive"),
-        (True, False, True, {"x-queue-type": "quorum"}, "cannot be auto-delete"),
-        (False, False, False, {"x-queue-type": "quorum"}, "cannot be non-durable"),
-        (False, False, False, {"x-quorum-initial-group-size": 3}, "has one replica"),
-        (True, False, False, {"x-quorum-initial-group-size": 0}, "an integer from 1"),
-        (True, False, False, {"x-quorum-initial-group-size": REPLICAS_MAX + 1}, "an integer"),
-        (True, False, False, {"x-quorum-initial-group-size": True}, "an integer"),
-        (True, False, False, {"x-quorum-initial-group-size": "3"}, "an integer"),
-    ],
-)
-def test_arguments_refused(durable, exclusive, auto_delete, arguments, what):
-    with pytest.raises(AmqpError) as caught:
-        queue_kind("q", durable, exclusive, auto_delete, arguments)
-    assert caught.value.code == PRECONDITION_FAILED
-    assert what in caught.value.text
-
-
 def test_declare_asks_for_this_node_and_waits_for_the_leader(parts):
     assert parts.run(*DECLARE) is QUEUE
     (command,) = parts.submitted
     assert (command.preferred_node, command.replicas, command.owner) == (1, REPLICAS_DEFAULT, "")
     assert command.member_ids == (77 << 10 | 3,)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "flags", "preferred"),
+    [
+        ({"x-queue-leader-locator": "client-local"}, (True, False, False), 1),
+        ({"x-queue-leader-locator": "balanced"}, (True, False, False), 0),
+        ({"x-queue-leader-locator": "balanced"}, (False, False, False), 1),
+        ({"x-queue-leader-locator": "balanced"}, (True, True, False), 1),
+        (
+            {"x-queue-type": "classic", "x-queue-master-locator": "min-masters"},
+            (True, False, False),
+            0,
+        ),
+    ],
+)
+def test_first_leader_is_where_it_was_asked_for(parts, arguments, flags, preferred):
+    parts.run("declare_queue", "/", "work", *flags, arguments, "me")
+    assert parts.submitted[0].preferred_node == preferred
+
+
+def test_first_leader_is_where_a_policy_wants_it(parts):
+    definition = {"queue-leader-locator": "balanced"}
+    parts.catalog.put_policy(Policy("/", "spread", "^w", definition, apply_to="quorum_queues"))
+    parts.run(*DECLARE)
+    assert parts.submitted[0].preferred_node == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"x-foo": 1}, "invalid arg 'x-foo' for queue 'work' in vhost '/': is not recognised"),
+        (
+            {"x-queue-type": "classic", "x-delivery-limit": 5},
+            "invalid arg 'x-delivery-limit' for queue 'work' in vhost '/' of queue type classic",
+        ),
+    ],
+)
+def test_arguments_that_cannot_be_are_refused_before_anything_is_declared(parts, arguments, text):
+    declare = ("declare_queue", "/", "work", True, False, False, arguments, "me")
+    assert parts.fails(PRECONDITION_FAILED, *declare) == text
+    assert parts.submitted == []
+
+
+def test_vhost_says_what_kind_a_queue_is_by_default(parts):
+    parts.catalog.put_vhost(Vhost("/", default_queue_type="classic"))
+    parts.run(*DECLARE)
+    assert (parts.submitted[0].kind, parts.submitted[0].replicas) == (QUEUE_CLASSIC, 1)
 
 
 def test_exclusive_queue_belongs_to_its_connection(parts):
