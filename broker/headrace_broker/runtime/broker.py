@@ -7,6 +7,7 @@ from typing import Any, final
 
 from typing_extensions import override
 
+from headrace_broker.catalog.permission import Permissions
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.model.client_limits import ClientLimits
 from headrace_broker.model.definition import Binding, Exchange, Queue
@@ -43,6 +44,7 @@ class NodeBroker(Broker):
         self.node_name, self.cluster_name = names
         self.limits = limits
         self.boot = boot
+        self.permissions = Permissions(view)
         self.connections: dict[str, ConnectionInfo] = {}
         self._view = view
         self._router = router

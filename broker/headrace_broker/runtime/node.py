@@ -117,6 +117,7 @@ class BrokerNode:
             self.counts,
             self.reaper,
         )
+        self.catalog.subscribe(self.broker.permissions.on_events)
         self.hosting.start()
         self.disk.start()
 

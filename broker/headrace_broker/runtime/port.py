@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from mypy_extensions import i64, mypyc_attr
 
+from headrace_broker.catalog.permission import Permissions
 from headrace_broker.model.client_limits import ClientLimits
 from headrace_broker.model.definition import Binding, Exchange, Queue
 from headrace_broker.model.message import DeliveryRun, Publish
@@ -195,12 +196,14 @@ class Broker:
         cluster_name: for `server-properties`.
         boot: how many times this node was started.
         limits: what clients may ask for.
+        permissions: what users may do.
     """
 
     node_name: str
     cluster_name: str
     boot: int
     limits: ClientLimits
+    permissions: Permissions
 
     @abstractmethod
     def blocked_reason(self) -> str:

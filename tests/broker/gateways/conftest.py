@@ -21,6 +21,8 @@ from headrace_broker.catalog.event import (
     QueueRemoved,
     VhostAdded,
 )
+from headrace_broker.catalog.permission import Permissions
+from headrace_broker.catalog.store import CatalogStore
 from headrace_broker.codecs.batch import body_bytes, encode_batch
 from headrace_broker.gateways.amqp.consumer import Link
 from headrace_broker.model.client_limits import ClientLimits
@@ -259,9 +261,10 @@ class FakeBroker(Broker):
         self.cluster_name = "test"
         self.boot = 1
         self.limits = ClientLimits()
+        self.rules = CatalogStore()
+        self.permissions = Permissions(self.rules)
         self.gate = Gate()
-        self.hold_confirms = False
-        self.congested = False
+        self.hold_confirms = self.congested = False
         self.blocked = ""
         self.watchers: list[Callable[[str], None]] = []
         self.clients: list[FakeClient] = []

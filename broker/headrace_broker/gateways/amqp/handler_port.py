@@ -6,6 +6,8 @@ import secrets
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from headrace_broker.catalog.permission import READ
+from headrace_broker.gateways.amqp.authorization import QUEUE, check
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.reply_code import NOT_FOUND, RESOURCE_LOCKED, AmqpError
 
@@ -40,13 +42,24 @@ def queue_name(channel: Channel, name: str) -> str:
 
 
 def find_queue(channel: Channel, name: str) -> Queue:
-    """Return a queue that this connection may use; "" is the one declared last.
+    """Return a queue that this connection may read; "" is the one declared last.
+
+    Raises:
+        AmqpError: ACCESS_REFUSED, NOT_FOUND, or RESOURCE_LOCKED for another connection's exclusive
+            queue.
+    """
+    name = queue_name(channel, name)
+    check(channel.outlet, READ, QUEUE, name)
+    return known_queue(channel, name)
+
+
+def known_queue(channel: Channel, name: str) -> Queue:
+    """Return a queue by its name, whatever the user may do with it.
 
     Raises:
         AmqpError: NOT_FOUND, or RESOURCE_LOCKED for another connection's exclusive queue.
     """
     outlet = channel.outlet
-    name = queue_name(channel, name)
     queue = outlet.broker.queue(outlet.vhost, name)
     if queue is None:
         raise AmqpError(NOT_FOUND, f"no queue '{name}' in vhost '{outlet.vhost}'")

@@ -8,9 +8,9 @@ from pamqp import commands
 
 from headrace_broker.codecs.frame_parser import FrameParser
 from headrace_broker.gateways.amqp import handshake, states
+from headrace_broker.gateways.amqp.authorization import check_vhost
 from headrace_broker.gateways.amqp.outlet import Outlet
 from headrace_broker.gateways.amqp.presence import Presence
-from headrace_broker.model.reply_code import NOT_ALLOWED, AmqpError
 from headrace_broker.runtime.port import ConnectionInfo
 
 # What a method on channel 0 means to `states.CONNECTION_TABLE`.
@@ -71,11 +71,11 @@ class Opening:
         """Take the vhost, and messages from now on.
 
         Raises:
-            AmqpError: NOT_ALLOWED for a vhost that does not exist.
+            AmqpError: NOT_ALLOWED for a vhost that does not exist or is closed to the user.
         """
         vhost = command.virtual_host
-        if not self._outlet.broker.vhost_exists(vhost):
-            raise AmqpError(NOT_ALLOWED, f"vhost '{vhost}' not found")
+        check_vhost(self._outlet.broker, self._info.user, vhost)
+        self._outlet.user = self._info.user
         self._info.vhost = vhost
         self._outlet.vhost = vhost
         self._parser.body_bytes_max = self._outlet.broker.limits.message_bytes_max

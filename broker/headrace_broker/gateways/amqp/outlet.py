@@ -43,6 +43,7 @@ class Outlet:
         broker: the node.
         shell: the socket.
         vhost: the connection's, "" before it is open.
+        user: likewise.
         owner: the connection's id, which its exclusive queues belong to.
         owns_queues: whether it may have exclusive queues.
         cancel_notify: the client understands basic.cancel.
@@ -57,6 +58,7 @@ class Outlet:
         self.broker = broker
         self.shell = shell
         self.vhost = ""
+        self.user = ""
         self.owner = info.id
         self.owns_queues = False
         self.cancel_notify = False

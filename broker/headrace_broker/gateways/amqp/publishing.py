@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
+from headrace_broker.catalog.permission import WRITE
 from headrace_broker.codecs.delivery_encoder import encode_return
 from headrace_broker.codecs.method import decode_headers
+from headrace_broker.gateways.amqp.authorization import EXCHANGE, check
 from headrace_broker.gateways.amqp.confirming import Confirms
 from headrace_broker.gateways.amqp.links import Links
 from headrace_broker.gateways.amqp.outlet import Outlet
@@ -31,6 +33,9 @@ class Publisher:
         self._outlet = outlet
         self._links = links
         self._confirms = confirms
+        # The exchange that the user may write to, as of this version of the permissions.
+        self._permitted: str | None = None
+        self._permitted_version = 0
 
     def publish(self, publishes: list[Publish], current: bool) -> list[Publish]:
         """Publish messages with one route and the same flags.
@@ -45,7 +50,8 @@ class Publisher:
 
         Raises:
             AmqpError: NOT_IMPLEMENTED (immediate), NOT_FOUND (exchange), ACCESS_REFUSED (internal
-                exchange): none was published. SYNTAX_ERROR (headers): those before it were.
+                exchange, no permission): none was published. SYNTAX_ERROR (headers): those before
+                it were.
         """
         head = publishes[0]
         if head.immediate:
@@ -53,6 +59,11 @@ class Publisher:
         outlet = self._outlet
         outlet.published()
         route = outlet.broker.route(outlet.vhost, head.route)
+        version = outlet.broker.permissions.version
+        if route.exchange != self._permitted or version != self._permitted_version:
+            check(outlet, WRITE, EXCHANGE, route.exchange)
+            self._permitted = route.exchange
+            self._permitted_version = version
         if not current and not route.queues and not route.needs_headers and not route.internal:
             return publishes
         if not route.known or route.internal:

@@ -10,19 +10,30 @@ from typing import TYPE_CHECKING, Final
 
 from pamqp import commands
 
+from headrace_broker.catalog.permission import CONFIGURE
 from headrace_broker.codecs.method import queue_declare_ok
+from headrace_broker.gateways.amqp.authorization import (
+    EXCHANGE,
+    QUEUE,
+    check,
+    check_any,
+    check_binding,
+    check_declared_exchange,
+    check_declared_queue,
+)
 from headrace_broker.gateways.amqp.handler_port import (
     Handler,
     check_owner,
     find_queue,
+    known_queue,
     queue_name,
     server_name,
 )
 from headrace_broker.model.definition import EXCHANGE_TYPES, Binding, Queue
 from headrace_broker.model.reply_code import (
     ACCESS_REFUSED,
-    COMMAND_INVALID,
     NOT_FOUND,
+    PRECONDITION_FAILED,
     AmqpError,
 )
 
@@ -34,8 +45,10 @@ _RESERVED_PREFIX: Final = "amq."
 
 async def _declare_queue(channel: Channel, command: commands.Queue.Declare) -> None:
     if command.passive:
+        name = queue_name(channel, command.queue)
+        check_any(channel.outlet, QUEUE, name)
         await channel.catch_up()
-        queue = find_queue(channel, command.queue)
+        queue = known_queue(channel, name)
     else:
         queue = await _create_queue(channel, command)
     channel.last_queue = queue.name
@@ -48,6 +61,8 @@ async def _create_queue(channel: Channel, command: commands.Queue.Declare) -> Qu
     outlet = channel.outlet
     broker = outlet.broker
     name = command.queue or server_name("amq.gen-")
+    arguments = command.arguments or {}
+    check_declared_queue(outlet, name, arguments)
     reserved = command.queue.startswith(_RESERVED_PREFIX)
     if reserved and broker.queue(outlet.vhost, name) is None:
         await channel.catch_up()
@@ -62,7 +77,7 @@ async def _create_queue(channel: Channel, command: commands.Queue.Declare) -> Qu
         command.durable,
         command.exclusive,
         command.auto_delete,
-        command.arguments or {},
+        arguments,
         outlet.owner,
     )
 
@@ -84,6 +99,7 @@ def _queue_binding(
     outlet = channel.outlet
     _check_not_default(command.exchange)
     name = queue_name(channel, command.queue)
+    check_binding(outlet, command.exchange, QUEUE, name)
     queue = outlet.broker.queue(outlet.vhost, name)
     if queue is not None:
         check_owner(channel, queue)
@@ -104,6 +120,7 @@ async def _purge_queue(channel: Channel, command: commands.Queue.Purge) -> None:
 async def _delete_queue(channel: Channel, command: commands.Queue.Delete) -> None:
     outlet = channel.outlet
     name = queue_name(channel, command.queue)
+    check(outlet, CONFIGURE, QUEUE, name)
     if outlet.broker.queue(outlet.vhost, name) is None:
         await channel.catch_up()
     queue = outlet.broker.queue(outlet.vhost, name)
@@ -119,8 +136,12 @@ async def _declare_exchange(channel: Channel, command: commands.Exchange.Declare
     outlet = channel.outlet
     name = command.exchange
     _check_not_default(name)
+    arguments = command.arguments or {}
     if command.passive:
+        check_any(outlet, EXCHANGE, name)
         await channel.catch_up()
+    else:
+        check_declared_exchange(outlet, name, arguments)
     known = outlet.broker.exchange(outlet.vhost, name) is not None
     if command.passive:
         if not known:
@@ -134,7 +155,7 @@ async def _declare_exchange(channel: Channel, command: commands.Exchange.Declare
             command.durable,
             command.auto_delete,
             command.internal,
-            command.arguments or {},
+            arguments,
         )
     if not command.nowait:
         channel.send(commands.Exchange.DeclareOk())
@@ -142,7 +163,7 @@ async def _declare_exchange(channel: Channel, command: commands.Exchange.Declare
 
 def _check_exchange(name: str, kind: str, known: bool) -> None:
     if kind not in EXCHANGE_TYPES:
-        raise AmqpError(COMMAND_INVALID, f"unknown exchange type '{kind}'")
+        raise AmqpError(PRECONDITION_FAILED, f"unknown exchange type '{kind}'")
     if name.startswith(_RESERVED_PREFIX) and not known:
         text = f"exchange name '{name}' contains reserved prefix 'amq.*'"
         raise AmqpError(ACCESS_REFUSED, text)
@@ -155,6 +176,7 @@ async def _delete_exchange(channel: Channel, command: commands.Exchange.Delete) 
     if name.startswith(_RESERVED_PREFIX):
         text = f"deletion of system exchange '{name}' in vhost '{outlet.vhost}' not allowed"
         raise AmqpError(ACCESS_REFUSED, text)
+    check(outlet, CONFIGURE, EXCHANGE, name)
     await outlet.broker.delete_exchange(outlet.vhost, name, command.if_unused)
     if not command.nowait:
         channel.send(commands.Exchange.DeleteOk())
@@ -177,6 +199,7 @@ def _exchange_binding(
 ) -> Binding:
     _check_not_default(command.source)
     _check_not_default(command.destination)
+    check_binding(channel.outlet, command.source, EXCHANGE, command.destination)
     return Binding(
         channel.outlet.vhost,
         command.source,

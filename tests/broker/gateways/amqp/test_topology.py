@@ -138,10 +138,10 @@ def test_refusal_closes_the_channel_with_code_and_name(broker, peer, method, cod
     assert (close.class_id, close.method_id) == (method.index >> 16, method.index & 0xFFFF)
 
 
-def test_unknown_exchange_type_closes_the_connection(peer):
+def test_unknown_exchange_type_closes_the_channel(peer):
     [(channel, close)] = peer.call(1, Exchange.Declare(exchange="x", exchange_type="magic"))
-    assert (channel, close.reply_code) == (0, 503)
-    assert close.reply_text == "COMMAND_INVALID - unknown exchange type 'magic'"
+    assert (channel, close.reply_code) == (1, 406)
+    assert close.reply_text == "PRECONDITION_FAILED - unknown exchange type 'magic'"
 
 
 def test_exchange_declare_bind_unbind_delete(broker, peer):
