@@ -15,8 +15,9 @@ Basic = commands.Basic
 Exchange = commands.Exchange
 Queue = commands.Queue
 
-DEAD = {"x-dead-letter-exchange": "x"}
-ALTERNATE = {"alternate-exchange": "x"}
+DEAD: Any = {"x-dead-letter-exchange": "x"}
+DEFAULT: Any = {"x-dead-letter-exchange": ""}
+ALTERNATE: Any = {"alternate-exchange": "x"}
 
 
 @pytest.fixture
@@ -54,7 +55,7 @@ METHODS = [
     (Queue.Declare(queue="new"), ["configure new"]),
     (Queue.Declare(queue="new", arguments=DEAD), ["configure new", "read new", "write x"]),
     (
-        Queue.Declare(queue="new", arguments={"x-dead-letter-exchange": ""}),
+        Queue.Declare(queue="new", arguments=DEFAULT),
         ["configure new", "read new", "write amq.default"],
     ),
     (Queue.Delete(queue="q"), ["configure q"]),
