@@ -16,9 +16,11 @@ the content header's property flags and list, all byte for byte as the publisher
 
 from __future__ import annotations
 
-from typing import final
+from typing import Final, final
 
 from mypy_extensions import i64
+
+COUNTS_OCTETS: Final = 8  # of one position in `DeliveryRun.counts`
 
 
 @final
@@ -62,6 +64,8 @@ class DeliveryRun:
         base: where in `blob` the batch begins.
         positions: which messages of the batch, in delivery order.
         redelivered: one octet per position, 1 when the message was delivered before.
+        counts: u32 failed deliveries and u32 acquisitions before this one per position, b"" when
+            all of them are 0.
     """
 
     def __init__(
@@ -72,6 +76,7 @@ class DeliveryRun:
         base: i64,
         positions: list[int],
         redelivered: bytes,
+        counts: bytes = b"",
     ) -> None:
         self.consumer = consumer
         self.first = first
@@ -79,3 +84,10 @@ class DeliveryRun:
         self.base = base
         self.positions = positions
         self.redelivered = redelivered
+        self.counts = counts
+
+    def counts_of(self, start: i64, stop: i64) -> bytes:
+        """Return `counts` of the positions from index `start` to `stop`."""
+        if not self.counts:
+            return b""
+        return self.counts[COUNTS_OCTETS * start : COUNTS_OCTETS * stop]

@@ -67,6 +67,7 @@ class Feed:
                 ENQUEUE_BATCH_OFFSET,
                 group.positions,
                 group.redelivered,
+                group.counts,
             )
             octets = body_bytes(blob, ENQUEUE_BATCH_OFFSET, group.positions)
             if octets > self.window and len(group.positions) > 1:
@@ -89,6 +90,7 @@ class Feed:
             run.base,
             group.positions[:fits],
             group.redelivered[:fits],
+            run.counts_of(0, fits),
         )
         if fits < len(group.positions):
             self._waiting.appendleft(
@@ -97,6 +99,7 @@ class Feed:
                     group.first + fits,
                     group.positions[fits:],
                     group.redelivered[fits:],
+                    run.counts_of(fits, len(group.positions)),
                 )
             )
         return head

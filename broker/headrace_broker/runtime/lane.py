@@ -122,6 +122,18 @@ class PublishLane:
             done.append(self._tickets.popleft())
         return done
 
+    def refuse(self, first: i64, last: i64) -> None:
+        """Note on their tickets that the queue refused the messages `first` to `last`."""
+        for at, ticket in enumerate(self._tickets):
+            end: i64 = self._ticket_ends[at]
+            start = end - (ticket.last - ticket.first)
+            if start > last:
+                return
+            low = max(first, start)
+            high = min(last, end)
+            if low <= high:
+                ticket.refuse(ticket.first + low - start, ticket.first + high - start)
+
     def take_tickets(self) -> list[Ticket]:
         """Give up on everything outstanding and return its tickets (the queue is gone)."""
         done = list(self._tickets)

@@ -19,11 +19,29 @@ class HostEnd:
         """Replicate one encoded command; answered by the events of `SessionEnd`."""
 
     @abstractmethod
-    def resync(self, session: int, consumer: i64, number: i64, window: i64, attached: bool) -> bool:
+    def resync(
+        self,
+        session: int,
+        consumer: i64,
+        number: i64,
+        window: i64,
+        attached: bool,
+        filter_table: bytes,
+    ) -> bool:
         """Start a consumer's feed anew at delivery `number` with `window` octets of room.
 
-        `attached` says that the queue has answered its attach before: if it does not know the
-        consumer then, it has given it up and answers `detached`. False: it was lost on the way.
+        Args:
+            session: whose consumer.
+            consumer: its number within the session.
+            number: the delivery it expects next.
+            window: octets of bodies.
+            attached: the queue has answered its attach before: if it does not know the consumer
+                now, it has given it up and answers `detached`.
+            filter_table: its filter as in `port.Attachment`, which is not replicated: the leader
+                has it from here. It comes before the consumer's attach.
+
+        Returns:
+            False: it was lost on the way.
         """
 
     @abstractmethod
@@ -36,8 +54,15 @@ class SessionEnd:
     """What the leading replica says to a session at its gateway."""
 
     @abstractmethod
-    def enqueued(self, number: i64) -> None:
-        """Every publish up to `number` is applied."""
+    def rejected(self, first: i64, last: i64) -> None:
+        """The publishes `first` to `last` were refused; comes before the `enqueued` over them."""
+
+    @abstractmethod
+    def enqueued(self, first: i64, last: i64) -> None:
+        """Every publish from `first` to `last` is applied, or was refused and told so before.
+
+        Those before `first` may have been refused: their answer was another one.
+        """
 
     @abstractmethod
     def controlled(self, number: i64, status: i64, count: i64) -> None:
@@ -65,6 +90,10 @@ class SessionEnd:
     @abstractmethod
     def detached(self, consumer: i64) -> None:
         """The queue has given this consumer up: attach again."""
+
+    @abstractmethod
+    def timed_out(self, consumer: i64) -> None:
+        """The queue has ended this consumer, for it held a delivery too long."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -24,20 +24,21 @@ if TYPE_CHECKING:
 ACCEPT: Final = 1  # settled for good
 RELEASE: Final = 2  # back to the queue at its old position, to be delivered again
 REJECT: Final = 3  # refused: dead-lettered or dropped
+MODIFY_FAILED: Final = 4  # as RELEASE, counted as a failed delivery
 GET_CONSUMER: Final = 0  # the consumer number of `QueueClient.get`
 
 
 @final
 class Ticket:
-    """Consecutive publishes of one channel with one route that wait for their confirm.
+    """Consecutive publishes of one channel that went the same way and wait for their confirm.
 
-    Opaque to the runtime.
+    The runtime calls `refuse` and hands tickets back; all else is the channel's.
 
     Attributes:
         first: publish sequence number (the confirm's delivery tag) of the first one.
         last: of the last one.
         pending: queues that have not answered yet.
-        rejected: whether one of them refused.
+        refused: numbers of those that a queue refused, None for none.
         answered: whether the client was told.
     """
 
@@ -45,8 +46,53 @@ class Ticket:
         self.first = first
         self.last = last
         self.pending: i64 = 0
-        self.rejected = False
+        self.refused: set[int] | None = None
         self.answered = False
+
+    def refuse(self, first: i64, last: i64) -> None:
+        """Note that a queue refused the publishes with the numbers `first` to `last`."""
+        refused = self.refused
+        if refused is None:
+            refused = set()
+            self.refused = refused
+        number = first
+        while number <= last:
+            refused.add(number)
+            number += 1
+
+
+@final
+class Attachment:
+    """How a consumer is to be served.
+
+    Attributes:
+        tag: for people.
+        prefetch: how many deliveries may be unsettled at once, 1 or more.
+        exclusive: be the queue's only consumer.
+        priority: those of higher priority are served first; any 32-bit number, 0 by default.
+        prefetch_octets: octets of bodies that may be unsettled at once, 0 for no limit; one message
+            that is larger still comes.
+        timeout_ms: how long a delivery may stay unsettled, 0 for what the queue says.
+        filter_table: a field table with the one field "x-filter", b"" for none.
+    """
+
+    def __init__(
+        self,
+        tag: str,
+        prefetch: i64,
+        exclusive: bool = False,
+        priority: i64 = 0,
+        prefetch_octets: i64 = 0,
+        timeout_ms: i64 = 0,
+        filter_table: bytes = b"",
+    ) -> None:
+        self.tag = tag
+        self.prefetch = prefetch
+        self.exclusive = exclusive
+        self.priority = priority
+        self.prefetch_octets = prefetch_octets
+        self.timeout_ms = timeout_ms
+        self.filter_table = filter_table
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -62,7 +108,10 @@ class QueueListener:
 
     @abstractmethod
     def on_rejected(self, client: QueueClient, tickets: list[Ticket]) -> None:
-        """At least one publish of each of these tickets was refused for good: `basic.nack`."""
+        """As `on_confirmed`, but at least one publish of each ticket was refused for good.
+
+        `Ticket.refused` says which.
+        """
 
     @abstractmethod
     def on_delivery(self, client: QueueClient, run: DeliveryRun) -> None:
@@ -71,6 +120,10 @@ class QueueListener:
     @abstractmethod
     def on_cancelled(self, client: QueueClient, consumer: int, reason: str) -> None:
         """A consumer ended unasked: queue deleted or its node lost. Its unsettled are void."""
+
+    @abstractmethod
+    def on_timed_out(self, client: QueueClient, consumer: int) -> None:
+        """A consumer ended because it held a delivery for too long; its unsettled went back."""
 
     @abstractmethod
     def on_writable(self, client: QueueClient) -> None:
@@ -91,6 +144,8 @@ class QueueClient:
     def publish(self, publishes: list[Publish], ticket: Ticket | None) -> bool:
         """Hand over publishes, in order; they gather until `flush`.
 
+        A ticket has a number for each of them.
+
         Returns:
             False when too much is pending. The publishes are taken all the same; the caller stops
             reading its socket until `QueueListener.on_writable`.
@@ -108,18 +163,16 @@ class QueueClient:
             consumer: its number within this client.
             first: delivery number of the first one.
             last: of the last one, inclusive.
-            operation: ACCEPT, RELEASE or REJECT.
+            operation: ACCEPT, RELEASE, REJECT or MODIFY_FAILED.
         """
 
     @abstractmethod
-    async def attach(self, consumer: int, tag: str, prefetch: int, exclusive: bool) -> None:
+    async def attach(self, consumer: int, attachment: Attachment) -> None:
         """Start a consumer.
 
         Args:
             consumer: its number within this client, 1 or more, never used twice.
-            tag: for people.
-            prefetch: how many deliveries may be unsettled at once, 1 or more.
-            exclusive: be the queue's only consumer.
+            attachment: how it is to be served.
 
         Raises:
             AmqpError: ACCESS_REFUSED exclusive use conflicts, NOT_FOUND the queue is gone.

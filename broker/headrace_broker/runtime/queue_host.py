@@ -7,6 +7,7 @@ from abc import abstractmethod
 from array import array
 from typing import Final, final
 
+from librt.strings import read_i64_be
 from mypy_extensions import i64, mypyc_attr
 from typing_extensions import override
 
@@ -14,6 +15,7 @@ from headrace_broker.core.command import (
     CANCEL,
     CLOSE,
     ENQUEUE_BATCH_OFFSET,
+    ENQUEUE_SEQ_OFFSET,
     NODE_DOWN,
     STAMP_OCTETS,
     Cancel,
@@ -120,7 +122,15 @@ class QueueHost(HostEnd):
         return self._log.propose(stamped, passes_publishes(data))
 
     @override
-    def resync(self, session: int, consumer: i64, number: i64, window: i64, attached: bool) -> bool:
+    def resync(
+        self,
+        session: int,
+        consumer: i64,
+        number: i64,
+        window: i64,
+        attached: bool,
+        filter_table: bytes,
+    ) -> bool:
         """Send what the consumer holds from `number` on, then go on with what it acquires."""
         end = self._reach.session(session)
         if end is None:
@@ -172,7 +182,7 @@ class QueueHost(HostEnd):
             elif isinstance(effect, Rejected):
                 self._watcher.command_rejected(self.queue, effect.reason)
             elif self.serving:
-                self._perform(effect)
+                self._perform(effect, data)
         if self._feeds and len(data) > STAMP_OCTETS and data[STAMP_OCTETS] in FEED_ENDING:
             self._drop_feeds(decode_command(data))
 
@@ -252,13 +262,13 @@ class QueueHost(HostEnd):
 
     # Effects
 
-    def _perform(self, effect: Effect) -> None:
+    def _perform(self, effect: Effect, data: bytes) -> None:
         if isinstance(effect, Deliver):
             self._deliver(effect)
         elif isinstance(effect, Enqueued):
             end = self._reach.session(effect.session)
             if end is not None:
-                end.enqueued(effect.seq)
+                end.enqueued(read_i64_be(data, ENQUEUE_SEQ_OFFSET), effect.seq)
         elif isinstance(effect, Controlled):
             end = self._reach.session(effect.session)
             if end is not None:
@@ -294,5 +304,6 @@ class QueueHost(HostEnd):
                 ENQUEUE_BATCH_OFFSET,
                 group.positions,
                 group.redelivered,
+                group.counts,
             )
         end.got(effect.seq, run, effect.ready_left)

@@ -13,7 +13,7 @@ from headrace_broker.model.definition import Queue
 from headrace_broker.model.message import DeliveryRun, Publish
 from headrace_broker.runtime.answer import wait_answer
 from headrace_broker.runtime.lane_port import Reach, SessionEnd, SessionOwner
-from headrace_broker.runtime.port import QueueClient, QueueListener, Ticket
+from headrace_broker.runtime.port import Attachment, QueueClient, QueueListener, Ticket
 from headrace_broker.runtime.session_consuming import Consuming
 from headrace_broker.runtime.session_control import Control
 from headrace_broker.runtime.session_link import SessionLink
@@ -79,8 +79,8 @@ class QueueSession(QueueClient):
         self.consuming.settle(consumer, operation, first, last)
 
     @override
-    async def attach(self, consumer: int, tag: str, prefetch: int, exclusive: bool) -> None:
-        await self.consuming.attach(consumer, tag, prefetch, exclusive)
+    async def attach(self, consumer: int, attachment: Attachment) -> None:
+        await self.consuming.attach(consumer, attachment)
 
     @override
     async def cancel(self, consumer: int) -> None:
@@ -120,9 +120,16 @@ class QueueSession(QueueClient):
 
     # From the queue, through `end`
 
-    def on_enqueued(self, number: i64) -> None:
-        """Confirm publishes and send what gathered meanwhile."""
-        self.publishing.confirm(number)
+    def on_enqueued(self, first: i64, last: i64) -> None:
+        """Confirm publishes and send what gathered meanwhile.
+
+        An answer behind one that was lost confirms nothing, for what was lost may have been a
+        refusal: the next tick sends again what is not answered.
+        """
+        if self.publishing.has_missed(first):
+            self.link.lost = True
+            return
+        self.publishing.confirm(last)
         self.publishing.send()
         if self.link.closing:
             self._close_when_drained()
@@ -152,11 +159,8 @@ class QueueSession(QueueClient):
             return
         self._gap_seen = seen
         if lane == LANE_PUBLISH:
-            self.publishing.confirm(expected - 1)
-            self.publishing.resend()
+            self.publishing.resend()  # also what lies before: its answer may be a refusal
             self.publishing.send()
-            if self.link.closing:
-                self._close_when_drained()
         else:
             self.control.resend()
 
@@ -233,8 +237,12 @@ class _End(SessionEnd):
         self._session = session
 
     @override
-    def enqueued(self, number: i64) -> None:
-        self._session.on_enqueued(number)
+    def rejected(self, first: i64, last: i64) -> None:
+        self._session.publishing.lane.refuse(first, last)
+
+    @override
+    def enqueued(self, first: i64, last: i64) -> None:
+        self._session.on_enqueued(first, last)
 
     @override
     def controlled(self, number: i64, status: i64, count: i64) -> None:
@@ -259,3 +267,7 @@ class _End(SessionEnd):
     @override
     def detached(self, consumer: i64) -> None:
         self._session.consuming.restart(consumer)
+
+    @override
+    def timed_out(self, consumer: i64) -> None:
+        self._session.consuming.time_out(consumer)

@@ -11,7 +11,7 @@ from headrace_broker.core.effect import STATUS_EXCLUSIVE_IN_USE
 from headrace_broker.model.message import DeliveryRun
 from headrace_broker.model.reply_code import ACCESS_REFUSED, AmqpError
 from headrace_broker.runtime.answer import Answer, wait_answer
-from headrace_broker.runtime.port import ACCEPT, GET_CONSUMER, RELEASE
+from headrace_broker.runtime.port import ACCEPT, GET_CONSUMER, RELEASE, Attachment
 from headrace_broker.runtime.session_control import Control
 from headrace_broker.runtime.session_link import SessionLink
 from headrace_broker.runtime.subscription import Subscription
@@ -49,9 +49,9 @@ class Consuming:
         subscription.unsettled -= last - first + 1
         self._forget_if_over(subscription)
 
-    async def attach(self, consumer: int, tag: str, prefetch: int, exclusive: bool) -> None:
+    async def attach(self, consumer: int, attachment: Attachment) -> None:
         """Start a consumer; see `QueueClient.attach`."""
-        subscription = Subscription(consumer, tag, prefetch, exclusive)
+        subscription = Subscription(consumer, attachment)
         self.subscriptions[consumer] = subscription
         self._by_number[consumer] = subscription
         queue = self._link.queue
@@ -90,7 +90,7 @@ class Consuming:
     def expect_get(self) -> None:
         """Be ready to settle what a get will take."""
         if GET_CONSUMER not in self.subscriptions:
-            self.subscriptions[GET_CONSUMER] = Subscription(GET_CONSUMER, "", 1, False)
+            self.subscriptions[GET_CONSUMER] = Subscription(GET_CONSUMER, Attachment("", 1))
 
     def consumed(self, consumer: int, octets: int) -> None:
         """Open a consumer's window as its deliveries leave for the socket."""
@@ -135,6 +135,20 @@ class Consuming:
         self._by_number[subscription.number] = subscription
         self._attach(subscription).add_done_callback(_Reattached(self, subscription))
 
+    def time_out(self, number: i64) -> None:
+        """End a consumer that the queue has ended, for it held a delivery too long.
+
+        What `get` took has gone back just so, but the next `get` takes as before.
+        """
+        link = self._link
+        for consumer, subscription in list(self.subscriptions.items()):
+            if subscription.number == number:
+                if consumer != GET_CONSUMER:
+                    self._forget(subscription)
+                    subscription.cancelled = True
+                if not link.closing:
+                    link.listener.on_timed_out(link.client, consumer)
+
     def resync_all(self) -> None:
         """Have all feeds go on where they are, from a leader that may be another one."""
         self._link.doubted = False
@@ -177,20 +191,22 @@ class Consuming:
             subscription.expected,
             subscription.fresh_window(),
             subscription.attached,
+            subscription.attachment.filter_table,
         ):
             link.lost = True
 
     def _attach(self, subscription: Subscription) -> Answer:
         self._resync(subscription)
+        attachment = subscription.attachment
         number = self._control.settles_sent()
         return self._control.request(
             encode_attach(
                 self._link.session,
                 number,
                 subscription.number,
-                subscription.prefetch,
-                subscription.exclusive,
-                subscription.tag.encode(),
+                attachment.prefetch,
+                attachment.exclusive,
+                attachment.tag.encode(),
             )
         )
 

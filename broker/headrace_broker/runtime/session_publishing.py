@@ -63,12 +63,17 @@ class Publishing:
         link.traffic.confirm += lane.newly_applied(number)
         tickets = lane.applied(number)
         if tickets and not link.closing:
-            link.listener.on_confirmed(link.client, tickets)
+            self._answer(tickets)
         if (
             self._congested
             and lane.gathered_octets + lane.pending_octets <= SESSION_OCTETS_MAX // 2
         ):
             self._relieve()
+
+    def has_missed(self, first: i64) -> bool:
+        """Return whether an answer beginning with message `first` leaves out one before it."""
+        pending = self.lane.pending
+        return len(pending) > 0 and pending[0].first < first
 
     def give_up(self) -> list[Ticket]:
         """Forget everything, and return the tickets that wait."""
@@ -83,6 +88,17 @@ class Publishing:
     def drained(self) -> bool:
         """Whether nothing waits to be sent or answered."""
         return not self.lane.pending and not self.lane.gathered
+
+    def _answer(self, tickets: list[Ticket]) -> None:
+        link = self._link
+        refused = [ticket for ticket in tickets if ticket.refused is not None]
+        if not refused:
+            link.listener.on_confirmed(link.client, tickets)
+            return
+        confirmed = [ticket for ticket in tickets if ticket.refused is None]
+        if confirmed:
+            link.listener.on_confirmed(link.client, confirmed)
+        link.listener.on_rejected(link.client, refused)
 
     def _relieve(self) -> None:
         self._congested = False

@@ -9,6 +9,7 @@ from mypy_extensions import i64
 from headrace_broker.codecs.batch import body_bytes
 from headrace_broker.model.limits import DELIVERY_WINDOW_OCTETS
 from headrace_broker.model.message import DeliveryRun
+from headrace_broker.runtime.port import Attachment
 
 
 @final
@@ -22,6 +23,7 @@ class Subscription:
     Attributes:
         consumer: the channel's number.
         number: the queue's number.
+        attachment: how it is to be served.
         expected: next delivery number of the queue.
         attached: the queue has answered its attach.
         cancelled: no more deliveries are wanted.
@@ -30,12 +32,10 @@ class Subscription:
         unsettled: deliveries that the channel was given and has not settled.
     """
 
-    def __init__(self, consumer: i64, tag: str, prefetch: i64, exclusive: bool) -> None:
+    def __init__(self, consumer: i64, attachment: Attachment) -> None:
         self.consumer = consumer
         self.number = consumer
-        self.tag = tag
-        self.prefetch = prefetch
-        self.exclusive = exclusive
+        self.attachment = attachment
         self.expected: i64 = 1
         self.attached = False
         self.cancelled = False
@@ -74,9 +74,11 @@ class Subscription:
             return None
         positions = run.positions
         redelivered = run.redelivered
+        counts = run.counts
         if known > 0:
             positions = positions[known:]
             redelivered = redelivered[known:]
+            counts = run.counts_of(known, count)
         fresh = DeliveryRun(
             self.consumer,
             self._base + self.expected,
@@ -84,6 +86,7 @@ class Subscription:
             run.base,
             positions,
             redelivered,
+            counts,
         )
         self.expected = run.first + count
         self.unsettled += len(positions)

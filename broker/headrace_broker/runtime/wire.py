@@ -26,6 +26,7 @@ from headrace_broker.runtime.pb.cluster_pb2 import (
     Refused,
     Resync,
     Run,
+    TimedOut,
     Window,
 )
 
@@ -50,7 +51,15 @@ class RemoteHost(HostEnd):
         self._put(ClusterPayload(command=command))
 
     @override
-    def resync(self, session: int, consumer: i64, number: i64, window: i64, attached: bool) -> bool:
+    def resync(
+        self,
+        session: int,
+        consumer: i64,
+        number: i64,
+        window: i64,
+        attached: bool,
+        filter_table: bytes,
+    ) -> bool:
         resync = Resync(
             group=self._group,
             session=session,
@@ -58,6 +67,7 @@ class RemoteHost(HostEnd):
             next=number,
             window_octets=window,
             attached=attached,
+            filter_table=filter_table,
         )
         return self._put(ClusterPayload(resync=resync))
 
@@ -75,13 +85,15 @@ def encode_run(session: int, run: DeliveryRun) -> Run:
         first=run.first,
         batch=slice_batch(run.blob, run.base, run.positions),
         redelivered=run.redelivered,
+        counts=run.counts,
     )
 
 
 def decode_run(run: Run) -> DeliveryRun:
     """Return the run that `encode_run` was given, with a batch of its own."""
     positions = list(range(len(run.redelivered)))
-    return DeliveryRun(run.consumer, run.first, run.batch, 0, positions, run.redelivered)
+    redelivered = run.redelivered
+    return DeliveryRun(run.consumer, run.first, run.batch, 0, positions, redelivered, run.counts)
 
 
 @final
@@ -92,21 +104,32 @@ class RemoteSession(SessionEnd):
         session: its id.
         send: carries a payload to a node.
         missed: takes the ids of sessions that did not get what was said to them.
+        refused: keeps what was refused, by session, until the answer that covers it: the two
+            leave together or not at all.
     """
 
-    def __init__(self, session: int, send: Send, missed: set[int]) -> None:
+    def __init__(
+        self, session: int, send: Send, missed: set[int], refused: dict[int, list[int]]
+    ) -> None:
         self._session = session
         self._node = session_node(session)
         self._send = send
         self._missed = missed
+        self._refused = refused
 
     def _put(self, payload: ClusterPayload) -> None:
         if not self._send(self._node, payload.SerializeToString()):
             self._missed.add(self._session)
 
     @override
-    def enqueued(self, number: i64) -> None:
-        self._put(ClusterPayload(enqueued=Enqueued(session=self._session, seq=number)))
+    def rejected(self, first: i64, last: i64) -> None:
+        self._refused.setdefault(self._session, []).extend((int(first), int(last)))
+
+    @override
+    def enqueued(self, first: i64, last: i64) -> None:
+        refused = self._refused.pop(self._session, None)
+        answer = Enqueued(session=self._session, seq=last, first=first, refused=refused)
+        self._put(ClusterPayload(enqueued=answer))
 
     @override
     def controlled(self, number: i64, status: i64, count: i64) -> None:
@@ -137,6 +160,10 @@ class RemoteSession(SessionEnd):
     def detached(self, consumer: i64) -> None:
         self._put(ClusterPayload(detached=Detached(session=self._session, consumer=consumer)))
 
+    @override
+    def timed_out(self, consumer: i64) -> None:
+        self._put(ClusterPayload(timed_out=TimedOut(session=self._session, consumer=consumer)))
+
 
 @final
 class Switchboard(Reach):
@@ -153,6 +180,7 @@ class Switchboard(Reach):
         self._node: Final = node
         self._send = send
         self._missed: set[int] = set()  # at most the sessions with queues led here
+        self._refused: dict[int, list[int]] = {}  # empty again after each entry
 
     @override
     def host(self, target: int, group: int) -> HostEnd | None:
@@ -164,13 +192,13 @@ class Switchboard(Reach):
     def session(self, session: int) -> SessionEnd | None:
         if session_node(session) == self._node:
             return self.sessions.get(session)
-        return RemoteSession(session, self._send, self._missed)
+        return self._remote(session)
 
     def mend(self) -> None:
         """Tell remote sessions that something said to them was lost, for a full outbox mostly."""
         missed, self._missed = self._missed, set()
         for session in missed:
-            RemoteSession(session, self._send, self._missed).refused(self._node, False, False)
+            self._remote(session).refused(self._node, False, False)
 
     def forget(self, node: int) -> None:
         """Take note that a node came or went: its sessions start over by themselves."""
@@ -199,7 +227,12 @@ class Switchboard(Reach):
                 self._unknown(sync.session)
             else:
                 host.resync(
-                    sync.session, sync.consumer, sync.next, sync.window_octets, sync.attached
+                    sync.session,
+                    sync.consumer,
+                    sync.next,
+                    sync.window_octets,
+                    sync.attached,
+                    sync.filter_table,
                 )
         else:
             window = payload.window
@@ -208,7 +241,10 @@ class Switchboard(Reach):
                 host.window(window.session, window.consumer, window.octets)
 
     def _unknown(self, session: int) -> None:
-        RemoteSession(session, self._send, self._missed).refused(0, False, True)
+        self._remote(session).refused(0, False, True)
+
+    def _remote(self, session: int) -> RemoteSession:
+        return RemoteSession(session, self._send, self._missed, self._refused)
 
     def _to_session(self, kind: str | None, payload: ClusterPayload) -> None:
         if kind is None:
@@ -220,7 +256,10 @@ class Switchboard(Reach):
         if kind == "run":
             end.run(decode_run(body))
         elif kind == "enqueued":
-            end.enqueued(body.seq)
+            refused = body.refused
+            for at in range(0, len(refused) - 1, 2):
+                end.rejected(refused[at], refused[at + 1])
+            end.enqueued(body.first, body.seq)
         elif kind == "controlled":
             end.controlled(body.seq, body.status, body.count)
         elif kind == "got":
@@ -232,3 +271,5 @@ class Switchboard(Reach):
             end.refused(body.leader, body.busy, body.unknown)
         elif kind == "detached":
             end.detached(body.consumer)
+        elif kind == "timed_out":
+            end.timed_out(body.consumer)

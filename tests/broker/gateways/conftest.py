@@ -24,7 +24,6 @@ from headrace_broker.catalog.event import (
 from headrace_broker.catalog.permission import Permissions
 from headrace_broker.catalog.store import CatalogStore
 from headrace_broker.codecs.batch import body_bytes, encode_batch
-from headrace_broker.gateways.amqp.consumer import Link
 from headrace_broker.model.client_limits import ClientLimits
 from headrace_broker.model.definition import QUEUE_CLASSIC, Binding, Exchange, Queue, Vhost
 from headrace_broker.model.message import DeliveryRun, Publish
@@ -39,6 +38,7 @@ from headrace_broker.model.reply_code import (
 from headrace_broker.runtime.port import (
     GET_CONSUMER,
     RELEASE,
+    Attachment,
     Broker,
     ConnectionInfo,
     QueueClient,
@@ -151,6 +151,7 @@ class FakeClient(QueueClient):
         self.settles: list[tuple[int, int, int, int]] = []
         self.settle_calls: list[tuple[int, int, int, int]] = []
         self.waiting: list[Ticket] = []
+        self.attachments: list[Attachment] = []
 
     def publish(self, publishes: list[Publish], ticket: Ticket | None) -> bool:
         assert not self.closed
@@ -176,9 +177,11 @@ class FakeClient(QueueClient):
         self.fake.dispatch()
 
     def confirm(self, count: int, rejected: bool = False) -> None:
-        """Answer the oldest tickets."""
+        """Answer the oldest tickets; `rejected`: the last publish of each is refused."""
         tickets, self.waiting = self.waiting[:count], self.waiting[count:]
         if tickets and rejected:
+            for ticket in tickets:
+                ticket.refuse(ticket.last, ticket.last)
             self.listener.on_rejected(self, tickets)
         elif tickets:
             self.listener.on_confirmed(self, tickets)
@@ -201,8 +204,10 @@ class FakeClient(QueueClient):
         for number, delivery in [each for each in self.unsettled if each[0] == consumer.number]:
             self.fake.purged.append(self.unsettled.pop((number, delivery)).number)
 
-    async def attach(self, consumer: int, tag: str, prefetch: int, exclusive: bool) -> None:
+    async def attach(self, consumer: int, attachment: Attachment) -> None:
         await self.broker.gate
+        exclusive = attachment.exclusive
+        self.attachments.append(attachment)
         if self.fake.gone:
             raise AmqpError(NOT_FOUND, f"no queue '{self.queue.name}' in vhost '/'")
         others = self.fake.consumers
@@ -210,7 +215,7 @@ class FakeClient(QueueClient):
             raise AmqpError(ACCESS_REFUSED, f"queue '{self.queue.name}' in exclusive use")
         if self.closed:
             return
-        found = FakeConsumer(self, consumer, prefetch, exclusive)
+        found = FakeConsumer(self, consumer, attachment.prefetch, exclusive)
         self.consumers[consumer] = found
         others.append(found)
         self.fake.dispatch()
@@ -469,30 +474,9 @@ class FakeBroker(Broker):
         del self.connections[info.id]
 
 
-class Listener(QueueListener):
-    """Hears nothing."""
-
-    def on_confirmed(self, client: QueueClient, tickets: list[Ticket]) -> None: ...
-
-    def on_rejected(self, client: QueueClient, tickets: list[Ticket]) -> None: ...
-
-    def on_delivery(self, client: QueueClient, run: DeliveryRun) -> None: ...
-
-    def on_cancelled(self, client: QueueClient, consumer: int, reason: str) -> None: ...
-
-    def on_writable(self, client: QueueClient) -> None: ...
-
-
 @pytest.fixture
 def broker() -> FakeBroker:
     return FakeBroker()
-
-
-@pytest.fixture(scope="session")
-def any_link() -> Link:
-    """A link to some queue."""
-    fakes = FakeBroker()
-    return Link(fakes.open_queue(fakes.add_queue("any").definition, Listener()))
 
 
 @pytest.fixture(scope="session")

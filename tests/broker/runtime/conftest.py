@@ -75,6 +75,7 @@ class Listener(QueueListener):
         self.bodies: list[bytes] = []
         self.deliveries: list[tuple[int, int, bytes, bool]] = []
         self.cancelled: list[tuple[int, str]] = []
+        self.timed_out: list[int] = []
         self.writable = 0
 
     def on_confirmed(self, client: QueueClient, tickets: list[Ticket]) -> None:
@@ -92,6 +93,9 @@ class Listener(QueueListener):
 
     def on_cancelled(self, client: QueueClient, consumer: int, reason: str) -> None:
         self.cancelled.append((consumer, reason))
+
+    def on_timed_out(self, client: QueueClient, consumer: int) -> None:
+        self.timed_out.append(consumer)
 
     def on_writable(self, client: QueueClient) -> None:
         self.writable += 1

@@ -51,7 +51,10 @@ class Sink(SessionEnd):
             assert run.first + offset not in self.bodies
             self.bodies[run.first + offset] = message_body(run.blob, run.base, position)
 
-    def enqueued(self, number):
+    def rejected(self, first, last):
+        raise AssertionError("a feed only delivers")
+
+    def enqueued(self, first, last):
         raise AssertionError("a feed only delivers")
 
     def controlled(self, number, status, count):
@@ -67,6 +70,9 @@ class Sink(SessionEnd):
         raise AssertionError("a feed only delivers")
 
     def detached(self, consumer):
+        raise AssertionError("a feed only delivers")
+
+    def timed_out(self, consumer):
         raise AssertionError("a feed only delivers")
 
 

@@ -14,7 +14,7 @@ from headrace_broker.model.session import BOOT_MAX, session_id
 from headrace_broker.runtime import hosting as module
 from headrace_broker.runtime import queue_log
 from headrace_broker.runtime.hosting import Hosting
-from headrace_broker.runtime.port import Ticket
+from headrace_broker.runtime.port import Attachment, Ticket
 from headrace_broker.runtime.queue_log import NOT_LEADING, TAKEN, RaftQueueLog
 from headrace_raftlog.model.entry import ENTRY_NORMAL, Entry
 from headrace_raftlog.model.errors import CorruptLogError
@@ -161,7 +161,7 @@ def test_memory_queue_serves_at_once_and_tells_when_it_is_unused(run, listener, 
         node.hosting.on_unused = unused.append
         node.hosting.add_queue(MEMORY)
         session = node.hosting.open_session(MEMORY, listener)
-        await session.attach(1, "c", 10, False)
+        await session.attach(1, Attachment("c", 10))
         ticket = Ticket(1, 1)
         session.publish(publishes(b"a"), ticket)
         session.flush()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace_broker.core.restoring import SnapshotError
-from headrace_broker.runtime.port import ACCEPT, Ticket
+from headrace_broker.runtime.port import ACCEPT, Attachment, Ticket
 from headrace_broker.runtime.queue_host import QueueHost
 
 
@@ -54,7 +54,7 @@ def test_replica_restored_from_another_goes_on_like_it(world, listener, publishe
     session.publish(publishes(b"a", b"b"), None)
     session.flush()
     world.settle_down()
-    world.run(session.attach(1, "c", 1, False))
+    world.run(session.attach(1, Attachment("c", 1)))
     state, live = world.hosts[1].snapshot()
     assert (live.typecode, list(live)) == ("Q", [1])
     late = QueueHost(world.queue, 4, world.hosts[1]._log, world.boards[3], world.watcher)
@@ -82,7 +82,7 @@ def test_settles_pass_publishes_at_the_leader(world, listener, publishes):
     session.publish(publishes(b"a"), None)
     session.flush()
     world.settle_down()
-    world.run(session.attach(1, "c", 1, False))
+    world.run(session.attach(1, Attachment("c", 1)))
     session.settle(1, ACCEPT, 1, 1)
     session.flush()
     world.settle_down()

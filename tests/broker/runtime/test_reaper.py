@@ -8,6 +8,7 @@ import pytest
 
 from headrace_broker.model.reply_code import INTERNAL_ERROR, AmqpError
 from headrace_broker.runtime import reaper as module
+from headrace_broker.runtime.port import Attachment
 from headrace_broker.runtime.reaper import Reaper
 
 
@@ -85,7 +86,7 @@ def test_unused_queue_is_deleted_later(deletions, world):
 
 def test_queue_that_has_a_consumer_again_stays(deletions, world, listener):
     session = world.open(1, listener)
-    world.run(session.attach(1, "c", 10, False))
+    world.run(session.attach(1, Attachment("c", 10)))
     finish(deletions, world, lambda reaper: reaper.drop_unused(world.queue))
     assert deletions.tried == 0
 

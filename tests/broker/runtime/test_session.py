@@ -10,7 +10,7 @@ from headrace_broker.model.limits import (
     SESSION_OCTETS_MAX,
 )
 from headrace_broker.model.reply_code import AmqpError
-from headrace_broker.runtime.port import ACCEPT, RELEASE, Ticket
+from headrace_broker.runtime.port import ACCEPT, RELEASE, Attachment, Ticket
 
 BOTH = pytest.mark.parametrize("gateway", [1, 2], ids=["same_node", "other_node"])
 
@@ -30,7 +30,7 @@ def test_publish_applied_confirms_ticket(world, listener, publishes, gateway):
 @BOTH
 def test_consume_delivers_in_order_and_settles(world, listener, publishes, gateway):
     session = world.open(gateway, listener)
-    world.run(session.attach(1, "c", 10, False))
+    world.run(session.attach(1, Attachment("c", 10)))
     session.publish(publishes(b"a", b"b", b"c"), None)
     session.flush()
     world.settle_down()
@@ -69,7 +69,7 @@ def test_too_many_octets_congest_until_half_is_applied(world, listener, publishe
 @BOTH
 def test_leader_lost_before_commit_resends_once_and_in_order(world, listener, publishes, gateway):
     session = world.open(gateway, listener)
-    world.run(session.attach(1, "c", 100, False))
+    world.run(session.attach(1, Attachment("c", 100)))
     session.publish(publishes(b"1"), None)
     session.flush()
     world.settle_down()
@@ -112,14 +112,14 @@ def test_lost_command_in_the_middle_is_sent_again(world, listener, publishes):
     world.cut = False
     session.publish(publishes(b"2"), None)
     session.flush()
-    world.run(session.attach(1, "c", 10, False))
+    world.run(session.attach(1, Attachment("c", 10)))
     world.settle_down()
     assert listener.bodies == [b"1", b"2"]
 
 
 def test_deliveries_lost_on_the_way_come_after_resync(world, listener, publishes):
     session = world.open(2, listener)
-    world.run(session.attach(1, "c", 10, False))
+    world.run(session.attach(1, Attachment("c", 10)))
     session.publish(publishes(b"1"), None)
     session.flush()
     world.settle_down()
@@ -137,7 +137,7 @@ def test_deliveries_lost_on_the_way_come_after_resync(world, listener, publishes
 
 def test_new_leader_repeats_what_did_not_arrive(world, listener, publishes):
     session = world.open(2, listener)
-    world.run(session.attach(1, "c", 10, False))
+    world.run(session.attach(1, Attachment("c", 10)))
     other = world.open(1, type(listener)())
     world.cut = True
     other.publish(publishes(b"1", b"2"), None)
@@ -152,7 +152,7 @@ def test_new_leader_repeats_what_did_not_arrive(world, listener, publishes):
 
 def test_suspected_node_attaches_again_and_old_deliveries_are_void(world, listener, publishes):
     session = world.open(2, listener)
-    world.run(session.attach(1, "c", 10, False))
+    world.run(session.attach(1, Attachment("c", 10)))
     session.publish(publishes(b"1", b"2"), None)
     session.flush()
     world.settle_down()
@@ -182,7 +182,7 @@ async def _tick(session):
 def test_window_holds_deliveries_back_until_consumed(world, listener, publishes, gateway):
     session = world.open(gateway, listener)
     half = bytes(DELIVERY_WINDOW_OCTETS // 2)
-    world.run(session.attach(1, "c", 100, False))
+    world.run(session.attach(1, Attachment("c", 100)))
     for _ in range(4):
         session.publish(publishes(half), None)
         session.flush()
@@ -195,7 +195,7 @@ def test_window_holds_deliveries_back_until_consumed(world, listener, publishes,
 
 def test_message_larger_than_the_window_passes(world, listener, publishes):
     session = world.open(1, listener)
-    world.run(session.attach(1, "c", 100, False))
+    world.run(session.attach(1, Attachment("c", 100)))
     session.publish(publishes(bytes(DELIVERY_WINDOW_OCTETS * 2), b"next"), None)
     session.flush()
     world.settle_down()
@@ -237,16 +237,16 @@ def test_purge_counts(world, listener, publishes):
 
 def test_exclusive_consumer_refuses_another(world, listener):
     first = world.open(1, listener)
-    world.run(first.attach(1, "c", 10, True))
+    world.run(first.attach(1, Attachment("c", 10, exclusive=True)))
     second = world.open(2, listener)
     with pytest.raises(AmqpError, match="in exclusive use"):
-        world.run(second.attach(1, "d", 10, False))
+        world.run(second.attach(1, Attachment("d", 10)))
 
 
 @BOTH
 def test_close_keeps_publishes_and_releases_unsettled(world, listener, publishes, gateway):
     session = world.open(gateway, listener)
-    world.run(session.attach(1, "c", 1, False))
+    world.run(session.attach(1, Attachment("c", 1)))
     for number in range(4):
         session.publish(publishes(b"%d" % number), None)
         session.flush()
@@ -260,7 +260,7 @@ def test_close_keeps_publishes_and_releases_unsettled(world, listener, publishes
 
 def test_settles_before_close_count(world, listener, publishes):
     session = world.open(2, listener)
-    world.run(session.attach(1, "c", 10, False))
+    world.run(session.attach(1, Attachment("c", 10)))
     session.publish(publishes(b"a", b"b"), None)
     session.flush()
     world.settle_down()
@@ -272,7 +272,7 @@ def test_settles_before_close_count(world, listener, publishes):
 
 def test_queue_deleted_confirms_cancels_and_refuses(world, listener, publishes):
     session = world.open(1, listener)
-    world.run(session.attach(1, "c", 10, False))
+    world.run(session.attach(1, Attachment("c", 10)))
     ticket = Ticket(1, 1)
     session.publish(publishes(b"a"), ticket)
     session.flush()

@@ -12,7 +12,7 @@ from headrace_broker.model.limits import (
     DELIVERY_WINDOW_OCTETS,
     SETTLE_ITEMS_MAX,
 )
-from headrace_broker.runtime.port import ACCEPT, Ticket
+from headrace_broker.runtime.port import ACCEPT, Attachment, Ticket
 
 BOTH = pytest.mark.parametrize("gateway", [1, 2], ids=["same_node", "other_node"])
 
@@ -20,7 +20,7 @@ BOTH = pytest.mark.parametrize("gateway", [1, 2], ids=["same_node", "other_node"
 def test_cancel_gives_back_what_never_left_the_leader(world, listener, publishes):
     session = world.open(2, listener)
     half = bytes(DELIVERY_WINDOW_OCTETS // 2)
-    world.run(session.attach(1, "c", 100, False))
+    world.run(session.attach(1, Attachment("c", 100)))
     for _ in range(4):
         session.publish(publishes(half), None)
         session.flush()
@@ -37,7 +37,7 @@ def test_cancel_gives_back_what_never_left_the_leader(world, listener, publishes
 
 def test_cancel_gives_back_what_was_lost_on_the_way(world, listener, publishes):
     session = world.open(2, listener)
-    world.run(session.attach(1, "c", 100, False))
+    world.run(session.attach(1, Attachment("c", 100)))
     other = world.open(1, type(listener)())
     world.cut = True
     other.publish(publishes(b"1", b"2"), None)
@@ -54,7 +54,7 @@ def test_cancel_gives_back_what_was_lost_on_the_way(world, listener, publishes):
 def test_cancelled_consumers_leave_nothing_behind(world, listener, publishes, gateway):
     session = world.open(gateway, listener)
     for consumer in (1, 2, 3):
-        world.run(session.attach(consumer, "c", 10, False))
+        world.run(session.attach(consumer, Attachment("c", 10)))
         session.publish(publishes(b"m"), None)
         session.flush()
         world.settle_down()
@@ -71,7 +71,7 @@ def test_cancelled_consumers_leave_nothing_behind(world, listener, publishes, ga
 @BOTH
 def test_closed_session_leaves_no_feed(world, listener, gateway):
     session = world.open(gateway, listener)
-    world.run(session.attach(1, "c", 10, False))
+    world.run(session.attach(1, Attachment("c", 10)))
     assert world.hosts[1].feed_count == 1
     session.close()
     world.settle_down()
@@ -80,7 +80,7 @@ def test_closed_session_leaves_no_feed(world, listener, gateway):
 
 def test_rebooted_node_leaves_no_feed(world, listener):
     session = world.open(2, listener)
-    world.run(session.attach(1, "c", 10, False))
+    world.run(session.attach(1, Attachment("c", 10)))
     world.hosts[1].node_down(2, 2)
     world.settle_down()
     assert world.hosts[1].feed_count == 0
@@ -88,7 +88,7 @@ def test_rebooted_node_leaves_no_feed(world, listener):
 
 def test_deposed_leader_tells_a_gateway_without_replica(world, listener, publishes):
     session = world.open(3, listener)
-    world.run(session.attach(1, "c", 10, False))
+    world.run(session.attach(1, Attachment("c", 10)))
     world.lead(2)
     world.settle_down()
     assert session.target == 2
@@ -101,7 +101,7 @@ def test_deposed_leader_tells_a_gateway_without_replica(world, listener, publish
 
 def test_resync_at_a_node_without_the_queue_is_refused(world, listener, publishes):
     session = world.open(2, listener)
-    world.run(session.attach(1, "c", 10, False))
+    world.run(session.attach(1, Attachment("c", 10)))
     session.relocate(3)
     world.settle_down()
     assert session.target == 0
@@ -114,7 +114,7 @@ def test_resync_at_a_node_without_the_queue_is_refused(world, listener, publishe
 
 def test_lost_resync_is_repeated_by_tick(world, listener, publishes):
     session = world.open(2, listener)
-    world.run(session.attach(1, "c", 10, False))
+    world.run(session.attach(1, Attachment("c", 10)))
     world.lead(2)
     world.lead(1)
     world.settle_down()
@@ -132,7 +132,7 @@ def test_lost_resync_is_repeated_by_tick(world, listener, publishes):
 
 def test_lost_window_is_made_good_by_tick(world, listener, publishes):
     session = world.open(2, listener)
-    world.run(session.attach(1, "c", 10, False))
+    world.run(session.attach(1, Attachment("c", 10)))
     whole = bytes(DELIVERY_WINDOW_OCTETS)
     for _ in range(2):
         session.publish(publishes(whole), None)
@@ -149,7 +149,7 @@ def test_lost_window_is_made_good_by_tick(world, listener, publishes):
 
 def test_runs_refused_by_a_full_outbox_come_later(world, listener, publishes):
     session = world.open(2, listener)
-    world.run(session.attach(1, "c", 10, False))
+    world.run(session.attach(1, Attachment("c", 10)))
     other = world.open(1, type(listener)())
     world.full.add(2)
     other.publish(publishes(b"1"), None)
@@ -168,7 +168,7 @@ def test_runs_refused_by_a_full_outbox_come_later(world, listener, publishes):
 
 def test_many_runs_behind_a_lost_one_ask_once(world, listener, publishes):
     session = world.open(2, listener)
-    world.run(session.attach(1, "c", 1000, False))
+    world.run(session.attach(1, Attachment("c", 1000)))
     other = world.open(1, type(listener)())
     for number in range(20):
         world.full = {2} if number == 0 else set()
@@ -247,7 +247,7 @@ def test_consumer_given_up_before_its_attach_was_answered_attaches_again(
     session = world.open(2, listener)
 
     async def work():
-        waiting = asyncio.ensure_future(session.attach(1, "c", 10, False))
+        waiting = asyncio.ensure_future(session.attach(1, Attachment("c", 10)))
         await asyncio.sleep(0)
         world.carry()
         world.cut = True
@@ -302,7 +302,7 @@ def test_message_larger_than_a_command_leaves_alone(world, listener, publishes):
 
 def test_many_settles_leave_in_commands_of_bounded_size(world, listener):
     session = world.open(1, listener)
-    world.run(session.attach(1, "c", 10, False))
+    world.run(session.attach(1, Attachment("c", 10)))
     count = SETTLE_ITEMS_MAX * 2 + 5
     for number in range(count):
         session.settle(1, ACCEPT, 2 * number + 1, 2 * number + 1)
@@ -316,7 +316,7 @@ def test_many_settles_leave_in_commands_of_bounded_size(world, listener):
 
 def test_queue_deleted_while_a_cancel_is_under_way_ends_it_in_peace(world, listener):
     session = world.open(1, listener)
-    world.run(session.attach(1, "c", 10, False))
+    world.run(session.attach(1, Attachment("c", 10)))
 
     async def work():
         waiting = asyncio.ensure_future(session.cancel(1))

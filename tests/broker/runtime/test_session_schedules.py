@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from headrace_broker.codecs.batch import message_body
 from headrace_broker.runtime import lane, subscription
-from headrace_broker.runtime.port import ACCEPT, RELEASE, QueueListener, Ticket
+from headrace_broker.runtime.port import ACCEPT, RELEASE, Attachment, QueueListener, Ticket
 
 GATEWAYS = (1, 2, 3, 3)  # nodes of the sessions; node 3 has no replica
 WINDOW_OCTETS = 24  # some five bodies
@@ -57,6 +57,9 @@ class Channel(QueueListener):
 
     def on_rejected(self, client, tickets):
         raise AssertionError("nothing is rejected")
+
+    def on_timed_out(self, client, consumer):
+        raise AssertionError("nothing times out")
 
     def on_writable(self, client):
         """Octets are no matter here."""
@@ -156,7 +159,7 @@ class Run:
         if len(channel.consumers) < 4:
             consumer = Consumer(len(channel.consumers) + 1)
             channel.consumers[consumer.number] = consumer
-            work = channel.session.attach(consumer.number, "c", 2 * amount + 1, False)
+            work = channel.session.attach(consumer.number, Attachment("c", 2 * amount + 1))
             consumer.started = asyncio.ensure_future(work)
 
     def do_cancel(self, channel, amount):
@@ -281,7 +284,7 @@ class Run:
         channel = self.channels[0]
         consumer = Consumer(99)
         channel.consumers[99] = consumer
-        consumer.started = asyncio.ensure_future(channel.session.attach(99, "last", 3, False))
+        consumer.started = asyncio.ensure_future(channel.session.attach(99, Attachment("last", 3)))
 
     def is_quiet(self):
         return not self.unconfirmed and all(

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from headrace_broker.codecs.batch import encode_batch
 from headrace_broker.model.limits import DELIVERY_WINDOW_OCTETS
 from headrace_broker.model.message import DeliveryRun
+from headrace_broker.runtime.port import Attachment
 from headrace_broker.runtime.subscription import Subscription
 
 QUARTER = DELIVERY_WINDOW_OCTETS // 4
@@ -17,7 +18,7 @@ QUARTER = DELIVERY_WINDOW_OCTETS // 4
 @pytest.fixture
 def subscription():
     """A consumer with number 5."""
-    return Subscription(5, "c", 10, False)
+    return Subscription(5, Attachment("c", 10))
 
 
 @pytest.fixture(scope="session")
@@ -87,7 +88,7 @@ def test_fresh_window_leaves_out_what_is_held_here(subscription):
 
 @given(cuts=st.lists(st.tuples(st.integers(1, 20), st.integers(1, 10)), max_size=30))
 def test_repeated_and_overlapping_runs_give_each_delivery_once(make_run, cuts):
-    subscription = Subscription(5, "c", 10, False)
+    subscription = Subscription(5, Attachment("c", 10))
     seen: list[int] = []
     for first, count in cuts:
         run = make_run(first, count)

@@ -24,8 +24,8 @@ class HostNotes(HostEnd):
     def command(self, session, data):
         self.calls.append(("command", session, data))
 
-    def resync(self, session, consumer, number, window, attached):
-        self.calls.append(("resync", session, consumer, number, window, attached))
+    def resync(self, session, consumer, number, window, attached, filter_table):
+        self.calls.append(("resync", session, consumer, number, window, attached, filter_table))
         return True
 
     def window(self, session, consumer, octets):
@@ -39,15 +39,18 @@ class SessionNotes(SessionEnd):
     def __init__(self):
         self.calls = []
 
-    def enqueued(self, number):
-        self.calls.append(("enqueued", number))
+    def rejected(self, first, last):
+        self.calls.append(("rejected", first, last))
+
+    def enqueued(self, first, last):
+        self.calls.append(("enqueued", first, last))
 
     def controlled(self, number, status, count):
         self.calls.append(("controlled", number, status, count))
 
     def run(self, run):
         bodies = [message_body(run.blob, run.base, at) for at in run.positions]
-        self.calls.append(("run", run.consumer, run.first, bodies, run.redelivered))
+        self.calls.append(("run", run.consumer, run.first, bodies, run.redelivered, run.counts))
 
     def got(self, number, run, ready_left):
         body = None if run is None else message_body(run.blob, run.base, run.positions[0])
@@ -61,6 +64,9 @@ class SessionNotes(SessionEnd):
 
     def detached(self, consumer):
         self.calls.append(("detached", consumer))
+
+    def timed_out(self, consumer):
+        self.calls.append(("timed_out", consumer))
 
 
 class Wire:
@@ -94,8 +100,8 @@ def wire():
     ("name", "arguments"),
     [
         ("command", (SESSION, b"\x01\x02")),
-        ("resync", (SESSION, 3, 1 << 40, -5, True)),
-        ("resync", (SESSION, 3, 1, 5, False)),
+        ("resync", (SESSION, 3, 1 << 40, -5, True, b"")),
+        ("resync", (SESSION, 3, 1, 5, False, b"\x00\x00\x00\x00")),
         ("window", (SESSION, 3, 1 << 20)),
     ],
 )
@@ -107,12 +113,13 @@ def test_calls_to_a_host_arrive_as_they_were(wire, name, arguments):
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [
-        ("enqueued", (1 << 60,)),
+        ("enqueued", (1, 1 << 60)),
         ("controlled", (0, 2, 1 << 40)),
         ("gap", (2, 17)),
         ("refused", (3, False, True)),
         ("refused", (0, True, False)),
         ("detached", (1 << 24,)),
+        ("timed_out", (5,)),
     ],
 )
 def test_calls_to_a_session_arrive_as_they_were(wire, name, arguments):
@@ -122,8 +129,8 @@ def test_calls_to_a_session_arrive_as_they_were(wire, name, arguments):
 
 def test_run_travels_with_its_own_messages_only(wire, publishes):
     blob = b"head" + encode_batch(publishes(b"a", b"b" * 1000, b"c"))
-    wire.to_session.run(DeliveryRun(4, 9, blob, 4, [2, 0], b"\x01\x00"))
-    assert wire.session.calls == [("run", 4, 9, [b"c", b"a"], b"\x01\x00")]
+    wire.to_session.run(DeliveryRun(4, 9, blob, 4, [2, 0], b"\x01\x00", bytes(range(16))))
+    assert wire.session.calls == [("run", 4, 9, [b"c", b"a"], b"\x01\x00", bytes(range(16)))]
 
 
 def test_got_with_and_without_a_message(wire, publishes):
@@ -131,6 +138,20 @@ def test_got_with_and_without_a_message(wire, publishes):
     wire.to_session.got(5, DeliveryRun(0, 1, blob, 0, [0], b"\x00"), 3)
     wire.to_session.got(6, None, 0)
     assert wire.session.calls == [("got", 5, b"a", 3), ("got", 6, None, 0)]
+
+
+def test_refusals_leave_with_the_answer_that_covers_them_or_not_at_all(wire):
+    wire.to_session.rejected(2, 3)
+    wire.to_session.rejected(5, 5)
+    assert wire.session.calls == []
+    wire.to_session.enqueued(1, 6)
+    assert wire.session.calls == [("rejected", 2, 3), ("rejected", 5, 5), ("enqueued", 1, 6)]
+    wire.lost = True
+    wire.to_session.rejected(7, 7)
+    wire.to_session.enqueued(7, 8)
+    wire.lost = False
+    wire.to_session.enqueued(9, 9)
+    assert wire.session.calls[3:] == [("enqueued", 9, 9)]
 
 
 def test_ends_on_the_same_node_are_called_directly(wire):
@@ -143,14 +164,14 @@ def test_ends_on_the_same_node_are_called_directly(wire):
 def test_queue_that_is_not_here_is_refused_but_for_windows(wire):
     del wire.boards[2].hosts[GROUP]
     wire.to_host.command(SESSION, b"")
-    wire.to_host.resync(SESSION, 1, 1, 1, True)
+    wire.to_host.resync(SESSION, 1, 1, 1, True, b"")
     wire.to_host.window(SESSION, 1, 1)
     assert wire.session.calls == [("refused", 0, False, True)] * 2
 
 
 def test_session_that_is_gone_hears_nothing(wire):
     del wire.boards[1].sessions[SESSION]
-    wire.to_session.enqueued(1)
+    wire.to_session.enqueued(1, 1)
     assert wire.session.calls == []
 
 
@@ -160,17 +181,17 @@ def test_payload_without_a_body_is_dropped(wire):
 
 
 def test_sender_learns_that_a_resync_or_window_did_not_leave(wire):
-    assert wire.to_host.resync(SESSION, 1, 1, 1, True)
+    assert wire.to_host.resync(SESSION, 1, 1, 1, True, b"")
     assert wire.to_host.window(SESSION, 1, 1)
     wire.lost = True
-    assert not wire.to_host.resync(SESSION, 1, 1, 1, True)
+    assert not wire.to_host.resync(SESSION, 1, 1, 1, True, b"")
     assert not wire.to_host.window(SESSION, 1, 1)
 
 
 def test_mend_tells_a_session_once_that_something_was_lost(wire):
     wire.lost = True
-    wire.to_session.enqueued(1)
-    wire.to_session.enqueued(2)
+    wire.to_session.enqueued(1, 1)
+    wire.to_session.enqueued(2, 2)
     wire.boards[2].mend()  # lost too, so it stays owed
     wire.lost = False
     wire.boards[2].mend()
@@ -180,7 +201,7 @@ def test_mend_tells_a_session_once_that_something_was_lost(wire):
 
 def test_nothing_is_owed_to_a_node_that_went(wire):
     wire.lost = True
-    wire.to_session.enqueued(1)
+    wire.to_session.enqueued(1, 1)
     wire.boards[2].forget(3)
     assert wire.boards[2]._missed == {SESSION}
     wire.boards[2].forget(1)

@@ -23,6 +23,7 @@ from headrace_broker.gateways.amqp.states import (
 )
 from headrace_broker.model.limits import CHANNEL_CONSUMERS_MAX, PREFETCH_UNLIMITED
 from headrace_broker.model.reply_code import NOT_ALLOWED, NOT_IMPLEMENTED, AmqpError
+from headrace_broker.runtime.port import Attachment
 
 if TYPE_CHECKING:
     from headrace_broker.gateways.amqp.channel import Channel
@@ -67,7 +68,8 @@ async def _attach(channel: Channel, consumer: Consumer, command: commands.Basic.
     client = consumer.link.client
     credit = _credit(channel, consumer.no_ack)
     try:
-        await client.attach(int(consumer.number), consumer.tag, credit, command.exclusive)
+        attachment = Attachment(consumer.tag, credit, command.exclusive)
+        await client.attach(int(consumer.number), attachment)
     except AmqpError:
         channel.forget_consumer(consumer, CONSUMER_INPUT_LOST)
         raise

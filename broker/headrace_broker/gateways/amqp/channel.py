@@ -33,9 +33,11 @@ from headrace_broker.model.reply_code import (
     CONTENT_TOO_LARGE,
     NOT_FOUND,
     NOT_IMPLEMENTED,
+    PRECONDITION_FAILED,
     AmqpError,
 )
 from headrace_broker.runtime.port import (
+    GET_CONSUMER,
     REJECT,
     RELEASE,
     QueueClient,
@@ -307,11 +309,11 @@ class Channel(QueueListener):
 
     def on_confirmed(self, client: QueueClient, tickets: list[Ticket]) -> None:
         """Confirm publishes at the end of the turn."""
-        self._answer(client, tickets, False)
+        self._answer(client, tickets)
 
     def on_rejected(self, client: QueueClient, tickets: list[Ticket]) -> None:
         """Refuse publishes at the end of the turn."""
-        self._answer(client, tickets, True)
+        self._answer(client, tickets)
 
     def on_delivery(self, client: QueueClient, run: DeliveryRun) -> None:
         """Send a run, or hold it."""
@@ -341,6 +343,23 @@ class Channel(QueueListener):
         if known:
             self.notify_cancel(found)
 
+    def on_timed_out(self, client: QueueClient, consumer: int) -> None:
+        """Tell the client that its consumer is gone, or close the channel of one that cannot know.
+
+        Source: RabbitMQ's documentation of consumers, "Delivery Acknowledgement Timeout".
+        """
+        link = self.links.find(client)
+        if link is None:
+            return
+        if consumer != GET_CONSUMER and self.outlet.cancel_notify:
+            self.on_cancelled(client, consumer, "timed out")
+            return
+        text = (
+            f"delivery acknowledgement on channel {int(self.number)} timed out. "
+            "This timeout value can be configured, see consumer timeouts in the documentation"
+        )
+        self.fail(AmqpError(PRECONDITION_FAILED, text), 0)
+
     def on_writable(self, client: QueueClient) -> None:
         """Read on, if this was the last congested queue."""
         link = self.links.find(client)
@@ -362,9 +381,9 @@ class Channel(QueueListener):
         if self.outlet.cancel_notify:
             self.send(commands.Basic.Cancel(consumer.tag, True))
 
-    def _answer(self, client: QueueClient, tickets: list[Ticket], rejected: bool) -> None:
+    def _answer(self, client: QueueClient, tickets: list[Ticket]) -> None:
         link = self.links.find(client)
         if link is not None:
             link.tickets -= len(tickets)
-            self.confirms.settle(tickets, rejected)
+            self.confirms.settle(tickets)
             self.outlet.confirm(self.confirms)

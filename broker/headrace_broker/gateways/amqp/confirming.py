@@ -47,11 +47,9 @@ class Confirms:
             self._done.append(ticket)
         return ticket
 
-    def settle(self, tickets: list[Ticket], rejected: bool) -> None:
+    def settle(self, tickets: list[Ticket]) -> None:
         """Take the answer of one queue for each of `tickets`."""
         for ticket in tickets:
-            if rejected:
-                ticket.rejected = True
             ticket.pending -= 1
             if ticket.pending == 0:
                 self._done.append(ticket)
@@ -83,7 +81,7 @@ class Confirms:
             head += 1
             if ticket.answered:
                 continue
-            if ticket.rejected:
+            if ticket.refused is not None:
                 self._emit_range(out, first, last)
                 first = 0
                 self._emit_single(out, ticket)
@@ -110,8 +108,9 @@ class Confirms:
         ticket.answered = True
         tag = ticket.first
         last = ticket.last
+        refused = ticket.refused
         while tag <= last:
-            if ticket.rejected:
+            if refused is not None and tag in refused:
                 encode_nack(out, self.channel, tag, False)
             else:
                 encode_ack(out, self.channel, tag, False)

@@ -5,8 +5,10 @@ What the nodes of a cluster say to each other about queues and the catalog. It t
 payloads on the node-to-node streams of headrace.raftlog.v1 and is no public interface.
 """
 
+from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf.internal import containers as _containers
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -35,6 +37,10 @@ class ClusterPayload(_message.Message):
     DETACHED_FIELD_NUMBER: _builtins.int
     COUNTS_REQUEST_FIELD_NUMBER: _builtins.int
     COUNTS_FIELD_NUMBER: _builtins.int
+    TIMED_OUT_FIELD_NUMBER: _builtins.int
+    REPLY_FIELD_NUMBER: _builtins.int
+    REPLY_PROBE_FIELD_NUMBER: _builtins.int
+    REPLY_ALIVE_FIELD_NUMBER: _builtins.int
     catalog_forward: _builtins.bytes
     """A catalog command on its way to the leader of group 0."""
     @_builtins.property
@@ -61,6 +67,14 @@ class ClusterPayload(_message.Message):
     def counts_request(self) -> Global___CountsRequest: ...
     @_builtins.property
     def counts(self) -> Global___Counts: ...
+    @_builtins.property
+    def timed_out(self) -> Global___TimedOut: ...
+    @_builtins.property
+    def reply(self) -> Global___Reply: ...
+    @_builtins.property
+    def reply_probe(self) -> Global___ReplyProbe: ...
+    @_builtins.property
+    def reply_alive(self) -> Global___ReplyAlive: ...
     def __init__(
         self,
         *,
@@ -77,12 +91,16 @@ class ClusterPayload(_message.Message):
         detached: Global___Detached | None = ...,
         counts_request: Global___CountsRequest | None = ...,
         counts: Global___Counts | None = ...,
+        timed_out: Global___TimedOut | None = ...,
+        reply: Global___Reply | None = ...,
+        reply_probe: Global___ReplyProbe | None = ...,
+        reply_alive: Global___ReplyAlive | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "catalog_forward", b"catalog_forward", "command", b"command", "controlled", b"controlled", "counts", b"counts", "counts_request", b"counts_request", "detached", b"detached", "enqueued", b"enqueued", "gap", b"gap", "got", b"got", "refused", b"refused", "resync", b"resync", "run", b"run", "window", b"window"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "catalog_forward", b"catalog_forward", "command", b"command", "controlled", b"controlled", "counts", b"counts", "counts_request", b"counts_request", "detached", b"detached", "enqueued", b"enqueued", "gap", b"gap", "got", b"got", "refused", b"refused", "reply", b"reply", "reply_alive", b"reply_alive", "reply_probe", b"reply_probe", "resync", b"resync", "run", b"run", "timed_out", b"timed_out", "window", b"window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "catalog_forward", b"catalog_forward", "command", b"command", "controlled", b"controlled", "counts", b"counts", "counts_request", b"counts_request", "detached", b"detached", "enqueued", b"enqueued", "gap", b"gap", "got", b"got", "refused", b"refused", "resync", b"resync", "run", b"run", "window", b"window"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "catalog_forward", b"catalog_forward", "command", b"command", "controlled", b"controlled", "counts", b"counts", "counts_request", b"counts_request", "detached", b"detached", "enqueued", b"enqueued", "gap", b"gap", "got", b"got", "refused", b"refused", "reply", b"reply", "reply_alive", b"reply_alive", "reply_probe", b"reply_probe", "resync", b"resync", "run", b"run", "timed_out", b"timed_out", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["catalog_forward", "command", "resync", "window", "enqueued", "controlled", "run", "got", "gap", "refused", "detached", "counts_request", "counts"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["catalog_forward", "command", "resync", "window", "enqueued", "controlled", "run", "got", "gap", "refused", "detached", "counts_request", "counts", "timed_out", "reply", "reply_probe", "reply_alive"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -127,6 +145,7 @@ class Resync(_message.Message):
     NEXT_FIELD_NUMBER: _builtins.int
     WINDOW_OCTETS_FIELD_NUMBER: _builtins.int
     ATTACHED_FIELD_NUMBER: _builtins.int
+    FILTER_TABLE_FIELD_NUMBER: _builtins.int
     group: _builtins.int
     session: _builtins.int
     consumer: _builtins.int
@@ -134,6 +153,8 @@ class Resync(_message.Message):
     window_octets: _builtins.int
     attached: _builtins.bool
     """The queue has answered the consumer's attach before."""
+    filter_table: _builtins.bytes
+    """A field table with the consumer's "x-filter", empty for none."""
     def __init__(
         self,
         *,
@@ -143,10 +164,11 @@ class Resync(_message.Message):
         next: _builtins.int = ...,
         window_octets: _builtins.int = ...,
         attached: _builtins.bool = ...,
+        filter_table: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attached", b"attached", "consumer", b"consumer", "group", b"group", "next", b"next", "session", b"session", "window_octets", b"window_octets"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attached", b"attached", "consumer", b"consumer", "filter_table", b"filter_table", "group", b"group", "next", b"next", "session", b"session", "window_octets", b"window_octets"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -184,23 +206,32 @@ Global___Window: _TypeAlias = Window  # noqa: Y015
 
 @_typing.final
 class Enqueued(_message.Message):
-    """Queue leader to gateway: every publish of the session up to and with `seq` is applied."""
+    """Queue leader to gateway: every publish of the session from `first` to `seq` is applied."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     SESSION_FIELD_NUMBER: _builtins.int
     SEQ_FIELD_NUMBER: _builtins.int
+    FIRST_FIELD_NUMBER: _builtins.int
+    REFUSED_FIELD_NUMBER: _builtins.int
     session: _builtins.int
     seq: _builtins.int
+    first: _builtins.int
+    @_builtins.property
+    def refused(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Those that were refused: first and last number of each range, one after the other."""
+
     def __init__(
         self,
         *,
         session: _builtins.int = ...,
         seq: _builtins.int = ...,
+        first: _builtins.int = ...,
+        refused: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["seq", b"seq", "session", b"session"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["first", b"first", "refused", b"refused", "seq", b"seq", "session", b"session"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -247,6 +278,7 @@ class Run(_message.Message):
     FIRST_FIELD_NUMBER: _builtins.int
     BATCH_FIELD_NUMBER: _builtins.int
     REDELIVERED_FIELD_NUMBER: _builtins.int
+    COUNTS_FIELD_NUMBER: _builtins.int
     session: _builtins.int
     consumer: _builtins.int
     first: _builtins.int
@@ -254,6 +286,8 @@ class Run(_message.Message):
     """The messages, laid out as a batch."""
     redelivered: _builtins.bytes
     """One octet a message, 1 when it was delivered before."""
+    counts: _builtins.bytes
+    """u32 failed deliveries and u32 acquisitions before this one per message, empty when all are 0."""
     def __init__(
         self,
         *,
@@ -262,10 +296,11 @@ class Run(_message.Message):
         first: _builtins.int = ...,
         batch: _builtins.bytes = ...,
         redelivered: _builtins.bytes = ...,
+        counts: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "consumer", b"consumer", "first", b"first", "redelivered", b"redelivered", "session", b"session"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "consumer", b"consumer", "counts", b"counts", "first", b"first", "redelivered", b"redelivered", "session", b"session"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -388,6 +423,30 @@ class Detached(_message.Message):
 Global___Detached: _TypeAlias = Detached  # noqa: Y015
 
 @_typing.final
+class TimedOut(_message.Message):
+    """Queue leader to gateway: the queue has ended this consumer, for it held a delivery too long."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SESSION_FIELD_NUMBER: _builtins.int
+    CONSUMER_FIELD_NUMBER: _builtins.int
+    session: _builtins.int
+    consumer: _builtins.int
+    def __init__(
+        self,
+        *,
+        session: _builtins.int = ...,
+        consumer: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumer", b"consumer", "session", b"session"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TimedOut: _TypeAlias = TimedOut  # noqa: Y015
+
+@_typing.final
 class CountsRequest(_message.Message):
     """Any node to queue leader: how much is in the queue?"""
 
@@ -443,3 +502,81 @@ class Counts(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Counts: _TypeAlias = Counts  # noqa: Y015
+
+@_typing.final
+class Reply(_message.Message):
+    """Any node to a requester's node: a message for a direct reply-to consumer there."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOKEN_FIELD_NUMBER: _builtins.int
+    ROUTE_FIELD_NUMBER: _builtins.int
+    PROPERTIES_FIELD_NUMBER: _builtins.int
+    BODY_FIELD_NUMBER: _builtins.int
+    token: _builtins.str
+    route: _builtins.bytes
+    properties: _builtins.bytes
+    body: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        token: _builtins.str = ...,
+        route: _builtins.bytes = ...,
+        properties: _builtins.bytes = ...,
+        body: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "properties", b"properties", "route", b"route", "token", b"token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Reply: _TypeAlias = Reply  # noqa: Y015
+
+@_typing.final
+class ReplyProbe(_message.Message):
+    """Any node to a requester's node: does this direct reply-to consumer still listen?"""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_FIELD_NUMBER: _builtins.int
+    TOKEN_FIELD_NUMBER: _builtins.int
+    request: _builtins.int
+    token: _builtins.str
+    def __init__(
+        self,
+        *,
+        request: _builtins.int = ...,
+        token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["request", b"request", "token", b"token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReplyProbe: _TypeAlias = ReplyProbe  # noqa: Y015
+
+@_typing.final
+class ReplyAlive(_message.Message):
+    """The answer."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_FIELD_NUMBER: _builtins.int
+    ALIVE_FIELD_NUMBER: _builtins.int
+    request: _builtins.int
+    alive: _builtins.bool
+    def __init__(
+        self,
+        *,
+        request: _builtins.int = ...,
+        alive: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alive", b"alive", "request", b"request"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReplyAlive: _TypeAlias = ReplyAlive  # noqa: Y015

@@ -10,9 +10,18 @@ from pamqp import body, commands, frame, header, heartbeat
 
 from headrace_broker.codecs.method import encode_method
 from headrace_broker.gateways.amqp.connection import Connection
+from headrace_broker.gateways.amqp.consumer import Link
 from headrace_broker.gateways.amqp.shell import Shell
 from headrace_broker.model.limits import OUTPUT_DELIVERY_BYTES_MAX, OUTPUT_RESUME_BYTES
-from headrace_broker.runtime.port import ACCEPT, Broker, ConnectionInfo
+from headrace_broker.model.message import DeliveryRun
+from headrace_broker.runtime.port import (
+    ACCEPT,
+    Broker,
+    ConnectionInfo,
+    QueueClient,
+    QueueListener,
+    Ticket,
+)
 
 HEADER = b"AMQP\x00\x00\x09\x01"
 
@@ -182,6 +191,29 @@ class Kit:
     Peer = Peer
     Heartbeat = heartbeat.Heartbeat
     publish = staticmethod(publish_frames)
+
+
+class Listener(QueueListener):
+    """Hears nothing."""
+
+    def on_confirmed(self, client: QueueClient, tickets: list[Ticket]) -> None: ...
+
+    def on_rejected(self, client: QueueClient, tickets: list[Ticket]) -> None: ...
+
+    def on_timed_out(self, client: QueueClient, consumer: int) -> None: ...
+
+    def on_delivery(self, client: QueueClient, run: DeliveryRun) -> None: ...
+
+    def on_cancelled(self, client: QueueClient, consumer: int, reason: str) -> None: ...
+
+    def on_writable(self, client: QueueClient) -> None: ...
+
+
+@pytest.fixture(scope="session")
+def any_link(new_broker: type[Any]) -> Link:
+    """A link to some queue."""
+    fakes = new_broker()
+    return Link(fakes.open_queue(fakes.add_queue("any").definition, Listener()))
 
 
 @pytest.fixture
