@@ -15,7 +15,12 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from headrace_broker.codecs.batch import encode_batch
-from headrace_broker.core.command import SettleItem, encode_enqueue, encode_settle
+from headrace_broker.core.command import (
+    SettleItem,
+    encode_enqueue,
+    encode_enqueue_now,
+    encode_settle,
+)
 from headrace_broker.model.limits import COMMAND_OCTETS_MAX, SETTLE_ITEMS_MAX
 from headrace_broker.model.message import Publish
 from headrace_broker.runtime.answer import Answer
@@ -55,6 +60,7 @@ class PublishLane:
         self.gathered_octets: i64 = 0
         self.pending: deque[PendingPublish] = deque()
         self.pending_octets: i64 = 0
+        self._gathered_now: i64 = 0  # immediate ones among the gathered
         self._tickets: deque[Ticket] = deque()
         self._ticket_ends: deque[int] = deque()
 
@@ -63,6 +69,8 @@ class PublishLane:
         octets: i64 = 0
         for publish in publishes:
             octets += _cost(publish)
+            if publish.immediate:
+                self._gathered_now += 1
         self.gathered.extend(publishes)
         self.gathered_octets += octets
         if ticket is not None:
@@ -72,31 +80,48 @@ class PublishLane:
     def seal(self) -> PendingPublish:
         """Make one command of what gathered (at least one message) and keep it pending.
 
-        Past COMMAND_OCTETS_MAX the rest stays gathered: a log entry has a largest size.
+        Past COMMAND_OCTETS_MAX the rest stays gathered: a log entry has a largest size. So do
+        messages that are immediate behind some that are not, and the other way round.
         """
+        if self.gathered_octets > COMMAND_OCTETS_MAX or self._gathered_now > 0:
+            return self._seal(self._cut(COMMAND_OCTETS_MAX))
+        return self._seal_rest()
+
+    def seal_whole(self) -> PendingPublish:
+        """Make one command of all that gathered, whatever its size; none of it is immediate."""
+        assert self._gathered_now == 0
+        return self._seal_rest()
+
+    def _seal_rest(self) -> PendingPublish:
         batch = self.gathered
-        if self.gathered_octets > COMMAND_OCTETS_MAX:
-            batch = self._cut()
-        else:
-            self.gathered = []
-            self.gathered_octets = 0
+        self.gathered = []
+        self.gathered_octets = 0
+        return self._seal(batch)
+
+    def _seal(self, batch: list[Publish]) -> PendingPublish:
         first = self.next_number
         count: i64 = len(batch)
-        data = encode_enqueue(self.session, first, encode_batch(batch))
+        octets = encode_batch(batch)
+        if batch[0].immediate:
+            self._gathered_now -= count
+            data = encode_enqueue_now(self.session, first, octets)
+        else:
+            data = encode_enqueue(self.session, first, octets)
         command = PendingPublish(first, first + count - 1, data)
         self.next_number = first + count
         self.pending.append(command)
         self.pending_octets += len(data)
         return command
 
-    def _cut(self) -> list[Publish]:
-        """Take the oldest messages that fit one command, at least one."""
+    def _cut(self, octets_max: i64) -> list[Publish]:
+        """Take the oldest messages of one kind that fit into so many octets, at least one."""
         gathered = self.gathered
+        immediate = gathered[0].immediate
         octets = _cost(gathered[0])
         stop: i64 = 1
-        while stop < len(gathered):
+        while stop < len(gathered) and gathered[stop].immediate == immediate:
             cost = _cost(gathered[stop])
-            if octets + cost > COMMAND_OCTETS_MAX:
+            if octets + cost > octets_max:
                 break
             octets += cost
             stop += 1
@@ -143,6 +168,7 @@ class PublishLane:
         self.pending_octets = 0
         self.gathered = []
         self.gathered_octets = 0
+        self._gathered_now = 0
         return done
 
 
@@ -181,7 +207,7 @@ class ControlLane:
                 return
         self._gathered.append(SettleItem(consumer, operation, first, last))
 
-    def seal_settles(self) -> PendingControl:
+    def seal_settles(self, future: Answer | None = None) -> PendingControl:
         """Make one command of up to SETTLE_ITEMS_MAX gathered ranges and keep it pending."""
         number = self.next_number
         items = self._gathered
@@ -191,7 +217,7 @@ class ControlLane:
         else:
             self._gathered = []
         data = encode_settle(self.session, number, items)
-        return self.add(data, None)
+        return self.add(data, future)
 
     def add(self, data: bytes, future: Answer | None) -> PendingControl:
         """Keep a command encoded with `next_number` pending and count on."""

@@ -37,7 +37,9 @@ from headrace_broker.core.effect import (
     EntryDead,
     Gap,
     Got,
+    PublishRejected,
     Rejected,
+    TimedOut,
     Unused,
 )
 from headrace_broker.core.queue_machine import QueueMachine
@@ -279,6 +281,15 @@ class QueueHost(HostEnd):
             end = self._reach.session(effect.session)
             if end is not None:
                 end.gap(effect.lane, effect.expected)
+        elif isinstance(effect, PublishRejected):
+            end = self._reach.session(effect.session)
+            if end is not None:
+                end.rejected(effect.first, effect.last)
+        elif isinstance(effect, TimedOut):
+            self._drop_feed(effect.session, effect.consumer)
+            end = self._reach.session(effect.session)
+            if end is not None:
+                end.timed_out(effect.consumer)
         elif isinstance(effect, Detached):
             self._drop_feed(effect.session, effect.consumer)
         elif isinstance(effect, Unused):

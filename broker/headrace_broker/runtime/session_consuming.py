@@ -207,6 +207,10 @@ class Consuming:
                 attachment.prefetch,
                 attachment.exclusive,
                 attachment.tag.encode(),
+                filtered=attachment.filter_table != b"",
+                priority=attachment.priority,
+                prefetch_octets=attachment.prefetch_octets,
+                timeout_ms=attachment.timeout_ms,
             )
         )
 
