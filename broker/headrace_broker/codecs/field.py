@@ -51,11 +51,12 @@ class FieldWalker:
 
     Attributes:
         problem: what is wrong, once a method has returned -1; "" before.
+        fields_left: how many more fields there may be.
     """
 
     def __init__(self) -> None:
         self.problem = ""
-        self._fields_left: i64 = TABLE_FIELDS_MAX
+        self.fields_left: i64 = TABLE_FIELDS_MAX
 
     def table(self, buf: bytes, pos: i64, end: i64, depth: i64 = 1) -> i64:
         """Step over the table (u32 length, fields) at `pos`.
@@ -107,8 +108,8 @@ class FieldWalker:
         return stop
 
     def _value(self, buf: bytes, pos: i64, end: i64, depth: i64) -> i64:
-        self._fields_left -= 1
-        if self._fields_left < 0:
+        self.fields_left -= 1
+        if self.fields_left < 0:
             return self._fail(f"more than {TABLE_FIELDS_MAX} fields")
         kind: i64 = buf[pos]
         size: i64 = _VALUE_SIZES[kind]
@@ -128,6 +129,14 @@ class FieldWalker:
     def _fail(self, problem: str) -> i64:
         self.problem = problem
         return -1
+
+
+def value_end(buf: bytes, pos: i64) -> i64:
+    """Return where the value whose type octet stands at `pos` of a checked table ends."""
+    size: i64 = _VALUE_SIZES[buf[pos]]
+    if size < _VARIABLE:
+        return pos + 1 + size
+    return pos + 5 + (i64(read_i32_be(buf, pos + 1)) & 0xFFFFFFFF)
 
 
 def long_string_end(buf: bytes, pos: i64, end: i64) -> i64:

@@ -98,3 +98,5 @@ QUANTITY_MAX: Final = (
 ) - 1  # messages or octets of a length limit; what a long integer can carry
 PRIORITY_MAX: Final = 255  # of x-max-priority; what the property can carry, as RabbitMQ
 DEDUPLICATION_SIZE_MAX: Final = 1 << 20  # identifiers a queue remembers; some 100 MiB of them
+PROPERTIES_OCTETS_MAX: Final = FRAME_BYTES_MAX - 20  # octets of a property block; with the rest of a content header it fills a frame
+DEATHS_KEPT_MAX: Final = 64  # deaths in x-death; some 70 KiB with the longest names, which fit a frame
