@@ -35,7 +35,8 @@ from headrace_broker.codecs.frame import (
     FRAME_HEADER,
     FRAME_METHOD,
 )
-from headrace_broker.model.message import DeliveryRun, Publish
+from headrace_broker.codecs.redelivery import with_counts
+from headrace_broker.model.message import COUNTS_OCTETS, DeliveryRun, Publish
 
 _COPY_BYTES_MAX: Final = 48  # above, a slice is quicker than word by word
 
@@ -66,6 +67,7 @@ def encode_deliveries(
     base = run.base
     positions = run.positions
     redelivered = run.redelivered
+    counted = len(run.counts) > 0
     tag: i64 = first_tag
     tag_bytes: i64 = len(consumer_tag)
     for at in range(start, stop):
@@ -80,7 +82,10 @@ def encode_deliveries(
         out.append(redelivered[at])
         _copy(out, blob, begin, properties)
         out.append(FRAME_END)
-        _write_content(out, channel, blob, properties, end, frame_max)
+        if counted and redelivered[at]:
+            _write_counted(out, channel, run, at, properties, end, frame_max)
+        else:
+            _write_content(out, channel, blob, properties, end, frame_max)
         tag += 1
 
 
@@ -116,7 +121,10 @@ def encode_get_ok(
     _write_u16(out, message_count & 0xFFFF)
     out.append(FRAME_END)
     end: i64 = message_start(blob, run.base, position + 1)
-    _write_content(out, channel, blob, properties, end, frame_max)
+    if len(run.counts) > 0:
+        _write_counted(out, channel, run, at, properties, end, frame_max)
+    else:
+        _write_content(out, channel, blob, properties, end, frame_max)
 
 
 def encode_return(
@@ -197,6 +205,27 @@ def _write_content(
     body: i64 = pos + 4 + properties
     _begin_header(out, channel, properties, end - body)
     _copy(out, blob, pos + 4, body)
+    out.append(FRAME_END)
+    _write_body(out, channel, blob, body, end, frame_max)
+
+
+def _write_counted(
+    out: BytesWriter,
+    channel: i64,
+    run: DeliveryRun,
+    at: i64,
+    pos: i64,
+    end: i64,
+    frame_max: i64,
+) -> None:
+    """As `_write_content`, for a message that was delivered before: its headers say how often."""
+    blob = run.blob
+    body: i64 = pos + 4 + i64(read_i32_be(blob, pos))
+    failed: i64 = i64(read_i32_be(run.counts, COUNTS_OCTETS * at)) & 0xFFFFFFFF
+    acquired: i64 = i64(read_i32_be(run.counts, COUNTS_OCTETS * at + 4)) & 0xFFFFFFFF
+    properties = with_counts(blob[pos + 4 : body], failed, acquired)
+    _begin_header(out, channel, len(properties), end - body)
+    out.write(properties)
     out.append(FRAME_END)
     _write_body(out, channel, blob, body, end, frame_max)
 

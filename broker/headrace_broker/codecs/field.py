@@ -158,8 +158,12 @@ def short_string_end(buf: bytes, pos: i64, end: i64) -> i64:
 def headers_start(buf: bytes) -> i64:
     """Return the offset of the headers table in a checked property block, or -1 without one."""
     flags: i64 = i64(read_i16_be(buf, 0)) & 0xFFFF
-    if not flags & HEADERS_FLAG:
-        return -1
+    return headers_place(buf) if flags & HEADERS_FLAG else -1
+
+
+def headers_place(buf: bytes) -> i64:
+    """Return the offset in a checked property block where a headers table stands or would."""
+    flags: i64 = i64(read_i16_be(buf, 0)) & 0xFFFF
     pos: i64 = 2
     if flags & 0x8000:  # content-type
         pos += 1 + i64(buf[pos])

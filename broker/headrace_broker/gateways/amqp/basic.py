@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from pamqp import commands
 
 from headrace_broker.gateways.amqp.consumer import Consumer
+from headrace_broker.gateways.amqp.consumer_argument import attachment, check_arguments
 from headrace_broker.gateways.amqp.handler_port import (
     Handler,
     Operation,
@@ -23,7 +24,6 @@ from headrace_broker.gateways.amqp.states import (
 )
 from headrace_broker.model.limits import CHANNEL_CONSUMERS_MAX, PREFETCH_UNLIMITED
 from headrace_broker.model.reply_code import NOT_ALLOWED, NOT_IMPLEMENTED, AmqpError
-from headrace_broker.runtime.port import Attachment
 
 if TYPE_CHECKING:
     from headrace_broker.gateways.amqp.channel import Channel
@@ -47,6 +47,7 @@ def _consume(channel: Channel, command: commands.Basic.Consume) -> Operation:
         raise AmqpError(NOT_ALLOWED, f"attempt to reuse consumer tag '{tag}'")
     if len(channel.consumers) >= CHANNEL_CONSUMERS_MAX:
         raise AmqpError(NOT_ALLOWED, f"more than {CHANNEL_CONSUMERS_MAX} consumers on a channel")
+    check_arguments(queue, command.arguments or {})
     link = channel.links.open(queue)
     consumer = Consumer(link, link.next_number, tag, command.no_ack)
     link.next_number += 1
@@ -68,8 +69,12 @@ async def _attach(channel: Channel, consumer: Consumer, command: commands.Basic.
     client = consumer.link.client
     credit = _credit(channel, consumer.no_ack)
     try:
-        attachment = Attachment(consumer.tag, credit, command.exclusive)
-        await client.attach(int(consumer.number), attachment)
+        await client.attach(
+            int(consumer.number),
+            attachment(
+                consumer.tag, credit, command.exclusive, consumer.no_ack, command.arguments or {}
+            ),
+        )
     except AmqpError:
         channel.forget_consumer(consumer, CONSUMER_INPUT_LOST)
         raise

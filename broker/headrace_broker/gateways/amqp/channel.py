@@ -9,7 +9,7 @@ from mypy_extensions import i64
 from pamqp import base, commands
 
 from headrace_broker.codecs.event import Acked, Method, Rejected
-from headrace_broker.codecs.frame import BASIC_ACK, BASIC_PUBLISH
+from headrace_broker.codecs.frame import BASIC_ACK, BASIC_PUBLISH, BASIC_REJECT
 from headrace_broker.codecs.method import decode_method, encode_close, method_name
 from headrace_broker.gateways.amqp import states
 from headrace_broker.gateways.amqp.channel_port import (
@@ -38,12 +38,25 @@ from headrace_broker.model.reply_code import (
 )
 from headrace_broker.runtime.port import (
     GET_CONSUMER,
+    MODIFY_FAILED,
     REJECT,
     RELEASE,
     QueueClient,
     QueueListener,
     Ticket,
 )
+
+
+def _operation(event: Rejected) -> int:
+    """Return what a basic.reject or basic.nack asks of the queue.
+
+    Only what basic.reject gives back counts as a failed delivery.
+
+    Source: RabbitMQ's guide on quorum queues, "Poison message handling".
+    """
+    if not event.requeue:
+        return REJECT
+    return MODIFY_FAILED if event.index == BASIC_REJECT else RELEASE
 
 
 class ChannelOverError(Exception):
@@ -169,8 +182,7 @@ class Channel(QueueListener):
             elif isinstance(event, Acked):
                 self.deliveries.ack(event.delivery_tag, event.multiple)
             elif isinstance(event, Rejected):
-                operation = RELEASE if event.requeue else REJECT
-                self.deliveries.settle(event.delivery_tag, event.multiple, operation)
+                self.deliveries.settle(event.delivery_tag, event.multiple, _operation(event))
             elif isinstance(event, Method):
                 self._method(event)
             else:
@@ -356,7 +368,7 @@ class Channel(QueueListener):
             return
         text = (
             f"delivery acknowledgement on channel {int(self.number)} timed out. "
-            "This timeout value can be configured, see consumer timeouts in the documentation"
+            "This timeout value can be configured, see consumers doc guide to learn more"
         )
         self.fail(AmqpError(PRECONDITION_FAILED, text), 0)
 

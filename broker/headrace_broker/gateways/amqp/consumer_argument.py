@@ -1,0 +1,75 @@
+"""Arguments of basic.consume: which there are, and what is wrong with those of a client.
+
+Source: RabbitMQ's guides on consumer priorities and on consumers ("Delivery Acknowledgement
+Timeout"); the words are those of its refusals. x-prefetch-bytes and x-filter are extensions.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pamqp import encode
+
+from headrace_broker.model.definition import Queue
+from headrace_broker.model.limits import CONSUMER_TIMEOUT_MS_MAX
+from headrace_broker.model.reply_code import PRECONDITION_FAILED, AmqpError
+from headrace_broker.runtime.port import Attachment
+
+PRIORITY: Final = "x-priority"
+PREFETCH_BYTES: Final = "x-prefetch-bytes"
+TIMEOUT: Final = "x-consumer-timeout"
+FILTER: Final = "x-filter"
+
+# Smallest and largest value of the numbers.
+_BOUNDS: Final = {
+    PRIORITY: (-(1 << 31), (1 << 31) - 1),
+    PREFETCH_BYTES: (0, (1 << 32) - 1),
+    TIMEOUT: (0, CONSUMER_TIMEOUT_MS_MAX),
+}
+
+
+def check_arguments(queue: Queue, arguments: dict[str, Any]) -> None:
+    """Refuse what is unknown, of a wrong type or out of bounds.
+
+    Raises:
+        AmqpError: PRECONDITION_FAILED, naming the argument.
+    """
+    for name, value in arguments.items():
+        problem = _problem(name, value)
+        if problem:
+            where = f"queue '{queue.name}' in vhost '{queue.vhost}'"
+            text = f"invalid arg '{name}' for consumer of {where}: {problem}"
+            raise AmqpError(PRECONDITION_FAILED, text)
+
+
+def attachment(
+    tag: str, credit: int, exclusive: bool, no_ack: bool, arguments: dict[str, Any]
+) -> Attachment:
+    """Return how a consumer with these checked arguments is to be served.
+
+    What is settled by being sent holds no octets, so their bound means nothing then.
+    """
+    table = {FILTER: arguments[FILTER]} if FILTER in arguments else None
+    return Attachment(
+        tag,
+        credit,
+        exclusive,
+        arguments.get(PRIORITY, 0),
+        0 if no_ack else arguments.get(PREFETCH_BYTES, 0),
+        arguments.get(TIMEOUT, 0),
+        encode.field_table(table) if table is not None else b"",
+    )
+
+
+def _problem(name: str, value: object) -> str:
+    """Say what is wrong with an argument, "" for nothing."""
+    if name == FILTER:
+        return ""
+    bounds = _BOUNDS.get(name)
+    if bounds is None:
+        return "unknown"
+    if not isinstance(value, int) or isinstance(value, bool):
+        return f"expected integer, got {type(value).__name__}"
+    if not bounds[0] <= value <= bounds[1]:
+        return f"{value} is not within {bounds[0]} and {bounds[1]}"
+    return ""
