@@ -52,6 +52,8 @@ CHANNEL_CONSUMERS_MAX: Final = 4096  # consumers per channel
 PREFETCH_UNLIMITED: Final = (
     65535  # deliveries; what prefetch 0 means: the most that a client can ask for
 )
+TX_OPERATIONS_MAX: Final = 16384  # publishes and settled ranges of a transaction; as many as one SETTLE takes
+TX_EXTRA_OCTETS: Final = 192 << 10  # octets of a transaction beyond the largest body: with its head and properties a message fits, and all of it fits a log entry
 CONSUMER_TIMEOUT_MS_MAX: Final = 315_360_000_000  # of x-consumer-timeout; ten years, as good as never
 PREFETCH_UNLIMITED: Final = 65535  # deliveries; what prefetch 0 means: the most that a client can ask for
 OUTPUT_FLUSH_BYTES: Final = 256 << 10  # octets gathered before they are written within a loop turn

@@ -21,11 +21,16 @@ async def wait_answer(queue: Queue, future: Answer) -> tuple[int, int]:
         async with asyncio.timeout(REQUEST_SECONDS_MAX):
             return await future
     except TimeoutError:
-        raise AmqpError(
-            INTERNAL_ERROR,
-            f"queue '{queue.name}' in vhost '{queue.vhost}' did not answer within "
-            f"{REQUEST_SECONDS_MAX} s: too few of its replicas are running",
-        ) from None
+        raise no_answer(queue) from None
+
+
+def no_answer(queue: Queue) -> AmqpError:
+    """Return the error for a queue that did not answer within REQUEST_SECONDS_MAX."""
+    text = (
+        f"queue '{queue.name}' in vhost '{queue.vhost}' did not answer within "
+        f"{REQUEST_SECONDS_MAX} s: too few of its replicas are running"
+    )
+    return AmqpError(INTERNAL_ERROR, text)
 
 
 def no_queue(queue: Queue) -> AmqpError:

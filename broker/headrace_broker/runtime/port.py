@@ -152,6 +152,35 @@ class QueueClient:
         """
 
     @abstractmethod
+    def publish_whole(self, publishes: list[Publish], ticket: Ticket) -> bool:
+        """Send publishes, none of them immediate, in one command: the queue has all or nothing.
+
+        Args:
+            publishes: in order, after all that gathered; of at most `tx_octets_max` octets.
+            ticket: as in `publish`.
+
+        Returns:
+            As `publish`.
+        """
+
+    @abstractmethod
+    def settle_whole(self, settles: list[tuple[int, int, int, int]]) -> None:
+        """Send settles in one command.
+
+        Args:
+            settles: arguments of `settle`, in order, after all that gathered; TX_OPERATIONS_MAX at
+                most.
+        """
+
+    @abstractmethod
+    async def applied(self) -> None:
+        """Wait until the queue has answered all that was sent, or is gone, or this is closed.
+
+        Raises:
+            AmqpError: INTERNAL_ERROR, it did not answer within REQUEST_SECONDS_MAX.
+        """
+
+    @abstractmethod
     def flush(self) -> None:
         """Send what gathered; called at the end of each received chunk that touched this client."""
 

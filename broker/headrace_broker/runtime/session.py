@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final, final
 
 from mypy_extensions import i64
@@ -10,14 +11,16 @@ from typing_extensions import override
 from headrace_broker.core.command import encode_get, encode_purge
 from headrace_broker.core.effect import LANE_PUBLISH
 from headrace_broker.model.definition import Queue
+from headrace_broker.model.limits import REQUEST_SECONDS_MAX
 from headrace_broker.model.message import DeliveryRun, Publish
-from headrace_broker.runtime.answer import wait_answer
+from headrace_broker.runtime.answer import no_answer, wait_answer
 from headrace_broker.runtime.lane_port import Reach, SessionEnd, SessionOwner
 from headrace_broker.runtime.port import Attachment, QueueClient, QueueListener, Ticket
 from headrace_broker.runtime.session_consuming import Consuming
 from headrace_broker.runtime.session_control import Control
 from headrace_broker.runtime.session_link import SessionLink
 from headrace_broker.runtime.session_publishing import Publishing
+from headrace_broker.runtime.session_waiting import Waiting
 from headrace_broker.runtime.silence import Silence
 from headrace_broker.runtime.traffic import Traffic
 
@@ -53,6 +56,7 @@ class QueueSession(QueueClient):
         self.control = Control(self.link)
         self.consuming = Consuming(self.link, self.control)
         self._owner = owner
+        self._waiting = Waiting(self.publishing.lane, self.control.lane)
         self._got: dict[int, tuple[DeliveryRun, int]] = {}
         self._silence = Silence()
         self._gap_seen: tuple[int, int] = (0, 0)
@@ -68,6 +72,27 @@ class QueueSession(QueueClient):
     @override
     def publish(self, publishes: list[Publish], ticket: Ticket | None) -> bool:
         return self.publishing.take(publishes, ticket)
+
+    @override
+    def publish_whole(self, publishes: list[Publish], ticket: Ticket) -> bool:
+        return self.publishing.take_whole(publishes, ticket)
+
+    @override
+    def settle_whole(self, settles: list[tuple[int, int, int, int]]) -> None:
+        self.control.settles_sent()
+        for consumer, operation, first, last in settles:
+            self.consuming.settle(consumer, operation, first, last)
+        self.control.settles_sent()
+
+    @override
+    async def applied(self) -> None:
+        if self.link.gone or self.link.closing:
+            return
+        try:
+            async with asyncio.timeout(REQUEST_SECONDS_MAX):
+                await self._waiting.begin()
+        except TimeoutError:
+            raise no_answer(self.queue) from None
 
     @override
     def flush(self) -> None:
@@ -111,6 +136,7 @@ class QueueSession(QueueClient):
         if link.closing:
             return
         link.closing = True
+        self._waiting.end()
         if link.gone:
             self._owner.session_closed(self.session)
             return
@@ -130,6 +156,7 @@ class QueueSession(QueueClient):
             self.link.lost = True
             return
         self.publishing.confirm(last)
+        self._waiting.look()
         self.publishing.send()
         if self.link.closing:
             self._close_when_drained()
@@ -141,6 +168,7 @@ class QueueSession(QueueClient):
             self._owner.session_closed(self.session)
             return
         self.control.answer(number, status, count)
+        self._waiting.look()
         if self.link.closing:
             self._close_when_drained()
 
@@ -191,6 +219,7 @@ class QueueSession(QueueClient):
             link.listener.on_confirmed(self, tickets)
         self.consuming.cancel_all("queue deleted")
         self.publishing.end_congestion()
+        self._waiting.end()
 
     # From the node
 

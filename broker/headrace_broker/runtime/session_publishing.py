@@ -40,6 +40,14 @@ class Publishing:
             self._congested = True
         return not self._congested
 
+    def take_whole(self, publishes: list[Publish], ticket: Ticket) -> bool:
+        """Send publishes in one command, behind what gathered; as `take`."""
+        self.send_all()
+        going = self.take(publishes, ticket)
+        if not self._link.gone:
+            self._link.send(self.lane.seal_whole().data)
+        return going
+
     def send(self) -> None:
         """Send what gathered, as far as the pipeline has room."""
         lane = self.lane

@@ -13,6 +13,7 @@ from pamqp import body, commands, frame, header
 from headrace_broker.codecs import delivery_encoder
 from headrace_broker.codecs.batch import encode_batch
 from headrace_broker.codecs.frame import HEARTBEAT_FRAME
+from headrace_broker.codecs.method import decode_headers
 from headrace_broker.model.message import DeliveryRun, Publish
 
 PROPERTIES = b"\x90\x00\x0atext/plain\x02"
@@ -122,6 +123,25 @@ def test_get_ok_carries_one_message_and_the_count_left() -> None:
     assert (method.exchange, method.routing_key) == ("ex", "key")
     assert method.message_count == (1 << 32) - 1
     assert (block, octets) == (PROPERTIES, b"yes")
+
+
+def test_only_redeliveries_say_how_often_they_were_handed_out() -> None:
+    run = a_run([message(b"a"), message(b"b"), message(b"c")], [0, 1, 2], b"\x00\x01\x01")
+    run.counts = bytes(8) + b"\x00\x00\x00\x02\x00\x00\x00\x05" + bytes(7) + b"\x01"
+    out = BytesWriter()
+    delivery_encoder.encode_deliveries(out, 1, b"c", 1, run, 0, 3, 4096)
+    contents = deliveries(out.getvalue())
+    assert contents[0][1] == PROPERTIES
+    assert [decode_headers(block) for _, block, _, _ in contents] == [
+        {},
+        {"x-delivery-count": 2, "x-acquired-count": 5},
+        {"x-acquired-count": 1},
+    ]
+    assert [octets for _, _, octets, _ in contents] == [b"a", b"b", b"c"]
+    got = BytesWriter()
+    delivery_encoder.encode_get_ok(got, 1, 1, run, 1, 0, 4096)
+    ((_, block, octets, _),) = deliveries(got.getvalue())
+    assert (octets, decode_headers(block)["x-delivery-count"]) == (b"b", 2)
 
 
 def test_return_carries_the_message_back() -> None:

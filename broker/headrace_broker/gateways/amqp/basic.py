@@ -23,7 +23,12 @@ from headrace_broker.gateways.amqp.states import (
     CONSUMER_INPUT_LOST,
 )
 from headrace_broker.model.limits import CHANNEL_CONSUMERS_MAX, PREFETCH_UNLIMITED
-from headrace_broker.model.reply_code import NOT_ALLOWED, NOT_IMPLEMENTED, AmqpError
+from headrace_broker.model.reply_code import (
+    NOT_ALLOWED,
+    NOT_IMPLEMENTED,
+    PRECONDITION_FAILED,
+    AmqpError,
+)
 
 if TYPE_CHECKING:
     from headrace_broker.gateways.amqp.channel import Channel
@@ -146,6 +151,8 @@ def _flow_ok(channel: Channel, command: commands.Channel.FlowOk) -> None:
 
 
 def _confirm_select(channel: Channel, command: commands.Confirm.Select) -> None:
+    if channel.transaction.selected:
+        raise AmqpError(PRECONDITION_FAILED, "cannot switch from tx to confirm mode")
     channel.confirms.enabled = True
     if not command.nowait:
         channel.send(commands.Confirm.SelectOk())

@@ -26,6 +26,7 @@ from headrace_broker.gateways.amqp.handler_port import Handler, Operation
 from headrace_broker.gateways.amqp.links import Links
 from headrace_broker.gateways.amqp.outlet import Outlet
 from headrace_broker.gateways.amqp.publishing import Publisher
+from headrace_broker.gateways.amqp.transaction import Transaction
 from headrace_broker.model.limits import CHANNEL_COMMANDS_MAX
 from headrace_broker.model.message import DeliveryRun, Publish
 from headrace_broker.model.reply_code import (
@@ -76,6 +77,8 @@ class Channel(QueueListener):
         outlet: the connection's.
         links: its sessions.
         confirms: answers to its publishes.
+        transaction: what waits for tx.commit.
+        publisher: hands out its publishes.
         deliveries: to its client.
         consumers: by tag.
         last_queue: name of the queue that was declared last, "" for none.
@@ -96,11 +99,12 @@ class Channel(QueueListener):
         """Be as new: a channel that closed from both sides may be opened again at once."""
         self.links = Links(self.outlet, self)
         self.confirms = Confirms(self.number)
-        self.deliveries = Deliveries(self.number, self.outlet)
+        self.transaction = Transaction(self.outlet.broker.limits.message_bytes_max)
+        self.deliveries = Deliveries(self.number, self.outlet, self.transaction)
         self.consumers: dict[str, Consumer] = {}
         self.last_queue = ""
         self.prefetch: i64 = 0
-        self._publisher = Publisher(self.outlet, self.links, self.confirms)
+        self.publisher = Publisher(self.outlet, self.links, self.confirms, self.transaction)
 
     @property
     def is_open(self) -> bool:
@@ -176,7 +180,7 @@ class Channel(QueueListener):
             return
         try:
             if isinstance(event, list):
-                left = self._publisher.publish(event, False)
+                left = self.publisher.publish(event, False)
                 if left:
                     self.start(self._publish_left(left), BASIC_PUBLISH)
             elif isinstance(event, Acked):
@@ -245,7 +249,7 @@ class Channel(QueueListener):
             await self.catch_up()
         finally:
             self.outlet.stall(False)
-        self._publisher.publish(publishes, True)
+        self.publisher.publish(publishes, True)
 
     def _transition(self, event: Input) -> None:
         """Handle what opens and closes the channel, and everything while it is not open."""
@@ -279,6 +283,7 @@ class Channel(QueueListener):
             self._stalled = False
             self.outlet.stall(False)
         self.deliveries.clear()
+        self.transaction.discard()
         self.confirms.discard()
         self.consumers.clear()
         self.links.close()

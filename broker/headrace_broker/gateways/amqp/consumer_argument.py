@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from pamqp import encode
 
+from headrace_broker.catalog.argument import type_name
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import CONSUMER_TIMEOUT_MS_MAX
 from headrace_broker.model.reply_code import PRECONDITION_FAILED, AmqpError
@@ -69,7 +70,7 @@ def _problem(name: str, value: object) -> str:
     if bounds is None:
         return "unknown"
     if not isinstance(value, int) or isinstance(value, bool):
-        return f"expected integer, got {type(value).__name__}"
+        return f"expected integer, got {type_name(value)}"
     if not bounds[0] <= value <= bounds[1]:
         return f"{value} is not within {bounds[0]} and {bounds[1]}"
     return ""

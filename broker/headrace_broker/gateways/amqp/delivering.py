@@ -12,6 +12,7 @@ from headrace_broker.codecs.delivery_encoder import encode_deliveries, encode_ge
 from headrace_broker.gateways.amqp.consumer import Consumer, Link
 from headrace_broker.gateways.amqp.outlet import Holder, Outlet
 from headrace_broker.gateways.amqp.states import CONSUMER_ACTIVE, CONSUMER_ENDED
+from headrace_broker.gateways.amqp.transaction import Transaction
 from headrace_broker.gateways.amqp.unsettled import ALL_HELD, TagRange, Unsettled
 from headrace_broker.model.limits import OUTPUT_FLUSH_BYTES
 from headrace_broker.model.message import DeliveryRun
@@ -30,12 +31,13 @@ class Deliveries(Holder):
         unsettled: what the client has not settled.
     """
 
-    def __init__(self, channel: i64, outlet: Outlet) -> None:
+    def __init__(self, channel: i64, outlet: Outlet, transaction: Transaction) -> None:
         self.channel = channel
         self.flowing = True
         self.limit: i64 = 0
         self.unsettled = Unsettled()
         self._outlet = outlet
+        self._transaction = transaction
         self._next_tag: i64 = 1
         self._holding: deque[Consumer] = deque()
         self._queued = False  # stands with the outlet
@@ -92,8 +94,12 @@ class Deliveries(Holder):
         return (
             self.flowing
             and consumer.state == CONSUMER_ACTIVE
-            and (consumer.no_ack or self.limit == 0 or self.unsettled.count < self.limit)
+            and (consumer.no_ack or self.limit == 0 or self._room() > 0)
         )
+
+    def _room(self) -> i64:
+        """Return how many more deliveries the limit of the channel, if it has one, lets out."""
+        return self.limit - self.unsettled.count - self._transaction.withheld
 
     def _hold(self, consumer: Consumer, run: DeliveryRun, start: i64) -> None:
         if not consumer.held:
@@ -110,7 +116,7 @@ class Deliveries(Holder):
         positions = run.positions
         stop: i64 = len(positions)
         if self.limit > 0 and not consumer.no_ack:
-            room = self.limit - self.unsettled.count
+            room = self._room()
             if stop - start > room:
                 stop = start + room
         octets = body_bytes(run.blob, run.base, positions[start:stop])
@@ -185,8 +191,31 @@ class Deliveries(Holder):
         self._settle(ranges, operation, missing)
 
     def release_all(self) -> None:
-        """Give everything unsettled back to the queues."""
-        self._settle(self.unsettled.take_all(), RELEASE, ALL_HELD)
+        """Give everything unsettled back to the queues, but what a transaction has settled."""
+        self._apply(self.unsettled.take_all(), RELEASE)
+
+    def commit(self) -> list[Link]:
+        """Settle what the transaction holds; returns the queues that have to answer."""
+        settles: dict[Link, list[tuple[int, int, int, int]]] = {}
+        for settlement in self._transaction.take_settlements():
+            held = settlement.range
+            consumer = held.consumer
+            link = consumer.link
+            link.unsettled -= held.count
+            if link.closed or consumer.lost:
+                continue
+            last = held.number + held.count - 1
+            item = (int(consumer.number), int(settlement.operation), int(held.number), int(last))
+            settles.setdefault(link, []).append(item)
+        for link, items in settles.items():
+            link.client.settle_whole(items)
+        if self.limit > 0:
+            self.resume()
+        return list(settles)
+
+    def roll_back(self) -> None:
+        """Take what the transaction holds for unsettled again."""
+        self.unsettled.put_back([each.range for each in self._transaction.take_settlements()])
 
     def release_held(self, consumer: Consumer) -> None:
         """Give back what a cancelled consumer was not sent."""
@@ -209,6 +238,14 @@ class Deliveries(Holder):
         self.unsettled.take_all()
 
     def _settle(self, ranges: list[TagRange], operation: int, missing: i64) -> None:
+        if self._transaction.selected:
+            self._transaction.settle(ranges, operation)
+        else:
+            self._apply(ranges, operation)
+        if missing != ALL_HELD:
+            raise AmqpError(PRECONDITION_FAILED, f"unknown delivery tag {int(missing)}")
+
+    def _apply(self, ranges: list[TagRange], operation: int) -> None:
         for held in ranges:
             consumer = held.consumer
             link = consumer.link
@@ -220,5 +257,3 @@ class Deliveries(Holder):
             self._outlet.touch(link)
         if self.limit > 0:
             self.resume()
-        if missing != ALL_HELD:
-            raise AmqpError(PRECONDITION_FAILED, f"unknown delivery tag {int(missing)}")

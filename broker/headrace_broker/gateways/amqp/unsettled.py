@@ -30,6 +30,10 @@ class TagRange:
         self.number = number
 
 
+def _first_tag(held: TagRange) -> i64:
+    return held.tag
+
+
 @final
 class Unsettled:
     """The delivered, not yet settled messages of a channel by delivery tag.
@@ -109,6 +113,14 @@ class Unsettled:
             self._head += 1
         self._compact()
         return ALL_HELD
+
+    def put_back(self, ranges: list[TagRange]) -> None:
+        """Hold ranges again that were taken."""
+        held = self.take_all()
+        held.extend(ranges)
+        held.sort(key=_first_tag)
+        for each in held:
+            self.add(each.tag, each.count, each.consumer, each.number)
 
     def take_all(self) -> list[TagRange]:
         """Remove everything."""

@@ -89,17 +89,17 @@ def test_unacknowledged_messages_return_when_the_socket_is_lost(kit, broker, pee
     peer.call(1, commands.Basic.Consume(queue="q"))
     assert len(queue.ready) == 0
     peer.connection.lost()
-    assert [message.redelivered for message in queue.ready] == [True, True]
+    assert [message.acquired for message in queue.ready] == [1, 1]
 
 
 def test_hard_error_closes_every_channel_and_waits_for_close_ok(broker, new_peer):
     peer = new_peer().open(channels=2)
     broker.add_queue("q")
     peer.call(2, commands.Basic.Consume(queue="q"))
-    [(channel, close)] = peer.call(1, commands.Tx.Select())
+    [(channel, close)] = peer.call(1, commands.Basic.Recover(False))
     assert (channel, close.name, close.reply_code) == (0, "Connection.Close", 540)
-    assert close.reply_text == "NOT_IMPLEMENTED - tx.select"
-    assert (close.class_id, close.method_id) == (90, 10)
+    assert close.reply_text == "NOT_IMPLEMENTED - basic.recover with requeue=false"
+    assert (close.class_id, close.method_id) == (60, 110)
     assert broker.queues["q"].consumers == []
     assert peer.shell.timer == CLOSE_SECONDS_MAX
     assert peer.call(2, commands.Queue.Declare(queue="late")) == []
@@ -108,12 +108,12 @@ def test_hard_error_closes_every_channel_and_waits_for_close_ok(broker, new_peer
 
 
 def test_client_that_closes_while_being_closed_is_answered(peer):
-    peer.call(1, commands.Tx.Select())
+    peer.call(1, commands.Basic.Recover(False))
     assert names(peer.call(0, Close(200, "", 0, 0))) == ["Connection.CloseOk"]
 
 
 def test_close_ok_that_does_not_come_ends_the_socket(peer):
-    peer.call(1, commands.Tx.Select())
+    peer.call(1, commands.Basic.Recover(False))
     peer.connection.timer_fired()
     assert peer.shell.closed == "aborted"
 

@@ -218,7 +218,7 @@ def test_confirm_that_is_due_precedes_channel_close(kit, confirming):
 
 def test_nothing_follows_connection_close(kit, confirming):
     confirming.feed(kit.publish(1, "", "q", b"x"))
-    assert names(confirming.call(1, commands.Tx.Select())) == ["Connection.Close"]
+    assert names(confirming.call(1, commands.Basic.Recover(False))) == ["Connection.Close"]
 
 
 def test_channels_are_confirmed_apart(kit, broker, new_peer):

@@ -178,14 +178,6 @@ def test_nowait_everywhere(broker, peer):
     assert "x" not in broker.exchanges
 
 
-@pytest.mark.parametrize(
-    "method", [commands.Tx.Select(), commands.Tx.Commit(), commands.Tx.Rollback()]
-)
-def test_transactions_are_not_implemented(peer, method):
-    [(channel, close)] = peer.call(1, method)
-    assert (channel, close.reply_code) == (0, 540)
-
-
 def test_queue_name_in_any_script(broker, peer):
     declare = Queue.Declare()
     declare.queue = "größe 数 !"  # the constructor would refuse it

@@ -1,0 +1,83 @@
+"""Methods of class tx.
+
+A commit first hands all publishes to their queues, one command for each queue, and waits for all of
+them; only then it settles, again one command for each queue. So what commits at one queue is there
+as a whole or not at all, and a message is never settled before its successors are safe; but queues
+are independent, and a node that fails in between may leave a transaction done at some queues only.
+
+Source: AMQP 0-9-1 specification, section 1.9 (tx); texts and refusals as in RabbitMQ.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pamqp import commands
+
+from headrace_broker.gateways.amqp.consumer import Link
+from headrace_broker.gateways.amqp.handler_port import Handler, Operation
+from headrace_broker.model.reply_code import PRECONDITION_FAILED, AmqpError
+from headrace_broker.runtime.port import Ticket
+
+if TYPE_CHECKING:
+    from headrace_broker.gateways.amqp.channel import Channel
+
+
+def _select(channel: Channel, command: commands.Tx.Select) -> None:
+    if channel.confirms.enabled:
+        raise AmqpError(PRECONDITION_FAILED, "cannot switch from confirm to tx mode")
+    channel.transaction.selected = True
+    channel.send(commands.Tx.SelectOk())
+
+
+def _commit(channel: Channel, command: commands.Tx.Commit) -> Operation:
+    _check_selected(channel)
+    return _apply(channel)
+
+
+async def _apply(channel: Channel) -> None:
+    tickets = await _publish(channel)
+    if not channel.is_open:
+        return
+    if any(ticket.refused is not None for ticket in tickets):
+        raise AmqpError(PRECONDITION_FAILED, "partial tx completion")
+    for link in channel.deliveries.commit():
+        await link.client.applied()
+    channel.send(commands.Tx.CommitOk())
+
+
+async def _publish(channel: Channel) -> list[Ticket]:
+    """Hand the publishes to their queues, and wait until each of them has them or refused."""
+    outlet = channel.outlet
+    links: list[Link] = []
+    tickets: list[Ticket] = []
+    for queue, publishes in channel.publisher.distribute_held():
+        link = channel.links.open(queue)
+        ticket = Ticket(1, len(publishes))
+        link.tickets += 1
+        links.append(link)
+        tickets.append(ticket)
+        if not link.client.publish_whole(publishes, ticket):
+            outlet.congest(link)
+    for link in links:
+        await link.client.applied()
+    return tickets
+
+
+def _rollback(channel: Channel, command: commands.Tx.Rollback) -> None:
+    _check_selected(channel)
+    channel.transaction.take_publishes()
+    channel.deliveries.roll_back()
+    channel.send(commands.Tx.RollbackOk())
+
+
+def _check_selected(channel: Channel) -> None:
+    if not channel.transaction.selected:
+        raise AmqpError(PRECONDITION_FAILED, "channel is not transactional")
+
+
+TX_HANDLERS: Final[dict[int, Handler]] = {
+    commands.Tx.Select.index: _select,
+    commands.Tx.Commit.index: _commit,
+    commands.Tx.Rollback.index: _rollback,
+}

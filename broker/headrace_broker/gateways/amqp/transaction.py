@@ -1,0 +1,115 @@
+"""What a transactional channel keeps until its client says tx.commit or tx.rollback.
+
+Source: AMQP 0-9-1 specification, sections 1.9 (tx) and 2.1.2.3.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from mypy_extensions import i64
+
+from headrace_broker.gateways.amqp.unsettled import TagRange
+from headrace_broker.model.limits import (
+    COMMAND_OCTETS_MAX,
+    TX_EXTRA_OCTETS,
+    TX_OPERATIONS_MAX,
+)
+from headrace_broker.model.message import Publish
+from headrace_broker.model.reply_code import NOT_IMPLEMENTED, PRECONDITION_FAILED, AmqpError
+
+if TYPE_CHECKING:
+    from headrace_broker.runtime.router import Route
+
+_MESSAGE_OVERHEAD = 32  # octets reckoned for a message beside its bytes
+
+
+def tx_octets_max(message_bytes_max: i64) -> i64:
+    """Return the octets that a transaction may hold: any one message, and one log entry at most."""
+    return max(message_bytes_max, COMMAND_OCTETS_MAX) + TX_EXTRA_OCTETS
+
+
+@final
+class Settlement:
+    """What is to become of consecutive deliveries.
+
+    Attributes:
+        range: which.
+        operation: ACCEPT, RELEASE, REJECT or MODIFY_FAILED.
+    """
+
+    def __init__(self, held: TagRange, operation: i64) -> None:
+        self.range = held
+        self.operation = operation
+
+
+@final
+class Transaction:
+    """A channel's transaction; the next one begins where one ends.
+
+    Attributes:
+        selected: the channel is transactional.
+        withheld: deliveries that are settled here, and at their queues not yet.
+    """
+
+    def __init__(self, message_bytes_max: i64) -> None:
+        self.selected = False
+        self.withheld: i64 = 0
+        self._octets_max = tx_octets_max(message_bytes_max)
+        self._octets: i64 = 0
+        self._operations: i64 = 0
+        self._publishes: list[tuple[list[Publish], Route]] = []
+        self._settlements: list[Settlement] = []
+
+    def hold(self, publishes: list[Publish], route: Route) -> None:
+        """Keep publishes that go the same way.
+
+        Raises:
+            AmqpError: NOT_IMPLEMENTED for immediate ones; PRECONDITION_FAILED when it is too much.
+        """
+        if publishes[0].immediate:
+            raise AmqpError(NOT_IMPLEMENTED, "immediate=true on a transactional channel")
+        octets: i64 = 0
+        for publish in publishes:
+            octets += len(publish.body) + len(publish.properties) + len(publish.route)
+            octets += _MESSAGE_OVERHEAD
+        self._octets += octets
+        if self._octets > self._octets_max:
+            text = f"the transaction holds more than {int(self._octets_max)} octets"
+            raise AmqpError(PRECONDITION_FAILED, text)
+        self._count(len(publishes))
+        self._publishes.append((publishes, route))
+
+    def settle(self, ranges: list[TagRange], operation: i64) -> None:
+        """Keep settlements. Raises as `hold`."""
+        for held in ranges:
+            self._settlements.append(Settlement(held, operation))
+            self.withheld += held.count
+        self._count(len(ranges))
+
+    def take_publishes(self) -> list[tuple[list[Publish], Route]]:
+        """Hand out the publishes, in order, each list with its way."""
+        publishes = self._publishes
+        self._publishes = []
+        self._octets = 0
+        self._operations = len(self._settlements)
+        return publishes
+
+    def take_settlements(self) -> list[Settlement]:
+        """Hand out the settlements, in order."""
+        settlements = self._settlements
+        self._settlements = []
+        self._operations = 0
+        self.withheld = 0
+        return settlements
+
+    def discard(self) -> None:
+        """Forget everything: the channel closes."""
+        self.take_publishes()
+        self.take_settlements()
+
+    def _count(self, operations: i64) -> None:
+        self._operations += operations
+        if self._operations > TX_OPERATIONS_MAX:
+            text = f"the transaction holds more than {TX_OPERATIONS_MAX} operations"
+            raise AmqpError(PRECONDITION_FAILED, text)

@@ -1,0 +1,65 @@
+"""Arguments of basic.consume."""
+
+from __future__ import annotations
+
+import pytest
+from pamqp import commands, decode
+
+from headrace_broker.model.limits import CONSUMER_TIMEOUT_MS_MAX
+
+Consume = commands.Basic.Consume
+
+
+def attached(broker, peer, arguments, no_ack=False):
+    """How the client's consumer attached."""
+    consume = Consume(queue="q", consumer_tag="c", no_ack=no_ack, arguments=arguments)
+    assert peer.call(1, consume)[0][1].name == "Basic.ConsumeOk"
+    return broker.clients[-1].attachments[-1]
+
+
+def test_without_arguments_everything_is_as_the_queue_says(broker, queue, peer):
+    found = attached(broker, peer, {})
+    assert (found.tag, found.priority, found.prefetch_octets) == ("c", 0, 0)
+    assert (found.timeout_ms, found.filter_table) == (0, b"")
+
+
+def test_numbers_reach_the_queue(broker, queue, peer):
+    arguments = {"x-priority": -5, "x-prefetch-bytes": 1 << 20, "x-consumer-timeout": 60_000}
+    found = attached(broker, peer, arguments)
+    assert (found.priority, found.prefetch_octets, found.timeout_ms) == (-5, 1 << 20, 60_000)
+
+
+def test_octets_mean_nothing_to_a_consumer_that_does_not_acknowledge(broker, queue, peer):
+    assert attached(broker, peer, {"x-prefetch-bytes": 5}, no_ack=True).prefetch_octets == 0
+
+
+@pytest.mark.parametrize("value", ["a = 1 AND b > 2", {"color": "red", "size": [1, None]}])
+def test_filter_reaches_the_queue_as_a_table(broker, queue, peer, value):
+    found = attached(broker, peer, {"x-filter": value})
+    assert decode.field_table(found.filter_table)[1] == {"x-filter": value}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "problem"),
+    [
+        ("x-priority", "high", "expected integer, got longstr"),
+        ("x-priority", True, "expected integer, got bool"),
+        ("x-priority", 1 << 31, "2147483648 is not within"),
+        ("x-prefetch-bytes", -1, "-1 is not within 0 and 4294967295"),
+        ("x-prefetch-bytes", 1.5, "expected integer, got double"),
+        ("x-consumer-timeout", -1, "-1 is not within"),
+        ("x-consumer-timeout", CONSUMER_TIMEOUT_MS_MAX + 1, "is not within"),
+        ("x-consumer-timeout", None, "expected integer, got void"),
+        ("x-stream-offset", "first", "unknown"),
+        ("colour", "red", "unknown"),
+    ],
+)
+def test_bad_argument_is_refused_by_name_and_nothing_is_begun(
+    broker, queue, peer, name, value, problem
+):
+    close = peer.ask(1, Consume(queue="q", arguments={name: value}))
+    assert (close.reply_code, close.class_id, close.method_id) == (406, 60, 20)
+    where = f"invalid arg '{name}' for consumer of queue 'q' in vhost '/': "
+    assert close.reply_text.startswith(f"PRECONDITION_FAILED - {where}")
+    assert problem in close.reply_text
+    assert broker.clients == []

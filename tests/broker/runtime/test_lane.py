@@ -1,0 +1,95 @@
+"""Publishes on their way into commands, and what of them is refused."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace_broker.core.command import Enqueue, stamp_command
+from headrace_broker.core.command_decoder import decode_command
+from headrace_broker.model.limits import COMMAND_OCTETS_MAX
+from headrace_broker.model.message import Publish
+from headrace_broker.runtime.lane import PublishLane
+from headrace_broker.runtime.port import Ticket
+
+
+def publish(body: bytes = b"x", immediate: bool = False) -> Publish:
+    return Publish(1, b"\x00\x01q", False, immediate, b"\x00\x00", body)
+
+
+def sealed(lane: PublishLane) -> list[tuple[int, int, bool]]:
+    """First and last number of each command, and whether it is for immediate messages."""
+    commands = []
+    while lane.gathered:
+        pending = lane.seal()
+        command = decode_command(stamp_command(1, pending.data))
+        assert isinstance(command, Enqueue)
+        assert command.seq == pending.first
+        commands.append((pending.first, pending.last, bool(command.now)))
+    return commands
+
+
+@pytest.fixture
+def lane() -> PublishLane:
+    return PublishLane(1)
+
+
+def test_immediate_messages_stand_in_commands_of_their_own(lane):
+    lane.add([publish(), publish()], None)
+    lane.add([publish(immediate=True)] * 3, None)
+    lane.add([publish()], None)
+    lane.add([publish(immediate=True)], None)
+    assert sealed(lane) == [(1, 2, False), (3, 5, True), (6, 6, False), (7, 7, True)]
+    lane.add([publish(), publish()], None)
+    assert sealed(lane) == [(8, 9, False)]
+
+
+def test_whole_command_may_be_larger_than_others(lane):
+    lane.add([publish(b"x" * (COMMAND_OCTETS_MAX // 2))] * 4, None)
+    pending = lane.seal_whole()
+    assert (pending.first, pending.last, len(lane.gathered)) == (1, 4, 0)
+
+
+def test_refusal_is_noted_on_the_publishes_it_names(lane):
+    first, second = Ticket(10, 12), Ticket(13, 13)
+    lane.add([publish()] * 3, first)
+    lane.add([publish()] * 2, None)  # publishes that nobody asks for
+    lane.add([publish()], second)
+    sealed(lane)
+    lane.refuse(2, 4)
+    assert (first.refused, second.refused) == ({11, 12}, None)
+    lane.refuse(5, 6)
+    assert (first.refused, second.refused) == ({11, 12}, {13})
+    assert lane.applied(6) == [first, second]
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 5), st.booleans()), min_size=1, max_size=20),
+    st.lists(st.tuples(st.integers(1, 60), st.integers(0, 10)), max_size=5),
+    st.integers(0, 30),
+)
+def test_refusals_find_their_publishes_whatever_was_applied(groups, ranges, applied):
+    lane = PublishLane(1)
+    tag, number = 1, 1
+    tags: dict[int, int] = {}  # of the publishes with a ticket, by number
+    tickets = []
+    for count, ticketed in groups:
+        ticket = Ticket(tag, tag + count - 1) if ticketed else None
+        lane.add([publish()] * count, ticket)
+        for _ in range(count):
+            if ticket is not None:
+                tags[number] = tag
+                tag += 1
+            number += 1
+        if ticket is not None:
+            tickets.append(ticket)
+    sealed(lane)
+    gone = lane.applied(applied)
+    expected: set[int] = set()
+    for first, more in ranges:
+        lane.refuse(first, first + more)
+        expected.update(tags[each] for each in range(first, first + more + 1) if each in tags)
+    refused = set().union(*(ticket.refused or set() for ticket in tickets))
+    over = {each for ticket in gone for each in range(ticket.first, ticket.last + 1)}
+    assert refused == expected - over

@@ -1,0 +1,207 @@
+"""Refused publishes, consumers that time out, and commands that are to be whole."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from headrace_broker.core.command import Enqueue, Settle
+from headrace_broker.core.command_decoder import decode_command
+from headrace_broker.model.limits import COMMAND_OCTETS_MAX, PIPELINE_COMMANDS
+from headrace_broker.runtime.port import (
+    ACCEPT,
+    MODIFY_FAILED,
+    REJECT,
+    RELEASE,
+    Attachment,
+    Ticket,
+)
+
+BOTH = pytest.mark.parametrize("gateway", [1, 2], ids=["same_node", "other_node"])
+
+
+def commands(world, kind):
+    found = [decode_command(entry.data) for entry in world.log]
+    return [command for command in found if isinstance(command, kind)]
+
+
+# Refusals
+
+
+def test_refused_publishes_are_told_apart_from_those_of_the_same_ticket(world, listener, publishes):
+    session = world.open(1, listener)
+    first, second = Ticket(1, 3), Ticket(4, 4)
+    session.publish(publishes(b"a", b"b", b"c"), first)
+    session.publish(publishes(b"d"), second)
+    session.flush()
+    session.end.rejected(2, 3)
+    assert (listener.confirmed, listener.rejected) == ([], [])
+    session.end.enqueued(1, 4)
+    assert (listener.confirmed, listener.rejected) == ([second], [first])
+    assert (first.refused, second.refused) == ({2, 3}, None)
+
+
+def test_publishes_without_a_ticket_are_refused_silently(world, listener, publishes):
+    session = world.open(1, listener)
+    session.publish(publishes(b"a"), None)
+    session.flush()
+    session.end.rejected(1, 1)
+    session.end.enqueued(1, 1)
+    assert (listener.confirmed, listener.rejected) == ([], [])
+
+
+def test_answer_behind_a_lost_one_confirms_nothing_until_both_are_known(world, listener, publishes):
+    session = world.open(1, listener)
+    first, second = Ticket(1, 1), Ticket(2, 2)
+    for ticket in (first, second):
+        session.publish(publishes(b"x"), ticket)
+        session.flush()
+    assert [(each.seq, each.sizes.count) for each in commands(world, Enqueue)] == [(1, 1), (2, 1)]
+    session.end.enqueued(2, 2)  # that of the first command was lost, and with it a refusal
+    assert (listener.confirmed, listener.rejected) == ([], [])
+    session.tick()
+    assert [each.seq for each in commands(world, Enqueue)] == [1, 2, 1, 2]
+    session.end.rejected(1, 1)
+    session.end.enqueued(1, 2)
+    assert (listener.confirmed, listener.rejected) == ([second], [first])
+
+
+def test_gap_is_no_answer_to_what_lies_before_it(world, listener, publishes):
+    session = world.open(1, listener)
+    first, second = Ticket(1, 1), Ticket(2, 2)
+    for ticket in (first, second):
+        session.publish(publishes(b"x"), ticket)
+        session.flush()
+    session.end.gap(1, 2)
+    assert listener.confirmed == []
+    assert [each.seq for each in commands(world, Enqueue)] == [1, 2, 1, 2]
+
+
+# Timeouts
+
+
+def test_timed_out_consumer_ends_and_its_settles_are_void(world, listener, publishes):
+    session = world.open(1, listener)
+    world.run(session.attach(1, Attachment("c", 10)))
+    session.publish(publishes(b"a"), None)
+    session.flush()
+    world.settle_down()
+    assert listener.bodies == [b"a"]
+    session.end.timed_out(1)
+    assert listener.timed_out == [1]
+    session.settle(1, ACCEPT, 1, 1)
+    session.flush()
+    session.end.timed_out(1)
+    assert listener.timed_out == [1]
+    assert commands(world, Settle) == []
+
+
+def test_get_goes_on_after_what_it_took_has_timed_out(world, listener, publishes):
+    session = world.open(1, listener)
+    session.publish(publishes(b"a", b"b"), None)
+    session.flush()
+    world.settle_down()
+    world.run(session.get())
+    session.end.timed_out(0)
+    assert listener.timed_out == [0]
+    run, _ = world.run(session.get())
+    session.settle(0, ACCEPT, run.first, run.first)
+    session.flush()
+    world.settle_down()
+    assert world.hosts[1].machine.unsettled_count == 1  # the machine here times nothing out
+
+
+# What comes again
+
+
+@BOTH
+def test_redelivered_message_says_how_often_it_was_handed_out(world, listener, publishes, gateway):
+    session = world.open(gateway, listener)
+    runs = []
+    listener.on_delivery = lambda client, run: runs.append(run)
+    session.publish(publishes(b"a", b"b"), None)
+    session.flush()
+    world.run(session.attach(1, Attachment("c", 10)))
+    session.settle(1, MODIFY_FAILED, 1, 1)
+    session.flush()
+    world.settle_down()
+    session.settle(1, RELEASE, 3, 3)
+    session.flush()
+    world.settle_down()
+    assert [run.counts for run in runs] == [
+        b"",
+        b"\x00\x00\x00\x01\x00\x00\x00\x01",
+        b"\x00\x00\x00\x01\x00\x00\x00\x02",
+    ]
+
+
+# Whole commands
+
+
+@BOTH
+def test_transaction_is_one_command_though_it_is_large(world, listener, publishes, gateway):
+    session = world.open(gateway, listener)
+    ticket = Ticket(1, 4)
+    body = b"x" * (COMMAND_OCTETS_MAX // 2)
+    session.publish(publishes(b"before"), None)
+    session.publish_whole(publishes(*[body] * 4), ticket)
+    world.settle_down()
+    assert [each.sizes.count for each in commands(world, Enqueue)] == [1, 4]
+    assert listener.confirmed == [ticket]
+
+
+def test_whole_command_does_not_wait_for_the_pipeline(world, listener, publishes):
+    session = world.open(1, listener)
+    for _ in range(PIPELINE_COMMANDS + 1):
+        session.publish(publishes(b"x"), None)
+        session.flush()
+    session.publish_whole(publishes(b"y", b"z"), Ticket(1, 2))
+    assert [each.sizes.count for each in commands(world, Enqueue)] == [1, 1, 1, 2]
+
+
+@BOTH
+def test_settles_of_a_transaction_are_one_command(world, listener, publishes, gateway):
+    session = world.open(gateway, listener)
+    world.run(session.attach(1, Attachment("c", 10)))
+    session.publish(publishes(b"a", b"b", b"c", b"d"), None)
+    session.flush()
+    world.settle_down()
+    session.settle(1, ACCEPT, 4, 4)
+    session.settle_whole([(1, ACCEPT, 1, 1), (1, REJECT, 2, 2), (1, ACCEPT, 3, 3)])
+    world.settle_down()
+    assert [len(each.items) for each in commands(world, Settle)] == [1, 3]
+    assert world.hosts[1].machine.unsettled_count == 0
+
+
+@BOTH
+def test_applied_waits_for_what_was_sent(world, listener, publishes, gateway):
+    session = world.open(gateway, listener)
+    ticket = Ticket(1, 1)
+
+    async def commit():
+        session.publish_whole(publishes(b"a"), ticket)
+        assert listener.confirmed == []
+        await session.applied()
+        assert listener.confirmed == [ticket]
+
+    world.run(commit())
+
+
+@pytest.mark.parametrize("end", ["closed", "deleted"])
+def test_nobody_waits_for_a_session_that_ends(world, listener, publishes, end):
+    session = world.open(1, listener)
+
+    async def commit():
+        session.publish_whole(publishes(b"a"), Ticket(1, 1))
+        waiting = asyncio.ensure_future(session.applied())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        if end == "closed":
+            session.close()
+        else:
+            session.on_deleted()
+        await waiting
+        await session.applied()
+
+    asyncio.run(commit())
