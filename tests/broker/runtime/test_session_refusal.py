@@ -6,8 +6,11 @@ import asyncio
 
 import pytest
 
-from headrace_broker.core.command import Enqueue, Settle
+from headrace_broker.core.command import Attach, Enqueue, Settle, stamp_command
 from headrace_broker.core.command_decoder import decode_command
+from headrace_broker.core.leader_command import encode_configure, encode_tick
+from headrace_broker.core.queue_machine import MACHINE_VERSION
+from headrace_broker.core.settings import OVERFLOW_REJECT_PUBLISH, QueueSettings
 from headrace_broker.model.limits import COMMAND_OCTETS_MAX, PIPELINE_COMMANDS
 from headrace_broker.runtime.port import (
     ACCEPT,
@@ -17,6 +20,7 @@ from headrace_broker.runtime.port import (
     Attachment,
     Ticket,
 )
+from headrace_raftlog.model.entry import ENTRY_NORMAL, Entry
 
 BOTH = pytest.mark.parametrize("gateway", [1, 2], ids=["same_node", "other_node"])
 
@@ -26,7 +30,82 @@ def commands(world, kind):
     return [command for command in found if isinstance(command, kind)]
 
 
+def configure(world, **values):
+    """Give the queue settings."""
+    settings = QueueSettings()
+    for name, value in values.items():
+        setattr(settings, name, value)
+    world.hosts[world.leader].propose(encode_configure(MACHINE_VERSION, settings))
+    world.settle_down()
+
+
+def bodies_left(world):
+    """Ready messages at each replica."""
+    return [host.machine.ready_count for host in world.hosts.values()]
+
+
 # Refusals
+
+
+@BOTH
+def test_full_queue_refuses_exactly_what_it_does_not_take(world, listener, publishes, gateway):
+    configure(world, max_length=3, overflow=OVERFLOW_REJECT_PUBLISH)
+    session = world.open(gateway, listener)
+    first, second, third = Ticket(1, 2), Ticket(3, 5), Ticket(6, 6)
+    session.publish(publishes(b"a", b"b"), first)
+    session.publish(publishes(b"c", b"d", b"e"), second)
+    session.flush()
+    session.publish(publishes(b"f"), third)
+    session.flush()
+    world.settle_down()
+    assert (listener.confirmed, listener.rejected) == ([first], [second, third])
+    assert (first.refused, second.refused, third.refused) == (None, {4, 5}, {6})
+    assert bodies_left(world) == [3, 3]
+
+
+@pytest.mark.parametrize("gateway", [1, 2, 3])
+def test_repetition_at_the_next_leader_refuses_again(world, listener, publishes, gateway):
+    configure(world, max_length=1, overflow=OVERFLOW_REJECT_PUBLISH)
+    session = world.open(gateway, listener)
+    tickets = [Ticket(1, 2), Ticket(3, 3)]
+    session.publish(publishes(b"a", b"b"), tickets[0])
+    session.flush()
+    session.publish(publishes(b"c"), tickets[1])
+    session.flush()
+    if gateway == 3:
+        session.tick()
+    world.carry()
+    world.carry()
+    if gateway != 1:
+        world.break_links()
+    else:
+        world.boards[1].sessions.clear()  # as if its answers were lost
+    world.apply_new()
+    assert (listener.confirmed, listener.rejected) == ([], [])
+    world.cut = False
+    world.boards[gateway].sessions[session.session] = session.end
+    world.lead(2)
+    session.relocate(2)
+    world.settle_down()
+    assert (listener.confirmed, listener.rejected) == ([], tickets)
+    assert [ticket.refused for ticket in tickets] == [{2}, {3}]
+    assert bodies_left(world) == [1, 1]
+
+
+@BOTH
+def test_immediate_publish_that_no_consumer_takes_is_refused(world, listener, publishes, gateway):
+    session = world.open(gateway, listener)
+    world.run(session.attach(1, Attachment("c", 1)))
+    immediate = publishes(b"a", b"b")
+    for publish in immediate:
+        publish.immediate = True
+    tickets = [Ticket(1, 1), Ticket(2, 2)]
+    for publish, ticket in zip(immediate, tickets, strict=True):
+        session.publish([publish], ticket)
+    session.flush()
+    world.settle_down()
+    assert (listener.confirmed, listener.rejected) == ([tickets[0]], [tickets[1]])
+    assert listener.bodies == [b"a"]
 
 
 def test_refused_publishes_are_told_apart_from_those_of_the_same_ticket(world, listener, publishes):
@@ -78,7 +157,69 @@ def test_gap_is_no_answer_to_what_lies_before_it(world, listener, publishes):
     assert [each.seq for each in commands(world, Enqueue)] == [1, 2, 1, 2]
 
 
+@BOTH
+def test_refused_transaction_tells_which_of_its_publishes(world, listener, publishes, gateway):
+    configure(world, max_length=1, overflow=OVERFLOW_REJECT_PUBLISH)
+    session = world.open(gateway, listener)
+    ticket = Ticket(1, 2)
+
+    async def commit():
+        session.publish_whole(publishes(b"a", b"b"), ticket)
+        await session.applied()
+
+    world.run(commit())
+    assert (listener.rejected, ticket.refused) == ([ticket], {2})
+
+
 # Timeouts
+
+
+@pytest.mark.parametrize("gateway", [1, 2, 3])
+def test_consumer_that_holds_a_delivery_too_long_is_ended(world, listener, publishes, gateway):
+    configure(world)
+    session = world.open(gateway, listener)
+    world.run(session.attach(1, Attachment("c", 10, timeout_ms=60_000)))
+    session.publish(publishes(b"a"), None)
+    session.flush()
+    world.settle_down()
+    assert listener.bodies == [b"a"]
+    due = world.hosts[1].machine.due_ms()
+    tick = stamp_command(due, encode_tick())
+    world.log.append(Entry(len(world.log) + 1, 1, ENTRY_NORMAL, tick))
+    world.settle_down()
+    assert listener.timed_out == [1]
+    assert world.hosts[1].feed_count == 0
+    assert bodies_left(world) == [1, 1]
+
+
+@BOTH
+def test_consumer_attaches_as_it_was_asked_to(world, listener, gateway):
+    session = world.open(gateway, listener)
+    attachment = Attachment("c", 10, False, -7, 1000, 60_000, b"table")
+    world.run(session.attach(1, attachment))
+    (attach,) = commands(world, Attach)
+    assert (attach.tag, attach.prefetch, attach.exclusive, attach.filtered) == (
+        b"c",
+        10,
+        False,
+        True,
+    )
+    assert (attach.priority, attach.prefetch_octets, attach.timeout_ms) == (-7, 1000, 60_000)
+
+
+@BOTH
+def test_octets_unsettled_bound_what_a_consumer_gets(world, listener, publishes, gateway):
+    session = world.open(gateway, listener)
+    world.run(session.attach(1, Attachment("c", 100, prefetch_octets=25)))
+    session.publish(publishes(*[b"0123456789"] * 5), None)
+    session.flush()
+    world.settle_down()
+    got = len(listener.bodies)
+    assert 2 <= got <= 3
+    session.settle(1, ACCEPT, 1, 1)
+    session.flush()
+    world.settle_down()
+    assert len(listener.bodies) == got + 1
 
 
 def test_timed_out_consumer_ends_and_its_settles_are_void(world, listener, publishes):
