@@ -14,6 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace_broker.codecs.batch import message_body
+from headrace_broker.core.leader_command import encode_configure
+from headrace_broker.core.queue_machine import MACHINE_VERSION
+from headrace_broker.core.settings import OVERFLOW_REJECT_PUBLISH, QueueSettings
 from headrace_broker.runtime import lane, subscription
 from headrace_broker.runtime.port import ACCEPT, RELEASE, Attachment, QueueListener, Ticket
 
@@ -53,10 +56,16 @@ class Channel(QueueListener):
 
     def on_confirmed(self, client, tickets):
         for ticket in tickets:
-            self.run.unconfirmed.remove(ticket)
+            assert ticket.refused is None
+            del self.run.unconfirmed[ticket]
 
     def on_rejected(self, client, tickets):
-        raise AssertionError("nothing is rejected")
+        for ticket in tickets:
+            bodies = self.run.unconfirmed.pop(ticket)
+            assert ticket.refused
+            for number in ticket.refused:
+                assert bodies[number - 1] not in self.run.seen, "refused what it delivered"
+                self.run.refused.add(bodies[number - 1])
 
     def on_timed_out(self, client, consumer):
         raise AssertionError("nothing times out")
@@ -95,7 +104,8 @@ class Run:
         self.world = world
         self.publishes = publishes
         self.published = 0
-        self.unconfirmed = set()
+        self.unconfirmed = {}  # bodies by ticket
+        self.refused = set()
         self.seen = set()
         self.may_return = set()
         self.holder = {}
@@ -108,6 +118,7 @@ class Run:
 
     def delivered(self, consumer, body, again, where):
         assert body not in self.done, "an acknowledged message came back"
+        assert body not in self.refused, "delivered what it refused"
         if again:
             assert body not in self.seen or body in self.may_return, "delivered twice"
         else:
@@ -151,7 +162,7 @@ class Run:
             bodies.append(b"%d-%04d" % (channel.index, self.published))
             self.published += 1
         ticket = Ticket(1, len(bodies))
-        self.unconfirmed.add(ticket)
+        self.unconfirmed[ticket] = bodies
         channel.session.publish(self.publishes(*bodies), ticket)
         channel.session.flush()
 
@@ -273,7 +284,7 @@ class Run:
             await asyncio.sleep(0)
             self.note_done()
             left = machine.ready_count + machine.unsettled_count
-            quiet = len(self.seen) == self.published and not left and self.is_quiet()
+            quiet = self.is_complete() and not left and self.is_quiet()
             rest = rest + 1 if quiet else 0
             if rest == REST_ROUNDS:
                 break
@@ -285,6 +296,9 @@ class Run:
         consumer = Consumer(99)
         channel.consumers[99] = consumer
         consumer.started = asyncio.ensure_future(channel.session.attach(99, Attachment("last", 3)))
+
+    def is_complete(self):
+        return len(self.seen) + len(self.refused) == self.published
 
     def is_quiet(self):
         return not self.unconfirmed and all(
@@ -300,7 +314,7 @@ class Run:
 
     def check(self, machine):
         assert not self.unconfirmed, "publishes never confirmed"
-        assert len(self.seen) == self.published, "messages lost"
+        assert self.is_complete(), "messages lost, or refused and not told so"
         assert (machine.ready_count, machine.unsettled_count) == (0, 0), "messages stuck"
         assert self.is_quiet(), "a session is stuck"
         assert self.world.watcher.rejected == []
@@ -334,10 +348,16 @@ STEPS = st.lists(
 )
 
 
-def explore(world, publishes, steps):
-    """Run one example to its end."""
+def explore(world, publishes, steps, length_max):
+    """Run one example to its end; the queue refuses what is above `length_max`, 0 for no limit."""
 
     async def work():
+        limits = QueueSettings()
+        if length_max:
+            limits.max_length = length_max
+            limits.overflow = OVERFLOW_REJECT_PUBLISH
+        world.hosts[1].propose(encode_configure(MACHINE_VERSION, limits))
+        world.settle_down()
         run = Run(world, publishes)
         for kind, who, amount in steps:
             await run.step(kind, who, amount)
@@ -352,9 +372,11 @@ def explore(world, publishes, steps):
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)
-@given(steps=STEPS)
-def test_everything_arrives_once_whatever_happens_on_the_way(make_world, publishes, steps):
-    explore(make_world(), publishes, steps)
+@given(steps=STEPS, length_max=st.sampled_from([0, 1, 5]))
+def test_everything_arrives_once_whatever_happens_on_the_way(
+    make_world, publishes, steps, length_max
+):
+    explore(make_world(), publishes, steps, length_max)
 
 
 @pytest.mark.parametrize("seed", range(LONG_SCHEDULES))
@@ -368,4 +390,4 @@ def test_everything_arrives_once_in_long_schedules(world, publishes, seed):
         (kind, chance.randrange(len(GATEWAYS)), chance.randrange(5))
         for kind in chance.choices(KINDS, weights, k=LONG_STEPS)
     ]
-    explore(world, publishes, steps)
+    explore(world, publishes, steps, chance.choice([0, 0, 6]))
