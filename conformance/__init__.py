@@ -1,0 +1,1 @@
+"""The test suites of third-party clients, run against Headrace or RabbitMQ."""

@@ -1,0 +1,152 @@
+"""Runs one suite against one broker."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from conformance.broker import Address, make_broker
+from conformance.certificate import Certificates, make_certificates
+from conformance.container import Daemon
+from conformance.distribution import unpack
+from conformance.recipe import Suite
+from conformance.verdict import Verdict, judge, read_outcomes
+
+PLUGIN: Final = Path(__file__).parent / "plugin"
+SUITE_SECONDS_MAX: Final = 3600  # a suite that hangs in spite of its tests' own limits
+PYTEST_RAN: Final = (0, 1)  # pytest's exit status when it got to the end
+HOSTS: Final = {"headrace": "127.0.83.1", "rabbitmq": "127.0.83.9"}
+
+
+class Run(Struct, frozen=True):
+    """What is common to the suites of a run.
+
+    Attributes:
+        broker: its name.
+        cache: where distributions and the environment are.
+        python: the environment's interpreter.
+        ci: whether only the bounded selection is asked for.
+        only: pytest arguments in place of the recipe's, to look at single tests.
+    """
+
+    broker: str
+    cache: Path
+    python: Path
+    ci: bool
+    only: tuple[str, ...] = ()
+
+    @property
+    def results(self) -> Path:
+        """Where the suites' outcomes and outputs are written."""
+        return self.cache / "results" / self.broker
+
+
+def run_suite(suite: Suite, run: Run) -> Verdict:
+    """Run a suite against a fresh broker and judge what came out."""
+    sources = unpack(suite, run.cache)
+    made = run.cache / "certificates"
+    certificates = prepare_certificates(suite, sources, made)
+    run.results.mkdir(parents=True, exist_ok=True)
+    record = run.results / f"{suite.name}.jsonl"
+    record.unlink(missing_ok=True)
+    with place(suite, run, certificates) as values:
+        values |= {"certificates": str(made), "record": str(record)}
+        started = time.monotonic()
+        problem = run_pytest(suite, run, sources, values)
+        seconds = time.monotonic() - started
+    complete = not (run.ci or run.only)
+    return judge(
+        read_outcomes(record), suite.expected_for(run.broker), problem, seconds, complete
+    )
+
+
+def prepare_certificates(suite: Suite, sources: Path, made: Path) -> Certificates:
+    """Return what the broker's TLS listener shall use, and put the clients' where they look."""
+    certificates = make_certificates(made)
+    for target, source in suite.files.items():
+        (sources / target).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(made / source, sources / target)
+    if suite.tls:
+        return Certificates(*(sources / name for name in suite.tls))
+    return certificates
+
+
+@contextlib.contextmanager
+def place(suite: Suite, run: Run, certificates: Certificates) -> Iterator[dict[str, str]]:
+    """Have a broker, or a daemon that makes them, for as long as the suite runs.
+
+    Yields:
+        The values that the recipe's environment may name.
+    """
+    data = run.cache / "data" / run.broker
+    shutil.rmtree(data, ignore_errors=True)
+    host = HOSTS[run.broker]
+    values = {"host": host, "docker": ""}
+    if suite.containers:
+        with Daemon(
+            host, lambda n: make_broker(run.broker, data / str(n), n, certificates)
+        ) as daemon:
+            yield values | address_values(Address.at(host, 0)) | {"docker": daemon.url}
+        return
+    broker = make_broker(run.broker, data / "0", 0, certificates)
+    try:
+        broker.start()
+        yield values | address_values(broker.address)
+    finally:
+        broker.remove()
+
+
+def address_values(address: Address) -> dict[str, str]:
+    """Return an address as values for a recipe's environment."""
+    return {
+        "port": str(address.port),
+        "tls_port": str(address.tls_port),
+        "http_port": str(address.http_port),
+    }
+
+
+def run_pytest(suite: Suite, run: Run, sources: Path, values: dict[str, str]) -> str:
+    """Run the suite's tests; return why they did not run to the end, empty if they did."""
+    environment = {
+        "PATH": f"{run.python.parent}:{os.environ['PATH']}",
+        "HOME": str(sources),
+        "LANG": "C.UTF-8",
+        "PYTHONPATH": str(PLUGIN),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "CONFORMANCE_RECORD": values["record"],
+        "CONFORMANCE_HOST": values["host"],
+        "CONFORMANCE_PORT": values["port"],
+        "CONFORMANCE_TLS_PORT": values["tls_port"],
+    }
+    environment |= {
+        name: value.format_map(values) for name, value in suite.environment.items()
+    }
+    selection = run.only or (suite.ci if run.ci else suite.tests)
+    command = [str(run.python), "-m", "pytest", "-p", "conformance_plugin", "-p", "no:cacheprovider"]
+    command += ["-q", "--tb=short", "-o", "log_cli=false", f"--timeout={suite.seconds}"]
+    command += [*suite.arguments, *selection]
+    command += [f"--deselect={test}" for each in suite.deselected for test in each.tests]
+    output = run.results / f"{suite.name}.log"
+    with output.open("wb") as file:
+        try:
+            done = subprocess.run(
+                command,
+                cwd=sources,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                timeout=SUITE_SECONDS_MAX,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return f"not through after {SUITE_SECONDS_MAX} s, see {output}"
+    return "" if done.returncode in PYTEST_RAN else f"pytest ended with {done.returncode}, see {output}"

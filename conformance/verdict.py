@@ -1,0 +1,108 @@
+"""What a suite's outcomes mean, given what was expected."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+PASSED: Final = "passed"
+FAILED: Final = "failed"
+SKIPPED: Final = "skipped"
+
+
+class Outcome(Struct, frozen=True):
+    """One test: what came of it, and its last words if it failed."""
+
+    test: str
+    outcome: str
+    seconds: float
+    detail: str = ""
+
+
+class Verdict(Struct, frozen=True):
+    """A suite, judged.
+
+    Attributes:
+        passed: how many tests passed.
+        skipped: how many skipped themselves.
+        expected: (test, reason) of those that failed as expected.
+        failed: outcomes of those that failed and should not.
+        surprising: expected failures that passed, or that no test matches.
+        problem: the suite itself did not run to its end; empty if it did.
+        seconds: how long it took.
+    """
+
+    passed: int
+    skipped: int
+    expected: tuple[tuple[str, str], ...]
+    failed: tuple[Outcome, ...]
+    surprising: tuple[str, ...]
+    problem: str
+    seconds: float
+
+    @property
+    def good(self) -> bool:
+        """Whether all is as it should be."""
+        return not (self.failed or self.surprising or self.problem)
+
+
+def read_outcomes(path: Path) -> list[Outcome]:
+    """Read what the recorder wrote; the last line of a test counts."""
+    outcomes: dict[str, Outcome] = {}
+    if path.exists():
+        for line in path.read_bytes().splitlines():
+            outcome = msgspec.json.decode(line, type=Outcome)
+            outcomes[outcome.test] = outcome
+    return list(outcomes.values())
+
+
+def covers(expected: str, test: str) -> bool:
+    """Tell whether an expected failure means this test, one of its parameters or its class."""
+    return test == expected or test.startswith((expected + "[", expected + "::"))
+
+
+def judge(
+    outcomes: list[Outcome],
+    expected: list[tuple[str, str]],
+    problem: str,
+    seconds: float,
+    complete: bool,
+) -> Verdict:
+    """Compare outcomes with what was expected.
+
+    Args:
+        outcomes: one for each test that ran.
+        expected: (node id, reason) of what must fail.
+        problem: why the suite did not run to its end, if so.
+        seconds: how long it took.
+        complete: whether all tests were asked for, so that each expected failure must have run.
+    """
+    as_expected: list[tuple[str, str]] = []
+    failed: list[Outcome] = []
+    surprising: list[str] = []
+    for outcome in outcomes:
+        reasons = [reason for test, reason in expected if covers(test, outcome.test)]
+        if outcome.outcome == FAILED and reasons:
+            as_expected.append((outcome.test, reasons[0]))
+        elif outcome.outcome == FAILED:
+            failed.append(outcome)
+        elif outcome.outcome == PASSED and reasons:
+            surprising.append(f"{outcome.test} passed, and should fail: {reasons[0]}")
+    if complete:
+        surprising += [
+            f"{test} is expected to fail, and did not run"
+            for test, _ in expected
+            if not any(covers(test, outcome.test) for outcome in outcomes)
+        ]
+    return Verdict(
+        passed=sum(outcome.outcome == PASSED for outcome in outcomes),
+        skipped=sum(outcome.outcome == SKIPPED for outcome in outcomes),
+        expected=tuple(as_expected),
+        failed=tuple(failed),
+        surprising=tuple(surprising),
+        problem=problem,
+        seconds=seconds,
+    )
