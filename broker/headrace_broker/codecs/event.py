@@ -30,7 +30,7 @@ class Method:
     """A method that the parser leaves to `codecs.method.decode_method`.
 
     Attributes:
-        channel: 0 to channel_max; 0 exactly for class connection.
+        channel: 0 to 65535; 0 exactly for class connection.
         payload: class id, method id and arguments, at least 4 octets.
         index: class id << 16 | method id.
     """
@@ -46,7 +46,7 @@ class Acked:
     """basic.ack.
 
     Attributes:
-        channel: 1 to channel_max.
+        channel: 1 to 65535.
         delivery_tag: 0 to 2**63 - 1; larger ones, never given out, read as 2**63 - 1.
         multiple: up to and including this tag; with tag 0, all that are outstanding.
     """
@@ -62,7 +62,7 @@ class Rejected:
     """basic.nack or basic.reject.
 
     Attributes:
-        channel: 1 to channel_max.
+        channel: 1 to 65535.
         delivery_tag: as in `Acked`.
         multiple: as in `Acked`; always False for basic.reject.
         requeue: back to the queue, else dead-letter or drop.
@@ -94,7 +94,7 @@ class ContentTooLarge:
     The parser skips the content's frames; the connection lives.
 
     Attributes:
-        channel: 1 to channel_max.
+        channel: 1 to 65535.
         size: announced octets, up to 2**64 - 1.
     """
 
@@ -134,7 +134,7 @@ def settled(buf: bytes, pos: i64, channel: i64, index: i64) -> Event:
     Args:
         buf: holds the arguments, a delivery tag and an octet of bits, at `pos`.
         pos: offset of the delivery tag.
-        channel: 1 to channel_max.
+        channel: 1 to 65535.
         index: BASIC_ACK, BASIC_NACK or BASIC_REJECT.
     """
     tag: i64 = read_i64_be(buf, pos)

@@ -17,6 +17,8 @@ FRAME_END: Final = 0xCE
 
 FRAME_HEADER_BYTES: Final = 7  # type, channel, size
 FRAME_ENVELOPE_BYTES: Final = 8  # the same and the end octet: frame_max counts it
+# Clients that take frame_max for the size of the payload send so much too much; RabbitMQ lets them.
+FRAME_EXCESS_BYTES: Final = FRAME_ENVELOPE_BYTES
 CONTENT_HEADER_BYTES: Final = 12  # class, weight, body size; the property block follows
 PROTOCOL_HEADER: Final = b"AMQP\x00\x00\x09\x01"
 HEARTBEAT_FRAME: Final = b"\x08\x00\x00\x00\x00\x00\x00\xce"

@@ -42,6 +42,7 @@ from headrace_broker.codecs.frame import (
     FRAME_BODY,
     FRAME_END,
     FRAME_ENVELOPE_BYTES,
+    FRAME_EXCESS_BYTES,
     FRAME_HEADER,
     FRAME_HEADER_BYTES,
     FRAME_HEARTBEAT,
@@ -69,7 +70,8 @@ class FrameParser:
 
     Attributes:
         frame_max: octets of a frame with its envelope, above 8; may be changed (tune).
-        channel_max: highest channel number; may be changed (tune).
+        channel_max: how many channels may have an unfinished content; may be changed (tune). Their
+            numbers are free, and how many are open is not known here.
         body_bytes_max: octets of a body; larger ones give `ContentTooLarge`.
         partial_bytes_max: octets of the unfinished contents of all channels together.
         buffered_bytes: octets held between feeds.
@@ -173,13 +175,10 @@ class FrameParser:
                 return self._violate(out, FRAME_ERROR, text, channel)
         elif kind < FRAME_METHOD or kind > FRAME_BODY:
             return self._violate(out, FRAME_ERROR, f"unknown frame type {int(kind)}", channel)
-        if length > self.frame_max - FRAME_ENVELOPE_BYTES:
+        if length > self.frame_max - FRAME_ENVELOPE_BYTES + FRAME_EXCESS_BYTES:
             octets: int = length + FRAME_ENVELOPE_BYTES
             text = f"a frame of {octets} octets exceeds frame_max {int(self.frame_max)}"
             return self._violate(out, FRAME_ERROR, text, channel)
-        if channel > self.channel_max:
-            text = f"channel {int(channel)} exceeds channel_max {int(self.channel_max)}"
-            return self._violate(out, CHANNEL_ERROR, text, channel)
         return True
 
     def _method(self, buf: bytes, channel: i64, start: i64, end: i64, out: list[Event]) -> i64:
@@ -238,6 +237,10 @@ class FrameParser:
             return end
         pos = self._whole_content(buf, channel, route, route_end, out)
         if pos < 0:
+            if len(self._contents) >= self.channel_max:
+                text = f"contents under way on more channels than channel_max {len(self._contents)}"
+                self._violate(out, CHANNEL_ERROR, text, channel, CLASS_BASIC, _PUBLISH_METHOD)
+                return end
             self._contents[channel] = Content(channel, buf[route:route_end], buf[route_end])
             return end + 1
         return pos
@@ -260,7 +263,7 @@ class FrameParser:
             buf[header - 7] != FRAME_HEADER
             or (i64(read_i16_be(buf, header - 6)) & 0xFFFF) != channel
             or length < CONTENT_HEADER_BYTES + 2
-            or length > self.frame_max - FRAME_ENVELOPE_BYTES
+            or length > self.frame_max - FRAME_ENVELOPE_BYTES + FRAME_EXCESS_BYTES
             or header_end >= size
             or buf[header_end] != FRAME_END
             or read_i32_be(buf, header) != BASIC_CONTENT
@@ -279,7 +282,7 @@ class FrameParser:
                 or buf[pos] != FRAME_BODY
                 or (i64(read_i16_be(buf, pos + 1)) & 0xFFFF) != channel
                 or (i64(read_i32_be(buf, pos + 3)) & _SIZE_MASK) != body_bytes
-                or body_bytes > self.frame_max - FRAME_ENVELOPE_BYTES
+                or body_bytes > self.frame_max - FRAME_ENVELOPE_BYTES + FRAME_EXCESS_BYTES
                 or buf[body_end] != FRAME_END
             ):
                 return -1

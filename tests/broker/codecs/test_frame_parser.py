@@ -205,6 +205,16 @@ def test_frame_max_changes_with_tune(wire: Any) -> None:
     assert event.index == 60 << 16 | 10
 
 
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_payload_of_frame_max_octets_is_let_through(wire: Any, chunked: bool) -> None:
+    parser = FrameParser(4096, 16 << 20)
+    octets = wire.publish(1) + wire.header(1, 4096) + wire.frame(3, 1, b"x" * 4096)
+    chunks = [octets[:40], octets[40:]] if chunked else [octets]
+    parser.feed(wire.greeting)
+    (shape,) = wire.shapes(parser, chunks)
+    assert shape[-1] == b"x" * 4096
+
+
 def test_the_unfinished_contents_of_all_channels_are_bounded(wire: Any) -> None:
     parser = greeted(wire)
     parser.partial_bytes_max = 1000

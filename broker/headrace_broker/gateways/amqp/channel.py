@@ -72,7 +72,7 @@ class Channel(QueueListener):
     overtake each other.
 
     Attributes:
-        number: 1 to channel_max.
+        number: 1 to 65535.
         state: a CHANNEL_* state.
         outlet: the connection's.
         links: its sessions.

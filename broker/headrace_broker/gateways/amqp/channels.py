@@ -8,8 +8,15 @@ from mypy_extensions import i64
 
 from headrace_broker.codecs.event import Acked
 from headrace_broker.gateways.amqp.channel import Channel
-from headrace_broker.gateways.amqp.channel_port import ChannelOwner, Input
+from headrace_broker.gateways.amqp.channel_port import (
+    ChannelOwner,
+    Input,
+    input_index,
+    input_kind,
+)
 from headrace_broker.gateways.amqp.outlet import Outlet
+from headrace_broker.gateways.amqp.states import CHANNEL_INPUT_OPEN
+from headrace_broker.model.reply_code import NOT_ALLOWED, AmqpError
 from headrace_broker.runtime.port import ConnectionInfo
 
 
@@ -32,6 +39,10 @@ class Channels:
         """Give an input to a channel."""
         channel = self._by_number.get(int(number))
         if channel is None:
+            opens = input_kind(event) == CHANNEL_INPUT_OPEN
+            if opens and len(self._by_number) >= self._info.channel_max:
+                self._owner.fail(self._too_many(), input_index(event))
+                return
             channel = Channel(number, self._outlet, self._owner)
             channel.take(event)  # refuses all but channel.open
             if channel.is_open:
@@ -41,6 +52,13 @@ class Channels:
         if isinstance(event, Acked) and (not self._acking or self._acking[-1] is not channel):
             self._acking.append(channel)
         channel.take(event)
+
+    def _too_many(self) -> AmqpError:
+        """The limit is on how many are open; numbers may be any, as in RabbitMQ."""
+        count = len(self._by_number)
+        limit = self._info.channel_max
+        text = f"number of channels opened ({count}) has reached the negotiated channel_max"
+        return AmqpError(NOT_ALLOWED, f"{text} ({limit})")
 
     def end_chunk(self) -> None:
         """Settle the acks that have gathered."""

@@ -224,6 +224,9 @@ class Connection(ChannelOwner):
                 self._opening.tune_ok(command)
             elif isinstance(command, commands.Connection.Open):
                 self._open(command)
+            elif isinstance(command, commands.Connection.UpdateSecret):
+                # Passwords do not expire; as in RabbitMQ without a token there is nothing to renew.
+                self.outlet.send(0, commands.Connection.UpdateSecretOk())
             elif isinstance(command, commands.Connection.Close):
                 self._close()
             else:

@@ -20,6 +20,7 @@ CONNECTION_METHODS: Final = {
     commands.Connection.Open.index: states.OPEN,
     commands.Connection.Close.index: states.CLOSE,
     commands.Connection.CloseOk.index: states.CLOSE_OK,
+    commands.Connection.UpdateSecret.index: states.UPDATE_SECRET,
 }
 
 

@@ -42,6 +42,7 @@ CLOSE: Final = 7
 CLOSE_OK: Final = 8
 FAIL: Final = 9  # this side sends connection.close
 DROP: Final = 10  # the socket is gone or is to go
+UPDATE_SECRET: Final = 11
 CONNECTION_INPUTS: Final = (
     "a protocol header",
     "connection.start-ok",
@@ -54,6 +55,7 @@ CONNECTION_INPUTS: Final = (
     "connection.close-ok",
     "a failure",
     "the end of the socket",
+    "connection.update-secret",
 )
 
 CONNECTION_TABLE: Final[dict[tuple[int, int], int]] = {
@@ -63,6 +65,7 @@ CONNECTION_TABLE: Final[dict[tuple[int, int], int]] = {
     (AWAIT_TUNE_OK, TUNE_OK): AWAIT_OPEN,
     (AWAIT_OPEN, OPEN): RUNNING,
     (RUNNING, CHANNEL_FRAME): RUNNING,
+    (RUNNING, UPDATE_SECRET): RUNNING,
     # Heartbeats may come as soon as the peers talk.
     (AWAIT_START_OK, HEARTBEAT): AWAIT_START_OK,
     (AUTHENTICATING, HEARTBEAT): AUTHENTICATING,
@@ -88,6 +91,7 @@ CONNECTION_TABLE: Final[dict[tuple[int, int], int]] = {
     (CLOSING, OPEN): CLOSING,
     (CLOSING, CHANNEL_FRAME): CLOSING,
     (CLOSING, HEARTBEAT): CLOSING,
+    (CLOSING, UPDATE_SECRET): CLOSING,
     (CLOSING, FAIL): CLOSING,
     (CLOSING, CLOSE_OK): CLOSED,
     # Nothing matters any more once the client has said that it leaves.
@@ -97,6 +101,7 @@ CONNECTION_TABLE: Final[dict[tuple[int, int], int]] = {
     (LEAVING, OPEN): LEAVING,
     (LEAVING, CHANNEL_FRAME): LEAVING,
     (LEAVING, HEARTBEAT): LEAVING,
+    (LEAVING, UPDATE_SECRET): LEAVING,
     (LEAVING, CLOSE): LEAVING,
     (LEAVING, CLOSE_OK): LEAVING,
     (LEAVING, FAIL): LEAVING,

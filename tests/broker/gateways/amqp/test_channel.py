@@ -31,14 +31,32 @@ def test_second_open_is_a_channel_error(peer):
     assert close.reply_text == "CHANNEL_ERROR - channel.open on channel 1, which is open"
 
 
-def test_channel_above_channel_max_is_refused(kit, new_peer):
+def test_channel_max_limits_how_many_are_open_whatever_their_numbers(kit, new_peer):
     peer = new_peer()
     peer.feed(kit.HEADER)
     peer.turn()
     peer.call(0, peer.start_ok())
-    peer.call(0, commands.Connection.TuneOk(5, 131072, 60), commands.Connection.Open("/"))
-    assert names(peer.call(5, commands.Channel.Open())) == ["Channel.OpenOk"]
-    [(_, close)] = peer.call(6, commands.Channel.Open())
+    peer.call(0, commands.Connection.TuneOk(2, 131072, 60), commands.Connection.Open("/"))
+    opened, closed = ["Channel.OpenOk"], ["Channel.CloseOk"]
+    assert names(peer.call(65535, commands.Channel.Open())) == opened
+    assert names(peer.call(1, commands.Channel.Open())) == opened
+    assert names(peer.call(1, commands.Channel.Close(200, "", 0, 0))) == closed
+    assert names(peer.call(2, commands.Channel.Open())) == opened
+    [(channel, close)] = peer.call(3, commands.Channel.Open())
+    assert (channel, close.reply_code, close.class_id, close.method_id) == (0, 530, 20, 10)
+    assert close.reply_text == (
+        "NOT_ALLOWED - number of channels opened (2) has reached the negotiated channel_max (2)"
+    )
+
+
+def test_method_on_a_closed_channel_is_the_error_also_when_all_are_open(kit, new_peer):
+    peer = new_peer()
+    peer.feed(kit.HEADER)
+    peer.turn()
+    peer.call(0, peer.start_ok())
+    peer.call(0, commands.Connection.TuneOk(1, 131072, 60), commands.Connection.Open("/"))
+    peer.call(1, commands.Channel.Open())
+    [(_, close)] = peer.call(2, commands.Basic.Qos(prefetch_count=1))
     assert close.reply_code == 504
 
 

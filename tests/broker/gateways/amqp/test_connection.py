@@ -119,10 +119,10 @@ def test_close_ok_that_does_not_come_ends_the_socket(peer):
 
 
 def test_oversized_frame_is_a_frame_error(peer):
-    peer.feed(b"\x01\x00\x01" + (131072 - 7).to_bytes(4, "big"))
+    peer.feed(b"\x01\x00\x01" + (131072 + 1).to_bytes(4, "big"))
     [(_, close)] = peer.turn()
     assert close.reply_code == 501
-    assert "131073" in close.reply_text
+    assert "131081" in close.reply_text
     assert peer.shell.closed == ""  # the close must not be overtaken by a reset
     peer.feed(b"whatever")
     assert peer.turn() == []
@@ -140,10 +140,10 @@ def test_second_open_is_invalid(peer):
     assert close.reply_text == "COMMAND_INVALID - connection.open while running"
 
 
-def test_update_secret_is_not_implemented(peer):
-    close = peer.ask(0, commands.Connection.UpdateSecret("secret", "why"))
-    assert close.reply_code == 540
-    assert "connection.update-secret" in close.reply_text
+def test_update_secret_is_answered_and_changes_nothing(peer):
+    answer = peer.ask(0, commands.Connection.UpdateSecret("secret", "why"))
+    assert answer.name == "Connection.UpdateSecretOk"
+    assert peer.ask(1, commands.Basic.Qos(prefetch_count=1)).name == "Basic.QosOk"
 
 
 def test_exception_ends_only_its_connection(broker, new_peer, monkeypatch, caplog):

@@ -139,7 +139,7 @@ def test_negotiated_frame_max_holds_both_ways(kit, broker, new_peer):
     frames = peer.call(1, commands.Basic.Get(queue="q"))
     lengths = [len(value.value) for _, value in frames if value.name == "ContentBody"]
     assert lengths == [4088, 4088, 1824]
-    peer.feed(b"\x01\x00\x01" + (4096 - 7).to_bytes(4, "big"))
+    peer.feed(b"\x01\x00\x01" + (4096 + 1).to_bytes(4, "big"))
     assert peer.turn()[0][1].reply_code == 501
 
 

@@ -8,17 +8,18 @@ from headrace_broker.gateways.amqp import states
 from headrace_broker.gateways.amqp.states import NO_STATE, advance
 
 # One line per state: where each input leads, "-" for a protocol error.
-#             header start  auth   tune   open   chan   beat   close  closeok fail   drop
+#             header start  auth   tune   open   chan   beat   close  closeok fail   drop   secret
 CONNECTION = {
-    "header": "start  -      -      -      -      -      -      -      -      closed closed",
-    "start": " -      auth   -      -      -      -      start  leave  -      closing closed",
-    "auth": "  -      -      tune   -      -      -      auth   leave  -      closing closed",
-    "tune": "  -      -      -      open   -      -      tune   leave  -      closing closed",
-    "open": "  -      -      -      -      run    -      open   leave  -      closing closed",
-    "run": "   -      -      -      -      -      run    run    leave  -      closing closed",
-    "closing": "-     closing closing closing closing closing closing leave closed closing closed",
-    "leave": " -      leave  leave  leave  leave  leave  leave  leave  leave  leave  closed",
-    "closed": "-      -      closed -      -      -      -      -      -      closed closed",
+    "header": "start  -      -      -      -      -      -      -      -      closed closed -",
+    "start": " -      auth   -      -      -      -      start  leave  -      closing closed -",
+    "auth": "  -      -      tune   -      -      -      auth   leave  -      closing closed -",
+    "tune": "  -      -      -      open   -      -      tune   leave  -      closing closed -",
+    "open": "  -      -      -      -      run    -      open   leave  -      closing closed -",
+    "run": "   -      -      -      -      -      run    run    leave  -      closing closed run",
+    "closing": "-     closing closing closing closing closing closing leave closed closing closed"
+    " closing",
+    "leave": " -      leave  leave  leave  leave  leave  leave  leave  leave  leave  closed leave",
+    "closed": "-      -      closed -      -      -      -      -      -      closed closed -",
 }
 #             open    close   closeok method  fail    drop
 CHANNEL = {
