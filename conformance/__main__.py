@@ -28,9 +28,7 @@ from conformance.verdict import Verdict
     show_default=True,
     help="distributions, their environment, and results",
 )
-def main(
-    broker: str, names: tuple[str, ...], ci: bool, only: tuple[str, ...], cache: Path
-) -> None:
+def main(broker: str, names: tuple[str, ...], ci: bool, only: tuple[str, ...], cache: Path) -> None:
     """Run the test suites of third-party clients."""
     console = Console(soft_wrap=True)
     try:

@@ -63,9 +63,7 @@ def run_suite(suite: Suite, run: Run) -> Verdict:
         problem = run_pytest(suite, run, sources, values)
         seconds = time.monotonic() - started
     complete = not (run.ci or run.only)
-    return judge(
-        read_outcomes(record), suite.expected_for(run.broker), problem, seconds, complete
-    )
+    return judge(read_outcomes(record), suite.expected_for(run.broker), problem, seconds, complete)
 
 
 def prepare_certificates(suite: Suite, sources: Path, made: Path) -> Certificates:
@@ -126,11 +124,17 @@ def run_pytest(suite: Suite, run: Run, sources: Path, values: dict[str, str]) ->
         "CONFORMANCE_PORT": values["port"],
         "CONFORMANCE_TLS_PORT": values["tls_port"],
     }
-    environment |= {
-        name: value.format_map(values) for name, value in suite.environment.items()
-    }
+    environment |= {name: value.format_map(values) for name, value in suite.environment.items()}
     selection = run.only or (suite.ci if run.ci else suite.tests)
-    command = [str(run.python), "-m", "pytest", "-p", "conformance_plugin", "-p", "no:cacheprovider"]
+    command = [
+        str(run.python),
+        "-m",
+        "pytest",
+        "-p",
+        "conformance_plugin",
+        "-p",
+        "no:cacheprovider",
+    ]
     command += ["-q", "--tb=short", "-o", "log_cli=false", f"--timeout={suite.seconds}"]
     command += [*suite.arguments, *selection]
     command += [f"--deselect={test}" for each in suite.deselected for test in each.tests]
@@ -149,4 +153,8 @@ def run_pytest(suite: Suite, run: Run, sources: Path, values: dict[str, str]) ->
             )
         except subprocess.TimeoutExpired:
             return f"not through after {SUITE_SECONDS_MAX} s, see {output}"
-    return "" if done.returncode in PYTEST_RAN else f"pytest ended with {done.returncode}, see {output}"
+    return (
+        ""
+        if done.returncode in PYTEST_RAN
+        else f"pytest ended with {done.returncode}, see {output}"
+    )

@@ -6,6 +6,7 @@ It runs in the suites' environment and needs nothing but pytest and what the sui
 import json
 import os
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ class Recorder:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._running: dict[str, dict] = {}
+        self._running: dict[str, dict[str, Any]] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take in one phase of a test; the worst outcome of its phases is the test's."""
