@@ -11,7 +11,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, get_args, get_type_hints
+from typing import Annotated, Any, Final, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Meta, Struct
@@ -38,6 +38,14 @@ Address = Annotated[
         description="HOST:PORT, an IPv6 host in brackets",
     ),
 ]
+OptionalAddress = Annotated[
+    str,
+    Meta(
+        pattern=r"^$|^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}$",
+        description="HOST:PORT, an IPv6 host in brackets, or empty for none",
+    ),
+]
+File = Annotated[str, Meta(max_length=4096, description="the path of a file, or empty for none")]
 NodeId = Annotated[int, Meta(ge=1, le=log_limits.NODE_ID_MAX)]
 
 
@@ -77,10 +85,39 @@ class ClusterSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class ListenersSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where clients reach this node; port 0 takes any free one."""
+    """Where clients reach this node; port 0 takes any free one.
 
-    amqp: Address = "127.0.0.1:5672"
+    Attributes:
+        amqp: AMQP in the clear, empty for none.
+        amqps: AMQP over TLS, empty for none; needs the section `tls`.
+        http: the HTTP API.
+    """
+
+    amqp: OptionalAddress = "127.0.0.1:5672"
+    amqps: OptionalAddress = ""
     http: Address = "127.0.0.1:15672"
+
+
+class TlsSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the listener for AMQP over TLS shows and asks for; files are PEM.
+
+    Attributes:
+        certificate_file: the node's certificate, followed by those between it and its root.
+        key_file: the certificate's private key.
+        key_password: of an encrypted key.
+        ca_file: roots that clients' certificates must lead to.
+        verify: "peer" asks clients for a certificate and refuses one that is not valid.
+        fail_if_no_peer_cert: refuse clients that show none.
+        login_from: which part of a client's certificate names the user, for SASL EXTERNAL.
+    """
+
+    certificate_file: File = ""
+    key_file: File = ""
+    key_password: Annotated[str, Meta(max_length=1024)] = ""
+    ca_file: File = ""
+    verify: Literal["none", "peer"] = "none"
+    fail_if_no_peer_cert: bool = False
+    login_from: Literal["common_name", "distinguished_name"] = "common_name"
 
 
 class RaftSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -147,6 +184,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     node: NodeSection
     cluster: ClusterSection
     listeners: ListenersSection = msgspec.field(default_factory=ListenersSection)
+    tls: TlsSection = msgspec.field(default_factory=TlsSection)
     raft: RaftSection = msgspec.field(default_factory=RaftSection)
     limits: LimitsSection = msgspec.field(default_factory=LimitsSection)
     log: LogSection = msgspec.field(default_factory=LogSection)
@@ -219,6 +257,8 @@ def _environment_value(section_type: Any, section: str, key: str, text: str) -> 
     known = get_type_hints(section_type, include_extras=True)
     if key in known and _plain(known[key]) is int and re.fullmatch(r"-?[0-9]{1,18}", text):
         return int(text)
+    if key in known and _plain(known[key]) is bool:
+        return {"true": True, "false": False}.get(text.lower(), text)
     return text
 
 
@@ -277,6 +317,10 @@ def _allowed(field: Any, otherwise: str) -> str:
             return f"an integer from {meta.ge} to {meta.le}{multiple}"
         if meta.description is not None:
             return str(meta.description)
+    if get_origin(field) is Literal:
+        return " or ".join(repr(value) for value in get_args(field))
+    if field is bool:
+        return "true or false"
     return "a table" if isinstance(field, type) and issubclass(field, Struct) else otherwise
 
 
@@ -308,8 +352,41 @@ def _cross_check(config: Config) -> None:
             f"log.segment_bytes: {config.log.segment_bytes} must be at least {needed} for "
             f"limits.message_bytes_max, {config.limits.message_bytes_max}"
         )
-    places = {f"cluster.nodes {node.name}": node.address for node in nodes}
-    places |= {"listeners.amqp": config.listeners.amqp, "listeners.http": config.listeners.http}
+    _check_tls(config)
+    _check_places(config)
+
+
+def _check_tls(config: Config) -> None:
+    """Refuse a TLS section that does not fit its listener, or itself."""
+    tls = config.tls
+    if not config.listeners.amqps:
+        for key in ("certificate_file", "key_file", "ca_file"):
+            if getattr(tls, key):
+                raise ConfigError(f"tls.{key}: has no use without listeners.amqps")
+    else:
+        for key in ("certificate_file", "key_file"):
+            if not getattr(tls, key):
+                raise ConfigError(f"tls.{key}: is missing; listeners.amqps needs it")
+    if tls.verify == "peer" and not tls.ca_file:
+        raise ConfigError("tls.ca_file: is missing; tls.verify = 'peer' needs it")
+    if tls.fail_if_no_peer_cert and tls.verify != "peer":
+        raise ConfigError("tls.fail_if_no_peer_cert: true is allowed with tls.verify = 'peer' only")
+
+
+def _check_places(config: Config) -> None:
+    """Refuse ports that cannot be, and addresses that two listeners would share."""
+    listeners = config.listeners
+    if not listeners.amqp and not listeners.amqps:
+        raise ConfigError("listeners.amqp: must not be empty when listeners.amqps is")
+    places = {f"cluster.nodes {node.name}": node.address for node in config.cluster.nodes}
+    own = {"amqp": listeners.amqp, "amqps": listeners.amqps, "http": listeners.http}
+    for name, address in own.items():
+        if not address:
+            continue
+        twin = next((key for key, other in own.items() if other == address and key != name), None)
+        if twin is not None and not address.endswith(":0"):
+            raise ConfigError(f"listeners.{twin}: {address} is that of listeners.{name} too")
+        places[f"listeners.{name}"] = address
     for key, address in places.items():
         try:
             _, port = split_address(address)

@@ -20,6 +20,7 @@ nodes = [
     { id = 2, name = "n2", address = "[::1]:7102" },
 ]
 """
+TLS = "[listeners]\namqps = 'h:5671'\n[tls]\ncertificate_file = 'c'\nkey_file = 'k'\n"
 ENVIRONMENT = {
     "HEADRACE_NODE_ID": "2",
     "HEADRACE_NODE_NAME": "two",
@@ -61,6 +62,22 @@ def test_the_environment_wins_over_the_file(tmp_path: Path) -> None:
     assert (config.raft.tick_ms, config.raft.election_ticks) == (200, 20)
 
 
+def test_tls_is_configured_by_the_environment_too() -> None:
+    tls = {
+        "HEADRACE_LISTENERS_AMQP": "",
+        "HEADRACE_LISTENERS_AMQPS": "0.0.0.0:5671",
+        "HEADRACE_TLS_CERTIFICATE_FILE": "/c",
+        "HEADRACE_TLS_KEY_FILE": "/k",
+        "HEADRACE_TLS_CA_FILE": "/ca",
+        "HEADRACE_TLS_VERIFY": "peer",
+        "HEADRACE_TLS_FAIL_IF_NO_PEER_CERT": "true",
+    }
+    config = load_config(None, ENVIRONMENT | tls)
+    assert (config.listeners.amqp, config.listeners.amqps) == ("", "0.0.0.0:5671")
+    assert (config.tls.verify, config.tls.fail_if_no_peer_cert) == ("peer", True)
+    assert config.tls.login_from == "common_name"
+
+
 def test_variables_of_other_programs_are_left_alone(tmp_path: Path) -> None:
     others = {
         "HEADRACE_NO_COMPILE": "1",
@@ -85,16 +102,61 @@ def test_variables_of_other_programs_are_left_alone(tmp_path: Path) -> None:
         (
             "[listeners]\namqp = 'localhost'\n",
             "node.toml: listeners.amqp: 'localhost' is not allowed; "
-            "it must be HOST:PORT, an IPv6 host in brackets",
+            "it must be HOST:PORT, an IPv6 host in brackets, or empty for none",
         ),
         (
             "[listeners]\nmqtt = ':1883'\n",
-            "node.toml: listeners.mqtt: unknown key; allowed are amqp, http",
+            "node.toml: listeners.mqtt: unknown key; allowed are amqp, amqps, http",
         ),
         (
             "[raftt]\n",
             "node.toml: raftt: unknown key; "
-            "allowed are node, cluster, listeners, raft, limits, log",
+            "allowed are node, cluster, listeners, tls, raft, limits, log",
+        ),
+        (
+            "[listeners]\nhttp = ''\n",
+            "node.toml: listeners.http: '' is not allowed; "
+            "it must be HOST:PORT, an IPv6 host in brackets",
+        ),
+        (
+            "[listeners]\namqp = ''\n",
+            "listeners.amqp: must not be empty when listeners.amqps is",
+        ),
+        (
+            "[listeners]\namqp = 'h:1'\nhttp = 'h:1'\n",
+            "listeners.http: h:1 is that of listeners.amqp too",
+        ),
+        (
+            "[listeners]\namqps = 'h:5671'\n",
+            "tls.certificate_file: is missing; listeners.amqps needs it",
+        ),
+        (
+            "[listeners]\namqps = 'h:5671'\n[tls]\ncertificate_file = 'c'\n",
+            "tls.key_file: is missing; listeners.amqps needs it",
+        ),
+        ("[tls]\nkey_file = 'k'\n", "tls.key_file: has no use without listeners.amqps"),
+        (TLS + "verify = 'peer'\n", "tls.ca_file: is missing; tls.verify = 'peer' needs it"),
+        (
+            TLS + "fail_if_no_peer_cert = true\n",
+            "tls.fail_if_no_peer_cert: true is allowed with tls.verify = 'peer' only",
+        ),
+        (
+            TLS + "verify = 'yes'\n",
+            "node.toml: tls.verify: 'yes' is not allowed; it must be 'none' or 'peer'",
+        ),
+        (
+            TLS + "login_from = 'cn'\n",
+            "node.toml: tls.login_from: 'cn' is not allowed; "
+            "it must be 'common_name' or 'distinguished_name'",
+        ),
+        (
+            TLS + "fail_if_no_peer_cert = 1\n",
+            "node.toml: tls.fail_if_no_peer_cert: 1 is not allowed; it must be true or false",
+        ),
+        (
+            TLS + "ca_file = 7\n",
+            "node.toml: tls.ca_file: 7 is not allowed; "
+            "it must be the path of a file, or empty for none",
         ),
         ("[listeners]\nhttp = 'h:70000'\n", "listeners.http: h:70000: port must be 0 to 65535"),
         (
@@ -159,6 +221,11 @@ def test_a_bad_value_is_refused_by_name_and_range(
         (
             {"HEADRACE_NODE_ID": "1024"},
             "HEADRACE_NODE_ID: node.id: 1024 is not allowed; it must be an integer from 1 to 1023",
+        ),
+        (
+            {"HEADRACE_TLS_FAIL_IF_NO_PEER_CERT": "yes"},
+            "HEADRACE_TLS_FAIL_IF_NO_PEER_CERT: tls.fail_if_no_peer_cert: 'yes' is not allowed; "
+            "it must be true or false",
         ),
         ({"HEADRACE_NODE_NAME": "n2"}, "node.name: 'n2' is called 'n1' in cluster.nodes"),
     ],
