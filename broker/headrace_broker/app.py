@@ -4,30 +4,40 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 from collections.abc import Coroutine
 from typing import Any
 
 from headrace_broker.config import Config, split_address
 from headrace_broker.gateways.amqp.listener import AmqpListener
+from headrace_broker.gateways.tls import ServerTls, renew_forever
 from headrace_broker.management.server import ManagementServer
+from headrace_broker.runtime.broker import NodeBroker
 from headrace_broker.runtime.node import BrokerNode
 from headrace_broker.runtime.status import NodeStatusSource
 
 log = logging.getLogger(__name__)
 
 
-async def serve(config: Config, stop: asyncio.Event) -> None:
+async def serve(config: Config, stop: asyncio.Event, hang_up: asyncio.Event) -> None:
     """Run a node until `stop` is set.
 
     HTTP answers from the beginning, so that one can ask why a node is not ready; AMQP clients are
     let in once the catalog is caught up.
 
+    Args:
+        config: what the node is told.
+        stop: set to stop it.
+        hang_up: set to have certificates read anew.
+
     Raises:
+        ConfigError: a file that the configuration names does not hold what it should.
         RaftLogError: the node's data is damaged, another's, or cannot be written.
         OSError: an address cannot be bound.
     """
     failures: list[BaseException] = []
+    tls = ServerTls(config.tls) if config.listeners.amqps else None
 
     def on_fatal(failure: BaseException) -> None:
         failures.append(failure)
@@ -42,15 +52,36 @@ async def serve(config: Config, stop: asyncio.Event) -> None:
         await management.start(*split_address(config.listeners.http))
         stack.push_async_callback(management.stop)
         if await _unless_stopped(node.join(), stop):
-            listener = AmqpListener(node.broker, *split_address(config.listeners.amqp))
-            await listener.start()
-            stack.push_async_callback(listener.stop)
+            await _listen(node.broker, config, tls, stack)
+            if tls is not None:
+                renewing = asyncio.create_task(renew_forever(tls, hang_up), name="certificates")
+                stack.push_async_callback(_cancel, renewing)
             status.accepting = True
-            log.info("node %s serves AMQP on %s", config.node.name, config.listeners.amqp)
             await stop.wait()
             status.accepting = False
     if failures:
         raise failures[0]
+
+
+async def _listen(
+    broker: NodeBroker, config: Config, tls: ServerTls | None, stack: contextlib.AsyncExitStack
+) -> None:
+    """Open the listeners for AMQP, and have them closed with the stack."""
+    numbers = itertools.count(1)
+    for address, security in ((config.listeners.amqp, None), (config.listeners.amqps, tls)):
+        if not address:
+            continue
+        listener = AmqpListener(broker, *split_address(address), tls=security, numbers=numbers)
+        await listener.start()
+        stack.push_async_callback(listener.stop)
+        kind = "AMQP" if security is None else "AMQP over TLS"
+        log.info("node %s serves %s on %s", config.node.name, kind, address)
+
+
+async def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
 
 
 async def _unless_stopped(work: Coroutine[Any, Any, None], stop: asyncio.Event) -> bool:

@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
     show_default=True,
 )
 def serve(path: Path | None, log_level: str) -> None:
-    """Run one node. SIGTERM and SIGINT stop it cleanly."""
+    """Run one node. SIGTERM and SIGINT stop it cleanly; SIGHUP has certificates read anew."""
     logging.basicConfig(
         level=log_level.upper(), format="%(asctime)s %(levelname)-7s %(name)s: %(message)s"
     )
@@ -46,6 +46,8 @@ def serve(path: Path | None, log_level: str) -> None:
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_serve(config))
+    except ConfigError as error:
+        raise click.ClickException(str(error)) from None
     except (RaftLogError, OSError) as error:
         logger.critical("%s: %s", type(error).__name__, error)
         raise click.ClickException(f"node {config.node.name} cannot go on: {error}") from error
@@ -58,5 +60,7 @@ async def _serve(config: Config) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    await app.serve(config, stop)
+    hang_up = asyncio.Event()
+    loop.add_signal_handler(signal.SIGHUP, hang_up.set)
+    await app.serve(config, stop, hang_up)
     logger.info("node %s stopped", config.node.name)

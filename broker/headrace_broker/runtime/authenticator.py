@@ -33,6 +33,11 @@ class Authenticator:
         self._user = user
         self._checker = PasswordChecker()
 
+    def admits(self, name: str, loopback: bool) -> bool:
+        """Return whether there is such a user and it may come from there."""
+        user = self._user(name)
+        return user is not None and (loopback or not user.loopback_only)
+
     async def check(self, name: str, password: str, loopback: bool) -> bool:
         """Return whether the password is right and the user may come from there."""
         user = self._user(name)

@@ -84,6 +84,10 @@ class NodeBroker(Broker):
         return await self._authenticator.check(user, password, loopback)
 
     @override
+    def admits(self, user: str, loopback: bool) -> bool:
+        return self._authenticator.admits(user, loopback)
+
+    @override
     def vhost_exists(self, vhost: str) -> bool:
         return self._view.vhost(vhost) is not None
 

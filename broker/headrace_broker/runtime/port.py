@@ -17,6 +17,7 @@ from headrace_broker.catalog.permission import Permissions
 from headrace_broker.model.client_limits import ClientLimits
 from headrace_broker.model.definition import Binding, Exchange, Queue
 from headrace_broker.model.message import DeliveryRun, Publish
+from headrace_broker.model.tls import TlsSession
 
 if TYPE_CHECKING:
     from headrace_broker.runtime.router import Route
@@ -250,6 +251,8 @@ class ConnectionInfo:
         name: "peer:port -> local:port".
         connected_at_ms: Unix time.
         channels: how many are open now.
+        mechanism: of authentication.
+        tls: what the TLS handshake agreed, None in the clear.
         state: "running", "blocked" (by an alarm) or "flow" (by a queue).
     """
 
@@ -266,6 +269,8 @@ class ConnectionInfo:
         self.frame_max = 0
         self.heartbeat_s = 0
         self.channels = 0
+        self.mechanism = ""
+        self.tls: TlsSession | None = None
         self.state = "running"
 
 
@@ -302,6 +307,10 @@ class Broker:
     @abstractmethod
     async def authenticate(self, user: str, password: str, loopback: bool) -> bool:
         """Return whether the password is right and the user may come from there."""
+
+    @abstractmethod
+    def admits(self, user: str, loopback: bool) -> bool:
+        """Return whether a user, proven by other means, is known and may come from there."""
 
     @abstractmethod
     def vhost_exists(self, vhost: str) -> bool:

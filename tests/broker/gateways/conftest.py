@@ -119,6 +119,9 @@ class FakeBroker(Broker):
         await self.gate
         return (user, password, loopback) == ("guest", "guest", True)
 
+    def admits(self, user: str, loopback: bool) -> bool:
+        return user == "guest" and loopback
+
     def vhost_exists(self, vhost: str) -> bool:
         return vhost == "/"
 

@@ -206,7 +206,8 @@ class Connection(ChannelOwner):
             self._shell.disconnect()
             return
         self._enter(states.HEADER)
-        self.outlet.send(0, handshake.start(self._broker.cluster_name))
+        tls = self.info.tls is not None
+        self.outlet.send(0, handshake.start(self._broker.cluster_name, tls))
 
     def _method(self, event: Method) -> None:
         kind = CONNECTION_METHODS.get(int(event.index), states.NO_STATE)
@@ -241,9 +242,12 @@ class Connection(ChannelOwner):
         self._operations += 1
         self._shell.start(self._authenticate(user, password))
 
-    async def _authenticate(self, user: str, password: str) -> None:
+    async def _authenticate(self, user: str, password: str | None) -> None:
         try:
-            right = await self._broker.authenticate(user, password, self._loopback)
+            if password is None:
+                right = self._broker.admits(user, self._loopback)
+            else:
+                right = await self._broker.authenticate(user, password, self._loopback)
             self._authenticated(right)
         except Exception:  # noqa: BLE001 - only this connection ends
             self.crash("a log-in")
@@ -258,7 +262,7 @@ class Connection(ChannelOwner):
             return
         _LOG.warning("%s: log-in of '%s' refused", self.info.name, self.info.user)
         if self._opening.tell_refusal:
-            text = f"login was refused using authentication mechanism {self._opening.mechanism}"
+            text = f"login was refused using authentication mechanism {self.info.mechanism}"
             self.fail(AmqpError(ACCESS_REFUSED, text), 0)
         else:
             self._enter(states.DROP)

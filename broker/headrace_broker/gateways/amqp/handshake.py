@@ -27,6 +27,7 @@ from headrace_broker.model.reply_code import (
 
 SERVER_HEADER: Final = b"AMQP\x00\x00\x09\x01"  # also the answer to a header of another protocol
 MECHANISMS: Final = "PLAIN AMQPLAIN"
+EXTERNAL: Final = "EXTERNAL"  # SASL: who the client is was proven by its TLS certificate
 _CAPABILITIES: Final = (
     "publisher_confirms",
     "exchange_exchange_bindings",
@@ -38,8 +39,8 @@ _CAPABILITIES: Final = (
 )
 
 
-def start(cluster_name: str) -> commands.Connection.Start:
-    """Return connection.start."""
+def start(cluster_name: str, tls: bool) -> commands.Connection.Start:
+    """Return connection.start; EXTERNAL is offered where there is TLS."""
     properties: dict[str, Any] = {
         "capabilities": dict.fromkeys(_CAPABILITIES, True),
         "cluster_name": cluster_name,
@@ -48,7 +49,8 @@ def start(cluster_name: str) -> commands.Connection.Start:
         "product": "Headrace",
         "version": VERSION,
     }
-    return commands.Connection.Start(0, 9, properties, MECHANISMS, "en_US")
+    mechanisms = f"{MECHANISMS} {EXTERNAL}" if tls else MECHANISMS
+    return commands.Connection.Start(0, 9, properties, mechanisms, "en_US")
 
 
 def tune(limits: ClientLimits) -> commands.Connection.Tune:

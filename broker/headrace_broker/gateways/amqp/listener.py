@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
-import ssl
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from typing import Any, Final
 
 from headrace_broker.gateways.amqp.protocol import AmqpProtocol
+from headrace_broker.gateways.amqp.tls_server import TlsServer
+from headrace_broker.gateways.tls import ServerTls
 from headrace_broker.model.limits import CLOSE_SECONDS_MAX, CONNECTIONS_MAX, LISTEN_BACKLOG
 from headrace_broker.runtime.port import Broker
 
@@ -22,8 +24,9 @@ class AmqpListener:
         broker: the node that serves them.
         host: address to bind.
         port: 0 for any free one.
-        tls: serve TLS with this context.
+        tls: serve TLS so.
         connections_max: further clients are refused by closing their socket.
+        numbers: make connection ids; listeners of one node share them.
 
     Attributes:
         port: the bound one, once started.
@@ -34,17 +37,19 @@ class AmqpListener:
         broker: Broker,
         host: str,
         port: int,
-        tls: ssl.SSLContext | None = None,
+        tls: ServerTls | None = None,
         connections_max: int = CONNECTIONS_MAX,
+        numbers: Iterator[int] | None = None,
     ) -> None:
         self.port = port
         self._broker = broker
         self._host = host
-        self._tls = tls
+        self._tls = TlsServer(tls, self._accept, self._failed) if tls is not None else None
+        self._describe = tls.describe if tls is not None else None
         self._connections_max = connections_max
         self._server: asyncio.Server | None = None
         self._protocols: set[AmqpProtocol] = set()
-        self._next_id = 1
+        self._numbers = numbers if numbers is not None else itertools.count(1)
         self._group: asyncio.TaskGroup | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._supervisor: asyncio.Task[None] | None = None
@@ -68,8 +73,11 @@ class AmqpListener:
         await ready.wait()
         loop = asyncio.get_running_loop()
         try:
+            if self._tls is not None:
+                self.port = await self._tls.start(self._host, self.port)
+                return
             self._server = await loop.create_server(
-                self._protocol, self._host, self.port, ssl=self._tls, backlog=LISTEN_BACKLOG
+                self._accept, self._host, self.port, backlog=LISTEN_BACKLOG
             )
         except OSError:
             await self.stop()
@@ -81,6 +89,8 @@ class AmqpListener:
         if self._server is not None:
             self._server.close()
             self._server = None
+        if self._tls is not None:
+            await self._tls.stop()
         for protocol in list(self._protocols):
             if protocol.connection is None:
                 protocol.abort()
@@ -110,17 +120,22 @@ class AmqpListener:
             for task in self._tasks:
                 task.cancel()
 
-    def _protocol(self) -> asyncio.Protocol:
+    def _accept(self) -> asyncio.Protocol:
         if len(self._protocols) >= self._connections_max:
             _LOG.warning("connection refused: there are %d", len(self._protocols))
             return _Refusal()
-        number = self._next_id
-        self._next_id += 1
-        connection_id = f"{self._broker.node_name}/{self._broker.boot}/{number}"
-        protocol = AmqpProtocol(self._broker, connection_id, self._start, self._closed)
+        connection_id = f"{self._broker.node_name}/{self._broker.boot}/{next(self._numbers)}"
+        protocol = AmqpProtocol(
+            self._broker, connection_id, self._start, self._closed, self._describe
+        )
         self._protocols.add(protocol)
         self._empty.clear()
         return protocol
+
+    def _failed(self, protocol: asyncio.Protocol) -> None:
+        """Forget a client that did not get through its TLS handshake."""
+        if isinstance(protocol, AmqpProtocol) and protocol.connection is None:
+            self._closed(protocol)
 
     def _start(self, operation: Coroutine[Any, Any, None]) -> None:
         if self._group is None:

@@ -30,27 +30,35 @@ class Opening:
 
     Attributes:
         tell_refusal: the client wants connection.close for a wrong password.
-        mechanism: the one that was used.
     """
 
     def __init__(
         self, info: ConnectionInfo, outlet: Outlet, parser: FrameParser, presence: Presence
     ) -> None:
         self.tell_refusal = False
-        self.mechanism = ""
         self._info = info
         self._outlet = outlet
         self._parser = parser
         self._presence = presence
 
-    def start_ok(self, command: commands.Connection.StartOk) -> tuple[str, str]:
-        """Take the client's properties; returns user and password.
+    def start_ok(self, command: commands.Connection.StartOk) -> tuple[str, str | None]:
+        """Take the client's properties.
+
+        Returns:
+            User and password; no password for a user whom its certificate has proven, "" being
+            none.
 
         Raises as `handshake.credentials`.
         """
-        user, password = handshake.credentials(command)
+        user: str
+        password: str | None
+        tls = self._info.tls
+        if tls is not None and command.mechanism == handshake.EXTERNAL:
+            user, password = tls.login, None
+        else:
+            user, password = handshake.credentials(command)
         properties = dict(command.client_properties or {})
-        self.mechanism = command.mechanism
+        self._info.mechanism = command.mechanism
         self.tell_refusal = handshake.capability(properties, "authentication_failure_close")
         self._info.client_properties = properties
         self._info.user = user

@@ -10,6 +10,7 @@ from typing import Any, cast
 from headrace_broker.gateways.amqp.connection import Connection
 from headrace_broker.gateways.amqp.shell import Shell
 from headrace_broker.model.limits import OUTPUT_DELIVERY_BYTES_MAX, OUTPUT_RESUME_BYTES
+from headrace_broker.model.tls import TlsSession
 from headrace_broker.runtime.authenticator import is_loopback
 from headrace_broker.runtime.port import Broker, ConnectionInfo
 
@@ -27,6 +28,7 @@ class AmqpProtocol(asyncio.Protocol, Shell):
         connection_id: unique in the cluster for ever.
         start: runs an operation as a task.
         closed: told when the socket is gone.
+        describe: tells what the TLS handshake of a transport has agreed, None in the clear.
     """
 
     def __init__(
@@ -35,12 +37,14 @@ class AmqpProtocol(asyncio.Protocol, Shell):
         connection_id: str,
         start: Callable[[Coroutine[Any, Any, None]], None],
         closed: Callable[[AmqpProtocol], None],
+        describe: Callable[[asyncio.BaseTransport], TlsSession] | None = None,
     ) -> None:
         self.connection: Connection | None = None
         self._broker = broker
         self._id = connection_id
         self._start = start
         self._closed = closed
+        self._describe = describe
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport | None = None
@@ -55,6 +59,8 @@ class AmqpProtocol(asyncio.Protocol, Shell):
         local = transport.get_extra_info("sockname")
         name = f"{_endpoint(peer)} -> {_endpoint(local)}"
         info = ConnectionInfo(self._id, name, _endpoint(peer), time.time_ns() // 1_000_000)
+        if self._describe is not None:
+            info.tls = self._describe(transport)
         loopback = is_loopback(peer[0]) if isinstance(peer, tuple) else True
         self.connection = Connection(self._broker, self, info, loopback)
 

@@ -1,0 +1,117 @@
+"""A listening socket whose clients speak TLS.
+
+asyncio's own server neither tells why a handshake failed nor lets its certificates change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from headrace_broker.gateways.tls import ServerTls
+from headrace_broker.model.limits import CLOSE_SECONDS_MAX, HANDSHAKE_SECONDS_MAX, LISTEN_BACKLOG
+
+ACCEPT_PAUSE_SECONDS: Final = 1.0  # after a failed accept: the process has no descriptors left
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class TlsServer:
+    """Accepts sockets and hands them over to protocols after the handshake.
+
+    Args:
+        tls: what to show and ask for, looked at for each client.
+        protocol: makes the protocol for a client.
+        failed: told of a protocol whose client did not get through the handshake.
+    """
+
+    def __init__(
+        self,
+        tls: ServerTls,
+        protocol: Callable[[], asyncio.Protocol],
+        failed: Callable[[asyncio.Protocol], None],
+    ) -> None:
+        self._tls = tls
+        self._protocol = protocol
+        self._failed = failed
+        self._sockets: list[socket.socket] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self, host: str, port: int) -> int:
+        """Begin to accept; returns the bound port.
+
+        Raises:
+            OSError: the address cannot be bound; nothing is left open.
+        """
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        try:
+            for family, _, _, _, address in dict.fromkeys(found):
+                listening = socket.create_server(
+                    (str(address[0]), int(address[1])), family=family, backlog=LISTEN_BACKLOG
+                )
+                listening.setblocking(False)
+                self._sockets.append(listening)
+        except OSError:
+            await self.stop()
+            raise
+        for listening in self._sockets:
+            self._start(self._accept(listening))
+        return int(self._sockets[0].getsockname()[1])
+
+    async def stop(self) -> None:
+        """Stop accepting, and cut off who is in a handshake."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        for listening in self._sockets:
+            listening.close()
+        self._sockets.clear()
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _accept(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                client, address = await loop.sock_accept(listening)
+            except OSError as error:
+                _LOG.error("no connection can be accepted: %s", error)
+                await asyncio.sleep(ACCEPT_PAUSE_SECONDS)
+                continue
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._start(self._shake_hands(client, address))
+
+    async def _shake_hands(self, client: socket.socket, address: Any) -> None:
+        protocol = self._protocol()
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: protocol,
+                client,
+                ssl=self._tls.context,
+                ssl_handshake_timeout=HANDSHAKE_SECONDS_MAX,
+                ssl_shutdown_timeout=CLOSE_SECONDS_MAX,
+            )
+        except ssl.SSLError as error:
+            _LOG.warning("%s: TLS handshake failed: %s", address, _reason(error))
+            self._failed(protocol)
+        except OSError as error:
+            _LOG.info("%s: gone during the TLS handshake: %s", address, error)
+            self._failed(protocol)
+        except asyncio.CancelledError:
+            self._failed(protocol)
+            raise
+
+
+def _reason(error: ssl.SSLError) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the client's certificate is refused: {error.verify_message}"
+    return str(error.reason or error)

@@ -1,0 +1,73 @@
+"""Who a client's certificate stands for.
+
+Source: RFC 4514 (distinguished names as text); which part of the certificate names the user, and
+several common names joined by commas, as in RabbitMQ.
+"""
+
+from __future__ import annotations
+
+import ssl
+from typing import Any, Final
+
+from headrace_broker.model.tls import TlsSession
+
+COMMON_NAME: Final = "common_name"
+DISTINGUISHED_NAME: Final = "distinguished_name"
+
+_SHORT_NAMES: Final = {
+    "commonName": "CN",
+    "countryName": "C",
+    "domainComponent": "DC",
+    "localityName": "L",
+    "organizationName": "O",
+    "organizationalUnitName": "OU",
+    "stateOrProvinceName": "ST",
+    "streetAddress": "STREET",
+    "userId": "UID",
+}
+_ESCAPED: Final = frozenset('",+;<>\\')
+
+# As ssl.SSLSocket.getpeercert gives it: relative names, each of pairs of type and value.
+Name = tuple[tuple[tuple[str, str], ...], ...]
+
+
+def describe(ssl_object: ssl.SSLObject, login_from: str) -> TlsSession:
+    """Return what a finished handshake has agreed.
+
+    Args:
+        ssl_object: of the transport.
+        login_from: COMMON_NAME or DISTINGUISHED_NAME.
+    """
+    cipher = ssl_object.cipher()
+    session = TlsSession(ssl_object.version() or "", cipher[0] if cipher is not None else "")
+    certificate: dict[str, Any] = ssl_object.getpeercert() or {}  # empty unless it was verified
+    if certificate:
+        subject: Name = certificate.get("subject", ())
+        session.subject = distinguished_name(subject)
+        session.issuer = distinguished_name(certificate.get("issuer", ()))
+        session.not_after = str(certificate.get("notAfter", ""))
+        session.login = session.subject if login_from == DISTINGUISHED_NAME else _names(subject)
+    return session
+
+
+def distinguished_name(name: Name) -> str:
+    """Return a name as RFC 4514 writes it: the most specific part first."""
+    parts = (
+        "+".join(f"{_SHORT_NAMES.get(kind, kind)}={_escape(value)}" for kind, value in relative)
+        for relative in reversed(name)
+    )
+    return ",".join(parts)
+
+
+def _names(name: Name) -> str:
+    return ",".join(value for part in name for kind, value in part if kind == "commonName")
+
+
+def _escape(value: str) -> str:
+    text = "".join(f"\\{each}" if each in _ESCAPED else each for each in value)
+    text = text.replace("\0", "\\00")
+    if text.startswith((" ", "#")):
+        text = f"\\{text}"
+    if value.endswith(" ") and len(value) > 1:
+        text = f"{text[:-1]}\\ "
+    return text

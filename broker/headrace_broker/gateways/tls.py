@@ -1,0 +1,157 @@
+"""The server's side of TLS: certificate, key and authorities, read anew when their files change."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import ssl
+from typing import Final
+
+from headrace_broker.config import ConfigError, TlsSection
+from headrace_broker.gateways.certificate import describe
+from headrace_broker.model.tls import TlsSession
+
+LOOK_SECONDS: Final = 10.0  # between looks whether a file has changed
+_OF_CERTIFICATE: Final = frozenset({"EE_KEY_TOO_SMALL", "CA_KEY_TOO_SMALL", "CA_MD_TOO_WEAK"})
+
+log = logging.getLogger(__name__)
+
+
+class ServerTls:
+    """What a listener shows and asks for in handshakes.
+
+    Args:
+        section: from the configuration.
+
+    Attributes:
+        context: for handshakes from now on; connections keep the one they began with.
+
+    Raises:
+        ConfigError: a file cannot be read, or does not hold what it should; names key and rule.
+    """
+
+    def __init__(self, section: TlsSection) -> None:
+        self._section = section
+        self._stamp = self._look()
+        self.context = load_context(section)
+
+    def renew(self) -> None:
+        """Read the files again.
+
+        Raises:
+            ConfigError: as at the beginning; the context stays as it was.
+        """
+        self._stamp = self._look()
+        self.context = load_context(self._section)
+
+    def describe(self, transport: asyncio.BaseTransport) -> TlsSession:
+        """Return what a transport's handshake has agreed."""
+        return describe(transport.get_extra_info("ssl_object"), self._section.login_from)
+
+    def changed(self) -> bool:
+        """Return whether a file is another one than the one that was read last."""
+        return self._look() != self._stamp
+
+    def _look(self) -> tuple[tuple[int, int, int], ...]:
+        return tuple(
+            _stamp(path)
+            for path in (
+                self._section.certificate_file,
+                self._section.key_file,
+                self._section.ca_file,
+            )
+        )
+
+
+async def renew_forever(tls: ServerTls, hang_up: asyncio.Event) -> None:
+    """Renew a context whenever a file has changed, and at each hang-up; runs until cancelled.
+
+    Args:
+        tls: what to renew.
+        hang_up: set by whoever wants the files read now; cleared here.
+    """
+    while True:
+        try:
+            async with asyncio.timeout(LOOK_SECONDS):
+                await hang_up.wait()
+        except TimeoutError:
+            if not tls.changed():
+                continue
+        hang_up.clear()
+        try:
+            tls.renew()
+        except ConfigError as error:
+            log.error("certificates stay as they were: %s", error)
+        else:
+            log.info("certificates were read anew; connections from now on use them")
+
+
+def load_context(section: TlsSection) -> ssl.SSLContext:
+    """Return a context as the configuration says.
+
+    Raises:
+        ConfigError: see `ServerTls`.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    _check_certificate(section.certificate_file)
+    _load_key(context, section)
+    if section.ca_file:
+        _load_authorities(context, section.ca_file)
+    if section.verify == "peer":
+        required = section.fail_if_no_peer_cert
+        context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
+    return context
+
+
+def _check_certificate(path: str) -> None:
+    probe = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        probe.load_verify_locations(cafile=path)
+    except ssl.SSLError:
+        raise ConfigError(f"tls.certificate_file: {path}: holds no PEM certificate") from None
+    except OSError as error:
+        raise _unreadable("certificate_file", path, error) from None
+
+
+def _load_key(context: ssl.SSLContext, section: TlsSection) -> None:
+    path = section.key_file
+    try:
+        os.close(os.open(path, os.O_RDONLY))
+        # Without a password of ours OpenSSL would ask for one on the terminal.
+        context.load_cert_chain(section.certificate_file, path, lambda: section.key_password)
+    except ssl.SSLError as error:
+        if error.reason in _OF_CERTIFICATE:
+            text = f"tls.certificate_file: {section.certificate_file}: {error.reason}"
+        elif error.reason == "KEY_VALUES_MISMATCH":
+            text = f"tls.key_file: {path}: must be the key of tls.certificate_file, and is not"
+        else:
+            text = f"tls.key_file: {path}: holds no PEM key that tls.key_password opens"
+        raise ConfigError(text) from None
+    except OSError as error:
+        raise _unreadable("key_file", path, error) from None
+
+
+def _load_authorities(context: ssl.SSLContext, path: str) -> None:
+    try:
+        context.load_verify_locations(cafile=path)
+    except ssl.SSLError:
+        raise ConfigError(f"tls.ca_file: {path}: holds no PEM certificate") from None
+    except OSError as error:
+        raise _unreadable("ca_file", path, error) from None
+    if not context.get_ca_certs(binary_form=True):
+        raise ConfigError(f"tls.ca_file: {path}: holds no certificate of an authority")
+
+
+def _unreadable(key: str, path: str, error: OSError) -> ConfigError:
+    return ConfigError(f"tls.{key}: {path}: cannot be read: {error.strerror}")
+
+
+def _stamp(path: str) -> tuple[int, int, int]:
+    """Return what changes when a file is replaced; all 0 for one that is not there."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return (0, 0, 0)
+    return (found.st_ino, found.st_size, found.st_mtime_ns)

@@ -1,0 +1,128 @@
+"""A real node that serves AMQP over TLS."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pika
+import pytest
+from e2e.harness.authority import Authority, Pair
+from e2e.harness.cluster import wait_for
+from pika.credentials import ExternalCredentials
+
+from headrace_broker.cli.api_client import ApiClient
+
+SERVE = (sys.executable, "-P", "-m", "headrace_broker.cli", "serve")
+
+
+class Node:
+    """A node of its own, and the files that it reads."""
+
+    def __init__(self, directory: Path, base_port: int) -> None:
+        self.directory = directory
+        self.amqps = base_port
+        self.http = base_port + 1
+        self.config = directory / "node.toml"
+        self.authority = Authority(directory)
+        self.client = self.authority.sign("/CN=guest", "client")
+        self.show(self.authority.sign("/CN=localhost", "first"))
+        self.config.write_text(f"""\
+[node]
+id = 1
+name = "n1"
+data_dir = "{directory / "store"}"
+[cluster]
+nodes = [{{ id = 1, name = "n1", address = "127.0.0.1:{base_port + 2}" }}]
+[limits]
+disk_free_bytes_min = 0
+[listeners]
+amqp = ""
+amqps = "127.0.0.1:{self.amqps}"
+http = "127.0.0.1:{self.http}"
+[tls]
+certificate_file = "{directory / "server.pem"}"
+key_file = "{directory / "server.key"}"
+ca_file = "{self.authority.file}"
+verify = "peer"
+fail_if_no_peer_cert = true
+""")
+
+    def show(self, pair: Pair) -> None:
+        """Put a certificate where the node reads its own."""
+        (self.directory / "server.pem").write_bytes(pair.certificate.read_bytes())
+        (self.directory / "server.key").write_bytes(pair.key.read_bytes())
+
+    def command(self) -> list[str]:
+        return [*SERVE, "--config", str(self.config)]
+
+    def context(self) -> ssl.SSLContext:
+        context = ssl.create_default_context(cafile=str(self.authority.file))
+        context.load_cert_chain(self.client.certificate, self.client.key)
+        return context
+
+    def connect(self) -> pika.BlockingConnection:
+        return pika.BlockingConnection(
+            pika.ConnectionParameters(
+                "127.0.0.1",
+                self.amqps,
+                ssl_options=pika.SSLOptions(self.context(), "localhost"),
+                credentials=ExternalCredentials(),
+            )
+        )
+
+    def shown(self) -> bytes | None:
+        """The certificate that a new connection is shown."""
+        plain = socket.create_connection(("127.0.0.1", self.amqps), timeout=20)
+        with plain, self.context().wrap_socket(plain, server_hostname="localhost") as client:
+            return client.getpeercert(binary_form=True)
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    return Node(tmp_path, 23100)
+
+
+@contextlib.contextmanager
+def running(node: Node) -> Iterator[subprocess.Popen[bytes]]:
+    with (
+        (node.directory / "node.log").open("ab") as output,
+        subprocess.Popen(node.command(), stdout=output, stderr=output) as process,
+    ):
+        api = ApiClient(f"127.0.0.1:{node.http}")
+        try:
+            wait_for("the node", lambda: process.poll() is None and not api.not_ready_reason())
+            yield process
+        finally:
+            process.terminate()
+            process.wait(20)
+
+
+def test_a_client_logs_in_with_its_certificate_and_outlives_a_renewal(node: Node) -> None:
+    with running(node) as process, node.connect() as lasting:
+        channel = lasting.channel()
+        channel.queue_declare("q", durable=True)
+        before = node.shown()
+        node.show(node.authority.sign("/CN=localhost", "second"))
+        os.kill(process.pid, signal.SIGHUP)
+        wait_for("the new certificate", lambda: node.shown() != before)
+        with node.connect() as later:
+            later.channel().basic_publish("", "q", b"hello")
+        wait_for("the message", lambda: channel.basic_get("q", auto_ack=True)[2] == b"hello")
+    assert process.returncode == 0
+
+
+def test_a_node_with_a_bad_file_says_what_is_wrong_and_does_not_start(node: Node) -> None:
+    key = node.directory / "server.key"
+    key.write_text("nonsense")
+    ended = subprocess.run(node.command(), capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 1
+    assert f"tls.key_file: {key}: holds no PEM key that tls.key_password opens" in ended.stderr
+    assert not (node.directory / "store").exists()
