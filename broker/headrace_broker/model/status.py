@@ -129,3 +129,95 @@ class Overview(msgspec.Struct, frozen=True):
     counters: MessageCounters
     messages_ready: int
     messages_unacknowledged: int
+
+
+class ConsumerStatus(msgspec.Struct, frozen=True):
+    """A consumer as the node knows it that its connection is on.
+
+    Attributes:
+        prefetch_count: how many deliveries may be unsettled, 0 for no limit.
+        arguments: with values that JSON has.
+    """
+
+    tag: str
+    queue: str
+    ack_required: bool
+    exclusive: bool
+    prefetch_count: int
+    arguments: dict[str, Any] = {}
+
+
+class ChannelStatus(msgspec.Struct, frozen=True):
+    """A channel, likewise.
+
+    Attributes:
+        number: 1 to channel_max.
+        prefetch_count: for consumers that come, 0 for no limit.
+        global_prefetch_count: of the whole channel, likewise.
+        confirm: in confirm mode.
+        messages_unacknowledged: deliveries that the client has not settled.
+        messages_unconfirmed: groups of publishes that wait for their confirm.
+    """
+
+    number: int
+    prefetch_count: int
+    global_prefetch_count: int
+    confirm: bool
+    messages_unacknowledged: int
+    messages_unconfirmed: int
+    consumers: tuple[ConsumerStatus, ...] = ()
+
+
+class ConnectionStatus(msgspec.Struct, frozen=True):
+    """A client connection.
+
+    Attributes:
+        node: name of the node that it is on.
+        id: unique in the cluster for ever.
+        name: "peer -> local".
+        connected_at_ms: Unix time.
+        state: "running", "blocked" or "flow".
+        client_properties: with values that JSON has.
+        tls: what its handshake agreed, None in the clear.
+        channels: how many are open.
+    """
+
+    node: str
+    id: str
+    name: str
+    user: str
+    vhost: str
+    mechanism: str
+    connected_at_ms: int
+    state: str
+    channel_max: int
+    frame_max: int
+    heartbeat_s: int
+    channels: int
+    client_properties: dict[str, Any] = {}
+    tls: TlsStatus | None = None
+
+    @property
+    def peer(self) -> tuple[str, int]:
+        """Host and port of the client, ("", 0) where they are not known."""
+        return _endpoint(self.name.partition(" -> ")[0])
+
+    @property
+    def local(self) -> tuple[str, int]:
+        """Host and port of the node's end, likewise."""
+        return _endpoint(self.name.partition(" -> ")[2])
+
+
+class TlsStatus(msgspec.Struct, frozen=True):
+    """See `model.tls.TlsSession`."""
+
+    version: str
+    cipher: str
+    subject: str
+    issuer: str
+    not_after: str
+
+
+def _endpoint(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    return (host, int(port)) if port.isdigit() else ("", 0)

@@ -243,6 +243,19 @@ class QueueClient:
         """
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
+class ConnectionControl:
+    """What the node may ask of an open client connection."""
+
+    @abstractmethod
+    def shut_down(self, reason: str) -> None:
+        """Close it with CONNECTION_FORCED, telling the client the reason."""
+
+    @abstractmethod
+    def channels(self) -> list[Any]:
+        """Return a `model.status.ChannelStatus` of each open channel, by number."""
+
+
 class ConnectionInfo:
     """A client connection, for listings.
 
@@ -253,6 +266,7 @@ class ConnectionInfo:
         channels: how many are open now.
         mechanism: of authentication.
         tls: what the TLS handshake agreed, None in the clear.
+        control: its handle while it is open.
         state: "running", "blocked" (by an alarm) or "flow" (by a queue).
     """
 
@@ -271,6 +285,7 @@ class ConnectionInfo:
         self.channels = 0
         self.mechanism = ""
         self.tls: TlsSession | None = None
+        self.control: ConnectionControl | None = None
         self.state = "running"
 
 

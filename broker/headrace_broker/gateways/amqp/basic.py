@@ -74,12 +74,11 @@ async def _attach(channel: Channel, consumer: Consumer, command: commands.Basic.
     client = consumer.link.client
     credit = _credit(channel, consumer.no_ack)
     try:
-        await client.attach(
-            int(consumer.number),
-            attachment(
-                consumer.tag, credit, command.exclusive, consumer.no_ack, command.arguments or {}
-            ),
-        )
+        arguments = command.arguments or {}
+        asked = attachment(consumer.tag, credit, command.exclusive, consumer.no_ack, arguments)
+        consumer.attachment = asked
+        consumer.arguments = arguments
+        await client.attach(int(consumer.number), asked)
     except AmqpError:
         channel.forget_consumer(consumer, CONSUMER_INPUT_LOST)
         raise

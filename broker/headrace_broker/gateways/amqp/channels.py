@@ -35,6 +35,10 @@ class Channels:
         """Return a channel, None for a closed one."""
         return self._by_number.get(number)
 
+    def open_channels(self) -> list[Channel]:
+        """Return the channels that may be used, by number."""
+        return [self._by_number[number] for number in sorted(self._by_number)]
+
     def take(self, number: i64, event: Input) -> None:
         """Give an input to a channel."""
         channel = self._by_number.get(int(number))

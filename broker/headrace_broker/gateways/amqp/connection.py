@@ -23,6 +23,7 @@ from headrace_broker.codecs.method import decode_method, encode_close, method_na
 from headrace_broker.gateways.amqp import handshake, states
 from headrace_broker.gateways.amqp.channel_port import ChannelOwner, Input, input_index
 from headrace_broker.gateways.amqp.channels import Channels
+from headrace_broker.gateways.amqp.control import Control
 from headrace_broker.gateways.amqp.grouping import Step, group_publishes
 from headrace_broker.gateways.amqp.opening import CONNECTION_METHODS, Opening
 from headrace_broker.gateways.amqp.outlet import PAUSE_OUTPUT, Outlet
@@ -272,6 +273,7 @@ class Connection(ChannelOwner):
         self._opening.open(command)
         self.outlet.send(0, commands.Connection.OpenOk())
         self._shell.set_timer(self.info.heartbeat_s / 2)
+        self.info.control = Control(self.channels, self)
         self._presence.enter()
 
     # Closing
@@ -283,6 +285,7 @@ class Connection(ChannelOwner):
 
     def _close_channels(self) -> None:
         self._presence.leave()
+        self.info.control = None
         self.channels.end_chunk()  # acks that came before the end count
         self.channels.drop_all()
 

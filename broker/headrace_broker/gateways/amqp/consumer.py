@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import final
+from typing import Any, final
 
 from mypy_extensions import i64
 
@@ -14,7 +14,7 @@ from headrace_broker.gateways.amqp.states import (
     advance,
 )
 from headrace_broker.model.message import DeliveryRun
-from headrace_broker.runtime.port import GET_CONSUMER, QueueClient
+from headrace_broker.runtime.port import GET_CONSUMER, Attachment, QueueClient
 
 
 @final
@@ -27,6 +27,8 @@ class Consumer:
         tag: consumer tag as the client knows it.
         tag_octets: the same on the wire.
         no_ack: deliveries are settled by being sent.
+        attachment: how the queue serves it, None before it was asked to.
+        arguments: as the client gave them, for listings.
         state: a CONSUMER_* state.
         held: runs that wait for the socket, the channel's limit or its flow, oldest first.
         held_start: index into the first of them where the next delivery stands.
@@ -41,6 +43,8 @@ class Consumer:
         self.tag = tag
         self.tag_octets = tag.encode()
         self.no_ack = no_ack
+        self.attachment: Attachment | None = None
+        self.arguments: dict[str, Any] = {}
         self.state: i64 = CONSUMER_ATTACHING
         self.held: deque[DeliveryRun] = deque()
         self.held_start: i64 = 0

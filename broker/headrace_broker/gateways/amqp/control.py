@@ -1,0 +1,59 @@
+"""What the rest of the node may ask of a client connection."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+from typing_extensions import override
+
+from headrace_broker.gateways.amqp.channel import Channel
+from headrace_broker.gateways.amqp.channel_port import ChannelOwner
+from headrace_broker.gateways.amqp.channels import Channels
+from headrace_broker.gateways.amqp.consumer import Consumer
+from headrace_broker.model.limits import PREFETCH_UNLIMITED
+from headrace_broker.model.reply_code import CONNECTION_FORCED, AmqpError
+from headrace_broker.model.status import ChannelStatus, ConsumerStatus
+from headrace_broker.runtime.plain_table import json_table
+from headrace_broker.runtime.port import ConnectionControl
+
+
+@final
+class Control(ConnectionControl):
+    """The handle of one connection while it is open."""
+
+    def __init__(self, channels: Channels, owner: ChannelOwner) -> None:
+        self._channels = channels
+        self._owner = owner
+
+    @override
+    def shut_down(self, reason: str) -> None:
+        self._owner.fail(AmqpError(CONNECTION_FORCED, reason), 0)
+
+    @override
+    def channels(self) -> list[Any]:
+        return [_channel_status(channel) for channel in self._channels.open_channels()]
+
+
+def _channel_status(channel: Channel) -> ChannelStatus:
+    return ChannelStatus(
+        int(channel.number),
+        int(channel.prefetch),
+        int(channel.deliveries.limit),
+        channel.confirms.enabled,
+        int(channel.deliveries.unsettled.count),
+        int(channel.confirms.outstanding_count),
+        tuple([_consumer_status(consumer) for consumer in channel.consumers.values()]),
+    )
+
+
+def _consumer_status(consumer: Consumer) -> ConsumerStatus:
+    attachment = consumer.attachment
+    prefetch = int(attachment.prefetch) if attachment is not None else 0
+    return ConsumerStatus(
+        consumer.tag,
+        consumer.link.client.queue.name,
+        not consumer.no_ack,
+        attachment is not None and attachment.exclusive,
+        0 if consumer.no_ack or prefetch == PREFETCH_UNLIMITED else prefetch,
+        json_table(consumer.arguments),
+    )
