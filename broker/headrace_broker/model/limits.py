@@ -104,3 +104,6 @@ PRIORITY_MAX: Final = 255  # of x-max-priority; what the property can carry, as 
 DEDUPLICATION_SIZE_MAX: Final = 1 << 20  # identifiers a queue remembers; some 100 MiB of them
 PROPERTIES_OCTETS_MAX: Final = FRAME_BYTES_MAX - 20  # octets of a property block; with the rest of a content header it fills a frame
 DEATHS_KEPT_MAX: Final = 64  # deaths in x-death; some 70 KiB with the longest names, which fit a frame
+ANSWER_OCTETS_MAX: Final = 1 << 20  # octets of rows in one node's answer to another; the rest is asked for again, a larger row left out
+LISTING_ROWS_MAX: Final = 100_000  # rows of a listing of connections, channels or consumers; some 50 MiB
+QUESTIONS_MAX: Final = 256  # questions to other nodes under way; HTTP requests that list or close at once

@@ -13,6 +13,7 @@ from headrace_broker.model.definition import Node, Queue
 from headrace_broker.model.reply_code import AmqpError
 from headrace_broker.runtime.broker import NodeBroker
 from headrace_broker.runtime.catalog_service import CatalogService, CatalogUnavailableError
+from headrace_broker.runtime.client_list import ClientList
 from headrace_broker.runtime.counts import CountsClient
 from headrace_broker.runtime.disk_watch import DiskWatch
 from headrace_broker.runtime.hosting import Hosting
@@ -62,6 +63,7 @@ class BrokerNode:
         catalog: cluster metadata.
         hosting: queues on this node and sessions of its gateways.
         broker: what gateways use.
+        clients: the client connections of the cluster.
         peers_up: boot count by node id of the other nodes that are heard, 0 for those that are not.
     """
 
@@ -87,6 +89,10 @@ class BrokerNode:
         self.hosting.on_unreadable = on_fatal
         self.catalog.subscribe(self.router.on_events)
         self.catalog.subscribe(self._on_events)
+        names = {member.id: member.name for member in config.cluster.nodes}
+        self.clients = ClientList(
+            names.pop(node), lambda: self.broker.connections, names, self.raft.send
+        )
         self.disk = DiskWatch(
             config.node.data_dir,
             config.limits.disk_free_bytes_min,
@@ -173,6 +179,10 @@ class BrokerNode:
             self.counts.receive_request(peer, payload.counts_request)
         elif kind == "counts":
             self.counts.receive_answer(payload.counts)
+        elif kind == "question":
+            self.clients.inquiries.receive_question(peer, payload.question)
+        elif kind == "answer":
+            self.clients.inquiries.receive_answer(payload.answer)
         else:
             self.hosting.switchboard.receive(payload)
 

@@ -41,8 +41,13 @@ class ClusterPayload(_message.Message):
     REPLY_FIELD_NUMBER: _builtins.int
     REPLY_PROBE_FIELD_NUMBER: _builtins.int
     REPLY_ALIVE_FIELD_NUMBER: _builtins.int
+    QUESTION_FIELD_NUMBER: _builtins.int
+    ANSWER_FIELD_NUMBER: _builtins.int
     catalog_forward: _builtins.bytes
     """A catalog command on its way to the leader of group 0."""
+    question: _builtins.bytes
+    """Any node to any other: see runtime/inquiry.py."""
+    answer: _builtins.bytes
     @_builtins.property
     def command(self) -> Global___QueueCommand: ...
     @_builtins.property
@@ -95,12 +100,14 @@ class ClusterPayload(_message.Message):
         reply: Global___Reply | None = ...,
         reply_probe: Global___ReplyProbe | None = ...,
         reply_alive: Global___ReplyAlive | None = ...,
+        question: _builtins.bytes = ...,
+        answer: _builtins.bytes = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "catalog_forward", b"catalog_forward", "command", b"command", "controlled", b"controlled", "counts", b"counts", "counts_request", b"counts_request", "detached", b"detached", "enqueued", b"enqueued", "gap", b"gap", "got", b"got", "refused", b"refused", "reply", b"reply", "reply_alive", b"reply_alive", "reply_probe", b"reply_probe", "resync", b"resync", "run", b"run", "timed_out", b"timed_out", "window", b"window"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "body", b"body", "catalog_forward", b"catalog_forward", "command", b"command", "controlled", b"controlled", "counts", b"counts", "counts_request", b"counts_request", "detached", b"detached", "enqueued", b"enqueued", "gap", b"gap", "got", b"got", "question", b"question", "refused", b"refused", "reply", b"reply", "reply_alive", b"reply_alive", "reply_probe", b"reply_probe", "resync", b"resync", "run", b"run", "timed_out", b"timed_out", "window", b"window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "catalog_forward", b"catalog_forward", "command", b"command", "controlled", b"controlled", "counts", b"counts", "counts_request", b"counts_request", "detached", b"detached", "enqueued", b"enqueued", "gap", b"gap", "got", b"got", "refused", b"refused", "reply", b"reply", "reply_alive", b"reply_alive", "reply_probe", b"reply_probe", "resync", b"resync", "run", b"run", "timed_out", b"timed_out", "window", b"window"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "body", b"body", "catalog_forward", b"catalog_forward", "command", b"command", "controlled", b"controlled", "counts", b"counts", "counts_request", b"counts_request", "detached", b"detached", "enqueued", b"enqueued", "gap", b"gap", "got", b"got", "question", b"question", "refused", b"refused", "reply", b"reply", "reply_alive", b"reply_alive", "reply_probe", b"reply_probe", "resync", b"resync", "run", b"run", "timed_out", b"timed_out", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["catalog_forward", "command", "resync", "window", "enqueued", "controlled", "run", "got", "gap", "refused", "detached", "counts_request", "counts", "timed_out", "reply", "reply_probe", "reply_alive"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["catalog_forward", "command", "resync", "window", "enqueued", "controlled", "run", "got", "gap", "refused", "detached", "counts_request", "counts", "timed_out", "reply", "reply_probe", "reply_alive", "question", "answer"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 

@@ -1,0 +1,154 @@
+"""The client connections of the cluster: who they are, what is on them, and how to close them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any, Final
+
+import msgspec
+
+from headrace_broker.model.limits import LISTING_ROWS_MAX
+from headrace_broker.model.status import ChannelStatus, ConnectionStatus, TlsStatus
+from headrace_broker.runtime.inquiry import Close, Inquiries, List, NoAnswerError
+from headrace_broker.runtime.plain_table import json_table
+from headrace_broker.runtime.port import ConnectionInfo
+
+DEFAULT_REASON: Final = "Closed via management API"
+
+
+class ClientRow(msgspec.Struct, frozen=True):
+    """A connection, or one of its channels.
+
+    Attributes:
+        connection: without its client's properties where channels are listed.
+        channel: None where connections are listed.
+    """
+
+    connection: ConnectionStatus
+    channel: ChannelStatus | None = None
+
+
+class ClientListing(msgspec.Struct, frozen=True):
+    """Rows of all nodes that answered.
+
+    Attributes:
+        missing: names of the nodes that did not.
+        left_out: rows that are there and not in the list, at least: there are more than
+            LISTING_ROWS_MAX, or they are too large.
+    """
+
+    rows: list[ClientRow]
+    missing: tuple[str, ...] = ()
+    left_out: int = 0
+
+
+class ClientList:
+    """Lists and closes connections on all nodes.
+
+    Args:
+        node_name: of this node.
+        connections: its open connections by id.
+        peers: name by id of the other nodes.
+        send: carries a payload to a node.
+    """
+
+    def __init__(
+        self,
+        node_name: str,
+        connections: Callable[[], dict[str, ConnectionInfo]],
+        peers: dict[int, str],
+        send: Callable[[int, bytes], bool],
+    ) -> None:
+        self._node_name = node_name
+        self._connections = connections
+        self._peers = peers
+        self.inquiries = Inquiries(send, self._rows, self._close)
+
+    async def everyone(self, channels: bool = False) -> ClientListing:
+        """Return the connections of the cluster, or its channels with their consumers."""
+        limit = LISTING_ROWS_MAX + 1
+        rows: list[ClientRow] = list(islice(self._rows(List(channels)), limit))
+        asked = [self._listed(peer, channels, limit) for peer in self._peers]
+        missing: list[str] = []
+        left_out = 0
+        for name, found in zip(self._peers.values(), await asyncio.gather(*asked), strict=True):
+            if found is None:
+                missing.append(name)
+            else:
+                rows += found[0]
+                left_out += found[1]
+        left_out += max(len(rows) - LISTING_ROWS_MAX, 0)
+        return ClientListing(rows[:LISTING_ROWS_MAX], tuple(missing), left_out)
+
+    async def _listed(
+        self, peer: int, channels: bool, limit: int
+    ) -> tuple[list[ClientRow], int] | None:
+        try:
+            return await self.inquiries.rows(peer, channels, ClientRow, limit)
+        except NoAnswerError:
+            return None
+
+    async def close(self, name: str, reason: str) -> tuple[int, tuple[str, ...]]:
+        """Close the connections with a name or id, wherever they are.
+
+        Returns:
+            How many there were, and the names of the nodes that did not answer.
+        """
+        question = Close(name, reason or DEFAULT_REASON)
+        count = self._close(question)
+        asked = [self._closed(peer, question) for peer in self._peers]
+        missing: list[str] = []
+        for peer, closed in zip(self._peers.values(), await asyncio.gather(*asked), strict=True):
+            if closed is None:
+                missing.append(peer)
+            else:
+                count += closed
+        return count, tuple(missing)
+
+    async def _closed(self, peer: int, question: Close) -> int | None:
+        try:
+            return await self.inquiries.close(peer, question)
+        except NoAnswerError:
+            return None
+
+    # This node's
+
+    def _rows(self, question: List) -> Iterator[ClientRow]:
+        for info in list(self._connections().values()):
+            if not question.channels:
+                yield ClientRow(self._status(info, json_table(info.client_properties)))
+            elif info.control is not None:
+                status = self._status(info, {})
+                for channel in info.control.channels():
+                    yield ClientRow(status, channel)
+
+    def _status(self, info: ConnectionInfo, properties: dict[str, Any]) -> ConnectionStatus:
+        tls = info.tls
+        return ConnectionStatus(
+            node=self._node_name,
+            id=info.id,
+            name=info.name,
+            user=info.user,
+            vhost=info.vhost,
+            mechanism=info.mechanism,
+            connected_at_ms=info.connected_at_ms,
+            state=info.state,
+            channel_max=info.channel_max,
+            frame_max=info.frame_max,
+            heartbeat_s=info.heartbeat_s,
+            channels=info.channels,
+            client_properties=properties,
+            tls=None
+            if tls is None
+            else TlsStatus(tls.version, tls.cipher, tls.subject, tls.issuer, tls.not_after),
+        )
+
+    def _close(self, question: Close) -> int:
+        count = 0
+        for info in list(self._connections().values()):
+            if question.name in (info.name, info.id) and info.control is not None:
+                info.control.shut_down(question.reason)
+                count += 1
+        return count

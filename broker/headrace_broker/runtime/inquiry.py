@@ -1,0 +1,194 @@
+"""Questions that one node asks another about its client connections."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Any, Final
+
+import msgspec
+
+from headrace_broker.model.limits import ANSWER_OCTETS_MAX, QUESTIONS_MAX
+from headrace_broker.runtime.pb.cluster_pb2 import ClusterPayload
+
+ANSWER_SECONDS_MAX: Final = 5.0  # then a node counts as not answering
+
+log = logging.getLogger(__name__)
+
+
+class List(msgspec.Struct, frozen=True, tag="list"):
+    """Which connections have you, or which channels?
+
+    Attributes:
+        channels: channels with their consumers are wanted.
+        skip: rows that the asker has already.
+    """
+
+    channels: bool = False
+    skip: int = 0
+
+
+class Close(msgspec.Struct, frozen=True, tag="close"):
+    """Close the connections with this name or id.
+
+    Attributes:
+        reason: for the client.
+    """
+
+    name: str
+    reason: str
+
+
+Question = List | Close
+
+
+class Envelope(msgspec.Struct, frozen=True):
+    """A question on its way."""
+
+    request: int
+    question: Question
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What a node answers.
+
+    Attributes:
+        request: number of the question.
+        rows: of a listing.
+        left_out: rows among these that are too large to be sent.
+        more: there are rows after these.
+        count: of connections that were closed.
+    """
+
+    request: int
+    rows: list[msgspec.Raw] = []
+    left_out: int = 0
+    more: bool = False
+    count: int = 0
+
+
+class NoAnswerError(Exception):
+    """A node is down, or did not answer in time."""
+
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_QUESTIONS: Final = msgspec.msgpack.Decoder(Envelope)
+_ANSWERS: Final = msgspec.msgpack.Decoder(Answer)
+
+
+class Inquiries:
+    """Asks other nodes, and answers them.
+
+    Args:
+        send: carries a payload to a node; False when it did not leave.
+        rows: this node's rows of a listing, one after the other as they are needed.
+        close: closes connections on this node and returns how many.
+    """
+
+    def __init__(
+        self,
+        send: Callable[[int, bytes], bool],
+        rows: Callable[[List], Iterator[msgspec.Struct]],
+        close: Callable[[Close], int],
+    ) -> None:
+        self._send = send
+        self._rows = rows
+        self._close = close
+        self._next = 1
+        self._waiting: dict[int, asyncio.Future[Answer]] = {}
+        self._slots = asyncio.Semaphore(QUESTIONS_MAX)
+
+    async def close(self, node: int, question: Close) -> int:
+        """Have a node close connections; returns how many there were.
+
+        Raises:
+            NoAnswerError: it did not answer; whether it closed something is not known.
+        """
+        return (await self._ask(node, question)).count
+
+    async def rows(
+        self, node: int, channels: bool, kind: type[Any], rows_max: int
+    ) -> tuple[list[Any], int]:
+        """Return a node's rows, at most `rows_max`, and how many were too large to be sent.
+
+        Connections come and go meanwhile: one may be missed, or be in the list twice.
+
+        Raises:
+            NoAnswerError: it did not answer.
+        """
+        found: list[Any] = []
+        left_out = 0
+        while len(found) < rows_max:
+            answer = await self._ask(node, List(channels, len(found) + left_out))
+            found += [msgspec.msgpack.decode(row, type=kind) for row in answer.rows]
+            left_out += answer.left_out
+            if not answer.more or not (answer.rows or answer.left_out):
+                break
+        return found[:rows_max], left_out
+
+    async def _ask(self, node: int, question: Question) -> Answer:
+        async with self._slots:
+            number = self._next
+            self._next += 1
+            future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+            self._waiting[number] = future
+            data = _ENCODER.encode(Envelope(number, question))
+            try:
+                if not self._send(node, ClusterPayload(question=data).SerializeToString()):
+                    raise NoAnswerError(f"node {node} cannot be reached")
+                async with asyncio.timeout(ANSWER_SECONDS_MAX):
+                    return await future
+            except TimeoutError:
+                raise NoAnswerError(f"node {node} does not answer") from None
+            finally:
+                del self._waiting[number]
+
+    def receive_question(self, source: int, data: bytes) -> None:
+        """Answer another node.
+
+        Raises:
+            msgspec.DecodeError: it asks what this node does not understand.
+        """
+        envelope = _QUESTIONS.decode(data)
+        question = envelope.question
+        if isinstance(question, Close):
+            answer = Answer(envelope.request, count=self._close(question))
+        else:
+            rows, left_out, more = _page(islice(self._rows(question), question.skip, None))
+            answer = Answer(envelope.request, rows, left_out, more)
+        payload = ClusterPayload(answer=_ENCODER.encode(answer))
+        if not self._send(source, payload.SerializeToString()):
+            log.info("node %d does not hear the answer to its question", source)
+
+    def receive_answer(self, data: bytes) -> None:
+        """Take another node's answer; one that nobody waits for any more is dropped.
+
+        Raises:
+            msgspec.DecodeError: it is no answer.
+        """
+        answer = _ANSWERS.decode(data)
+        future = self._waiting.get(answer.request)
+        if future is not None and not future.done():
+            future.set_result(answer)
+
+
+def _page(rows: Iterable[msgspec.Struct]) -> tuple[list[msgspec.Raw], int, bool]:
+    """Return the first rows, as many as fit into an answer.
+
+    Returns:
+        The rows, how many among them were left out for their size, and whether more follow.
+    """
+    taken: list[msgspec.Raw] = []
+    octets = left_out = 0
+    for row in rows:
+        encoded = _ENCODER.encode(row)
+        if len(encoded) > ANSWER_OCTETS_MAX:
+            left_out += 1
+            continue
+        octets += len(encoded)
+        if octets > ANSWER_OCTETS_MAX:
+            return taken, left_out, True
+        taken.append(msgspec.Raw(encoded))
+    return taken, left_out, False
