@@ -13,6 +13,7 @@ from headrace_broker.config import Config, split_address
 from headrace_broker.gateways.amqp.listener import AmqpListener
 from headrace_broker.gateways.tls import ServerTls, renew_forever
 from headrace_broker.management.server import ManagementServer
+from headrace_broker.runtime.administration import NodeAdministration
 from headrace_broker.runtime.broker import NodeBroker
 from headrace_broker.runtime.node import BrokerNode
 from headrace_broker.runtime.status import NodeStatusSource
@@ -48,7 +49,7 @@ async def serve(config: Config, stop: asyncio.Event, hang_up: asyncio.Event) -> 
         await node.start()
         stack.push_async_callback(node.stop)
         status = NodeStatusSource(node)
-        management = ManagementServer(status)
+        management = ManagementServer(status, NodeAdministration(node))
         await management.start(*split_address(config.listeners.http))
         stack.push_async_callback(management.stop)
         if await _unless_stopped(node.join(), stop):

@@ -63,6 +63,9 @@ def _render_queue(queue: QueueStatus) -> dict[str, Any]:
         "leader": queue.leader,
         "members": list(queue.members),
         "state": "running" if queue.leader else "down",
+        "policy": queue.policy or None,
+        "operator_policy": queue.operator_policy or None,
+        "effective_policy_definition": queue.definition,
     }
     if queue.has_counts:
         body |= {

@@ -1,4 +1,4 @@
-"""The HTTP listener: health checks for anybody, status for users of the catalog."""
+"""The HTTP listener: health checks for anybody, everything else for users with a tag for it."""
 
 from __future__ import annotations
 
@@ -6,15 +6,25 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Final
 
-import msgspec
 from aiohttp import web
 
+from headrace_broker.management.access import CALLER, TAGS, Caller
+from headrace_broker.management.administration import Administration
+from headrace_broker.management.answer import ApiError, amqp_refusal, error_answer, json_answer
 from headrace_broker.management.authentication import parse_basic
+from headrace_broker.management.bindings import BindingEndpoints
+from headrace_broker.management.clients import ClientEndpoints
+from headrace_broker.management.exchanges import ExchangeEndpoints
+from headrace_broker.management.policies import PolicyEndpoints
+from headrace_broker.management.queues import QueueEndpoints
 from headrace_broker.management.rate import SAMPLE_INTERVAL_S, RateMeter
-from headrace_broker.management.rendering import render_nodes, render_overview, render_queues
+from headrace_broker.management.rendering import render_nodes, render_overview
 from headrace_broker.management.status_source import StatusSource
+from headrace_broker.management.users import UserEndpoints
+from headrace_broker.management.vhosts import VhostEndpoints
+from headrace_broker.model.reply_code import AmqpError
 from headrace_broker.runtime.authenticator import is_loopback
 
 OPEN_PATHS: Final = frozenset({"/api/health/live", "/api/health/ready"})
@@ -28,12 +38,19 @@ class ManagementServer:
     """Serves the API of one node.
 
     Args:
-        source: the node; asked at each request.
+        source: what the node tells of itself; asked at each request.
+        node: what is looked at and changed through it.
         clock: seconds of a clock that never goes back.
     """
 
-    def __init__(self, source: StatusSource, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        source: StatusSource,
+        node: Administration,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._source = source
+        self._node = node
         self._clock = clock
         self._meter = RateMeter()
         self._runner: web.AppRunner | None = None
@@ -73,7 +90,17 @@ class ManagementServer:
         app.router.add_get("/api/health/ready", self._ready)
         app.router.add_get("/api/overview", self._overview)
         app.router.add_get("/api/nodes", self._nodes)
-        app.router.add_get("/api/queues", self._queues)
+        for endpoints in (
+            BindingEndpoints(self._node),
+            ClientEndpoints(self._node),
+            ExchangeEndpoints(self._node),
+            PolicyEndpoints(self._node, operator=False),
+            PolicyEndpoints(self._node, operator=True),
+            QueueEndpoints(self._node, self._source),
+            UserEndpoints(self._node),
+            VhostEndpoints(self._node),
+        ):
+            app.router.add_routes(endpoints.routes())
         return app
 
     async def _sample_forever(self) -> None:
@@ -84,52 +111,53 @@ class ManagementServer:
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Ask for a log-in, and answer in JSON whatever goes wrong."""
-        if request.path not in OPEN_PATHS and not await self._knows(request):
-            headers = {"WWW-Authenticate": 'Basic realm="Headrace"'}
-            return _error(401, "not_authorized", "log in with a user of the broker", headers)
+        if request.path not in OPEN_PATHS:
+            user = await self._user(request)
+            if user is None:
+                headers = {"WWW-Authenticate": 'Basic realm="Headrace"'}
+                reason = "log in with a user of the broker"
+                return error_answer(401, "not_authorized", reason, headers)
+            if not TAGS.intersection(user.tags):
+                allowed = ", ".join(sorted(TAGS))
+                return error_answer(403, "access_refused", f"tags: must have one of {allowed}")
+            CALLER.set(user)
         try:
             return await handler(request)
+        except ApiError as error:
+            return error_answer(error.status, error.error, error.reason)
+        except AmqpError as error:
+            refusal = amqp_refusal(error)
+            return error_answer(refusal.status, refusal.error, refusal.reason)
+        except web.HTTPRequestEntityTooLarge:
+            reason = f"body: must have at most {REQUEST_BYTES_MAX} octets"
+            return error_answer(413, "payload_too_large", reason)
         except web.HTTPMethodNotAllowed as error:
-            allowed = {"Allow": error.headers["Allow"]}
-            return _error(405, "method_not_allowed", f"allowed: {allowed['Allow']}", allowed)
+            allow = {"Allow": error.headers["Allow"]}
+            return error_answer(405, "method_not_allowed", f"allowed: {allow['Allow']}", allow)
         except web.HTTPNotFound:
-            return _error(404, "not_found", f"there is no {request.path}")
+            return error_answer(404, "not_found", f"there is no {request.path}")
 
-    async def _knows(self, request: web.Request) -> bool:
+    async def _user(self, request: web.Request) -> Caller | None:
+        """Return who asks, None unless the log-in is right."""
         login = parse_basic(request.headers.get("Authorization", ""))
         if login is None:
-            return False
-        return await self._source.authenticate(*login, is_loopback(request.remote))
+            return None
+        if not await self._source.authenticate(*login, is_loopback(request.remote)):
+            return None
+        user = self._node.view.user(login[0])
+        return Caller(user.name, user.tags) if user is not None else None
 
     async def _live(self, request: web.Request) -> web.Response:
-        return _json({"status": "ok"})
+        return json_answer({"status": "ok"})
 
     async def _ready(self, request: web.Request) -> web.Response:
         reason = self._source.not_ready_reason()
         if reason:
-            return _json({"status": "failed", "reason": reason}, status=503)
-        return _json({"status": "ok"})
+            return json_answer({"status": "failed", "reason": reason}, status=503)
+        return json_answer({"status": "ok"})
 
     async def _overview(self, request: web.Request) -> web.Response:
-        return _json(render_overview(self._source.overview(), self._meter.rates()))
+        return json_answer(render_overview(self._source.overview(), self._meter.rates()))
 
     async def _nodes(self, request: web.Request) -> web.Response:
-        return _json(render_nodes(self._source.overview().nodes))
-
-    async def _queues(self, request: web.Request) -> web.Response:
-        return _json(render_queues(self._source.queues()))
-
-
-def _json(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
-    return web.Response(
-        body=msgspec.json.encode(body),
-        status=status,
-        content_type="application/json",
-        headers=headers,
-    )
-
-
-def _error(
-    status: int, error: str, reason: str, headers: dict[str, str] | None = None
-) -> web.Response:
-    return _json({"error": error, "reason": reason}, status, headers)
+        return json_answer(render_nodes(self._source.overview().nodes))

@@ -20,5 +20,8 @@ class StatusSource(Protocol):
     def queues(self) -> Sequence[QueueStatus]:
         """Return all queues of the cluster, in any order."""
 
+    def queue(self, vhost: str, name: str) -> QueueStatus | None:
+        """Return one queue."""
+
     async def authenticate(self, user: str, password: str, loopback: bool) -> bool:
         """Return whether the password is right and the user may come from there."""

@@ -92,6 +92,9 @@ class QueueStatus(msgspec.Struct, frozen=True):
         has_counts: whether this node holds a replica, so that what follows says something.
         replicas: members of its log; none for a queue that is kept in memory.
         snapshot_index: log position up to which this node's replica is a snapshot, without log.
+        policy: name of the policy that counts for it, "" for none.
+        operator_policy: likewise.
+        definition: what both come to.
     """
 
     vhost: str
@@ -109,6 +112,9 @@ class QueueStatus(msgspec.Struct, frozen=True):
     consumers: int = 0
     replicas: tuple[ReplicaStatus, ...] = ()
     snapshot_index: int = 0
+    policy: str = ""
+    operator_policy: str = ""
+    definition: dict[str, Any] = {}
 
 
 class Overview(msgspec.Struct, frozen=True):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from headrace_broker.catalog.effective import policy_of
+from headrace_broker.catalog.policy import merged
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.status import (
     DamageStatus,
@@ -76,6 +78,11 @@ class NodeStatusSource:
         """Return all queues of the cluster."""
         return [self._queue(queue) for queue in self._node.catalog.catalog.queues()]
 
+    def queue(self, vhost: str, name: str) -> QueueStatus | None:
+        """Return one queue."""
+        queue = self._node.catalog.catalog.queue(vhost, name)
+        return self._queue(queue) if queue is not None else None
+
     async def authenticate(self, user: str, password: str, loopback: bool) -> bool:
         """Return whether the password is right and the user may come from there."""
         return await self._node.broker.authenticate(user, password, loopback)
@@ -133,6 +140,8 @@ class NodeStatusSource:
     def _queue(self, queue: Queue) -> QueueStatus:
         node = self._node
         host = node.hosting.hosts.get(queue.group)
+        policy = policy_of(node.catalog.catalog, queue)
+        operator_policy = policy_of(node.catalog.catalog, queue, operator=True)
         leader = queue.members[0] if not queue.logged else 0
         snapshot_index = 0
         if queue.logged and host is not None:
@@ -154,6 +163,9 @@ class NodeStatusSource:
             consumers=int(host.machine.consumer_count) if host else 0,
             replicas=self._replicas(queue.group) if queue.logged else (),
             snapshot_index=snapshot_index,
+            policy=policy.name if policy is not None else "",
+            operator_policy=operator_policy.name if operator_policy is not None else "",
+            definition=merged(policy, operator_policy),
         )
 
 

@@ -10,9 +10,12 @@ from typing import Any
 import aiohttp
 import pytest
 
+from headrace_broker.catalog.machine import Catalog
 from headrace_broker.management.authentication import parse_basic
 from headrace_broker.management.rate import RateMeter
 from headrace_broker.management.server import ManagementServer
+from headrace_broker.model.definition import Node, Queue, User
+from headrace_broker.model.reply_code import INTERNAL_ERROR, AmqpError
 from headrace_broker.model.status import (
     DamageStatus,
     MessageCounters,
@@ -22,6 +25,7 @@ from headrace_broker.model.status import (
     QueueStatus,
     ReplicaStatus,
 )
+from headrace_broker.runtime.counts import QueueCounts
 
 GUEST = {"Authorization": "Basic " + base64.b64encode(b"guest:guest").decode()}
 
@@ -69,9 +73,29 @@ class FakeNode:
 
         return [queue("b", "", False), queue("a", "n1", True)]
 
+    def queue(self, vhost: str, name: str) -> QueueStatus | None:
+        return next((queue for queue in self.queues() if queue.name == name), None)
+
     async def authenticate(self, user: str, password: str, loopback: bool) -> bool:
         self.checks.append((user, password, loopback))
         return (user, password) == ("guest", self.password) and loopback
+
+
+def administration() -> Any:
+    """A node whose catalog knows the administrator guest."""
+    catalog = Catalog()
+    catalog.put_node(Node(1, "n1", "h:1"))
+    catalog.put_user(User("guest", b"", b"", ("administrator",)))
+    for name in ("a", "b"):
+        catalog.put_queue(Queue("/", name, "quorum", ord(name), (1,)))
+
+    class Administration:
+        view = catalog
+
+        async def counts(self, queue: Queue) -> QueueCounts:
+            raise AmqpError(INTERNAL_ERROR, "no leader")
+
+    return Administration()
 
 
 def fetch(
@@ -80,7 +104,7 @@ def fetch(
     """Status, JSON body and headers of one request to a server in front of `node`."""
 
     async def talk() -> tuple[int, Any, Any]:
-        server = ManagementServer(node)
+        server = ManagementServer(node, administration())
         port = await server.start("127.0.0.1", 0)
         try:
             async with (
@@ -173,7 +197,8 @@ def test_an_unknown_path_and_a_wrong_method_are_answered_in_json() -> None:
 
 def test_a_server_that_cannot_bind_leaves_nothing_running() -> None:
     async def twice() -> None:
-        first, second = ManagementServer(FakeNode()), ManagementServer(FakeNode())
+        first = ManagementServer(FakeNode(), administration())
+        second = ManagementServer(FakeNode(), administration())
         port = await first.start("127.0.0.1", 0)
         with pytest.raises(OSError, match="address"):
             await second.start("127.0.0.1", port)

@@ -1,0 +1,120 @@
+"""What the HTTP API has the node do."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from aiohttp import web
+
+from headrace_broker.catalog.command import AnyCommand
+from headrace_broker.catalog.result import Result
+from headrace_broker.catalog.view import CatalogView
+from headrace_broker.management.answer import not_found
+from headrace_broker.model.definition import Binding, Exchange, Queue
+from headrace_broker.runtime.client_list import ClientListing
+from headrace_broker.runtime.counts import QueueCounts
+
+
+class TopologyPort(Protocol):
+    """See `runtime.topology.Topology`. Everything raises AmqpError."""
+
+    async def declare_queue(
+        self,
+        vhost: str,
+        name: str,
+        durable: bool,
+        exclusive: bool,
+        auto_delete: bool,
+        arguments: dict[str, Any],
+        owner: str,
+    ) -> Queue:
+        """Create a queue, or return the equivalent one."""
+
+    async def delete_queue(self, queue: Queue, if_unused: bool, if_empty: bool) -> int:
+        """Delete a queue; returns its ready messages."""
+
+    async def declare_exchange(self, exchange: Exchange) -> None:
+        """Create an exchange unless an equivalent one exists."""
+
+    async def delete_exchange(self, vhost: str, name: str, if_unused: bool) -> None:
+        """Delete an exchange."""
+
+    async def bind(self, binding: Binding) -> None:
+        """Add a binding."""
+
+    async def unbind(self, binding: Binding) -> None:
+        """Remove a binding."""
+
+
+class Administration(Protocol):
+    """See `runtime.administration.NodeAdministration`. Coroutines raise AmqpError."""
+
+    @property
+    def view(self) -> CatalogView:
+        """The catalog."""
+
+    @property
+    def topology(self) -> TopologyPort:
+        """Queues, exchanges and bindings."""
+
+    async def submit(self, command: AnyCommand) -> Result:
+        """Have a command applied."""
+
+    async def catch_up(self) -> None:
+        """Wait until everything that was decided is applied here."""
+
+    async def counts(self, queue: Queue) -> QueueCounts:
+        """Return what a queue's leader says."""
+
+    async def purge(self, queue: Queue) -> int:
+        """Drop a queue's ready messages."""
+
+    async def clients(self, channels: bool = False) -> ClientListing:
+        """Return connections, or channels."""
+
+    async def close_connection(self, name: str, reason: str) -> tuple[int, tuple[str, ...]]:
+        """Close connections; returns how many, and the nodes that did not answer."""
+
+
+async def known_vhost(node: Administration, request: web.Request) -> str:
+    """Return the vhost that a path names.
+
+    Raises:
+        ApiError: 404, there is none of that name.
+    """
+    vhost = request.match_info["vhost"]
+    if node.view.vhost(vhost) is None:
+        await node.catch_up()  # it may have been created through another node a moment ago
+    if node.view.vhost(vhost) is None:
+        raise not_found(f"vhost '{vhost}'")
+    return vhost
+
+
+async def known_queue(node: Administration, vhost: str, name: str) -> Queue:
+    """Return a queue.
+
+    Raises:
+        ApiError: 404, there is none of that name.
+    """
+    if node.view.queue(vhost, name) is None:
+        await node.catch_up()
+    queue = node.view.queue(vhost, name)
+    if queue is None:
+        raise not_found(f"queue '{name}' in vhost '{vhost}'")
+    return queue
+
+
+async def known_exchange(node: Administration, vhost: str, name: str) -> Exchange:
+    """Return an exchange; "" and "amq.default" are the default one.
+
+    Raises:
+        ApiError: 404, there is none of that name.
+    """
+    if name in ("", "amq.default"):
+        return Exchange(vhost, "", "direct")
+    if node.view.exchange(vhost, name) is None:
+        await node.catch_up()
+    exchange = node.view.exchange(vhost, name)
+    if exchange is None:
+        raise not_found(f"exchange '{name}' in vhost '{vhost}'")
+    return exchange

@@ -1,0 +1,104 @@
+"""What the API answers, and how it refuses."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+from aiohttp import web
+
+from headrace_broker.catalog.result import Exists, NotFound, Ok, Result
+from headrace_broker.model.reply_code import (
+    ACCESS_REFUSED,
+    INTERNAL_ERROR,
+    NOT_FOUND,
+    AmqpError,
+)
+
+PARTIAL_HEADER: Final = "X-Headrace-Partial"  # says what a listing lacks
+
+
+class ApiError(Exception):
+    """A request is refused.
+
+    Args:
+        status: HTTP status.
+        error: a word for programs.
+        reason: a sentence for people, naming field and rule.
+    """
+
+    def __init__(self, status: int, error: str, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.error = error
+        self.reason = reason
+
+
+def bad_request(reason: str) -> ApiError:
+    """Return the refusal of a request that breaks a rule."""
+    return ApiError(400, "bad_request", reason)
+
+
+def forbidden(reason: str) -> ApiError:
+    """Return the refusal of what a user may not do."""
+    return ApiError(403, "access_refused", reason)
+
+
+def not_found(what: str) -> ApiError:
+    """Return the refusal of a request about something that is not there."""
+    return ApiError(404, "not_found", f"no {what}")
+
+
+def unavailable(reason: str) -> ApiError:
+    """Return the refusal of what too few nodes are there for."""
+    return ApiError(503, "unavailable", reason)
+
+
+def json_answer(
+    body: Any, status: int = 200, headers: dict[str, str] | None = None
+) -> web.Response:
+    """Return an answer with a JSON body."""
+    return web.Response(
+        body=msgspec.json.encode(body),
+        status=status,
+        content_type="application/json",
+        headers=headers,
+    )
+
+
+def error_answer(
+    status: int, error: str, reason: str, headers: dict[str, str] | None = None
+) -> web.Response:
+    """Return a refusal."""
+    return json_answer({"error": error, "reason": reason}, status, headers)
+
+
+def done(created: bool = False) -> web.Response:
+    """Return the answer to a change: 201 when it created something, otherwise 204."""
+    return web.Response(status=201 if created else 204)
+
+
+def amqp_refusal(error: AmqpError) -> ApiError:
+    """Return the HTTP form of an AMQP error."""
+    if error.code == NOT_FOUND:
+        return ApiError(404, "not_found", error.text)
+    if error.code == ACCESS_REFUSED:
+        return forbidden(error.text)
+    if error.code == INTERNAL_ERROR:
+        return unavailable(error.text)
+    return bad_request(str(error))
+
+
+def check(result: Result) -> Any:
+    """Return what the catalog says that it did.
+
+    Raises:
+        ApiError: it did nothing.
+    """
+    if isinstance(result, Ok):
+        return result.value
+    if isinstance(result, Exists):
+        return result.current
+    if isinstance(result, NotFound):
+        raise not_found(result.what)
+    raise bad_request(result.text)

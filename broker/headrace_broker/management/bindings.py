@@ -1,0 +1,205 @@
+"""/api/bindings, and the bindings of a queue or an exchange."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+from aiohttp import web
+
+from headrace_broker.catalog.permission import READ, WRITE
+from headrace_broker.catalog.view import (
+    DESTINATION_EXCHANGE,
+    DESTINATION_QUEUE,
+    CatalogView,
+)
+from headrace_broker.management.access import (
+    caller,
+    check_allowed,
+    check_enters,
+    check_sees,
+)
+from headrace_broker.management.administration import (
+    Administration,
+    known_exchange,
+    known_queue,
+    known_vhost,
+)
+from headrace_broker.management.answer import bad_request, done, json_answer, not_found
+from headrace_broker.management.body import decode
+from headrace_broker.model.binding_key import table_key
+from headrace_broker.model.definition import Binding
+
+HASH_DIGITS: Final = 22  # of a binding's arguments in its key
+_KINDS: Final = {"q": DESTINATION_QUEUE, "e": DESTINATION_EXCHANGE}
+
+
+class BindingBody(msgspec.Struct):
+    """Body of POST /api/bindings/V/e/X/q/Q."""
+
+    routing_key: str = ""
+    arguments: dict[str, Any] = {}
+
+
+class BindingEndpoints:
+    """Answers requests about bindings."""
+
+    def __init__(self, node: Administration) -> None:
+        self._node = node
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return paths and handlers."""
+        ends = "/api/bindings/{vhost}/e/{source}/{kind:[qe]}/{destination}"
+        return [
+            web.get("/api/bindings", self._list),
+            web.get("/api/bindings/{vhost}", self._list),
+            web.get(ends, self._between),
+            web.post(ends, self._post),
+            web.get(ends + "/{key}", self._get),
+            web.delete(ends + "/{key}", self._delete),
+            web.get("/api/queues/{vhost}/{queue}/bindings", self._of_queue),
+            web.get("/api/exchanges/{vhost}/{exchange}/bindings/source", self._of_source),
+            web.get("/api/exchanges/{vhost}/{exchange}/bindings/destination", self._of_destination),
+        ]
+
+    async def _vhost(self, request: web.Request) -> str:
+        vhost = await known_vhost(self._node, request)
+        check_sees(caller(), self._node.view, vhost)
+        return vhost
+
+    async def _list(self, request: web.Request) -> web.Response:
+        view = self._node.view
+        who = caller()
+        if "vhost" in request.match_info:
+            vhosts = [await self._vhost(request)]
+        else:
+            vhosts = [vhost.name for vhost in view.vhosts() if who.sees(view, vhost.name)]
+        found = [b for vhost in vhosts for b in (*_implicit(view, vhost), *view.bindings(vhost))]
+        return json_answer([_render(binding) for binding in found])
+
+    async def _of_queue(self, request: web.Request) -> web.Response:
+        vhost = await self._vhost(request)
+        queue = await known_queue(self._node, vhost, request.match_info["queue"])
+        found = [
+            _implicit_binding(vhost, queue.name),
+            *self._node.view.bindings_of_queue(vhost, queue.name),
+        ]
+        return json_answer([_render(binding) for binding in found])
+
+    async def _of_source(self, request: web.Request) -> web.Response:
+        vhost = await self._vhost(request)
+        exchange = await known_exchange(self._node, vhost, request.match_info["exchange"])
+        view = self._node.view
+        found = view.bindings_of_source(vhost, exchange.name)
+        return json_answer(
+            [_render(binding) for binding in (found if exchange.name else _implicit(view, vhost))]
+        )
+
+    async def _of_destination(self, request: web.Request) -> web.Response:
+        vhost = await self._vhost(request)
+        exchange = await known_exchange(self._node, vhost, request.match_info["exchange"])
+        found = self._node.view.bindings_of_exchange(vhost, exchange.name)
+        return json_answer([_render(binding) for binding in found])
+
+    async def _ends(self, request: web.Request) -> tuple[str, str, str, str]:
+        """Return vhost, source, kind of destination and destination of a path; both must exist."""
+        vhost = await self._vhost(request)
+        source = await known_exchange(self._node, vhost, request.match_info["source"])
+        kind, name = _KINDS[request.match_info["kind"]], request.match_info["destination"]
+        if kind == DESTINATION_QUEUE:
+            await known_queue(self._node, vhost, name)
+        else:
+            await known_exchange(self._node, vhost, name)
+        return vhost, source.name, kind, name
+
+    def _found(self, vhost: str, source: str, kind: str, destination: str) -> list[Binding]:
+        view = self._node.view
+        if kind == DESTINATION_QUEUE:
+            found = [
+                _implicit_binding(vhost, destination),
+                *view.bindings_of_queue(vhost, destination),
+            ]
+        else:
+            found = view.bindings_of_exchange(vhost, destination)
+        return [binding for binding in found if binding.source == source]
+
+    async def _between(self, request: web.Request) -> web.Response:
+        found = self._found(*await self._ends(request))
+        return json_answer([_render(binding) for binding in found])
+
+    async def _one(self, request: web.Request) -> Binding:
+        """Return the binding that the path names.
+
+        Raises:
+            ApiError: 404.
+        """
+        ends = await self._ends(request)
+        key = request.match_info["key"]
+        for binding in self._found(*ends):
+            if properties_key(binding) == key:
+                return binding
+        vhost, source, kind, destination = ends
+        raise not_found(
+            f"binding '{key}' from exchange '{source}' to {kind} '{destination}' in vhost '{vhost}'"
+        )
+
+    async def _get(self, request: web.Request) -> web.Response:
+        return json_answer(_render(await self._one(request)))
+
+    async def _post(self, request: web.Request) -> web.Response:
+        vhost, source, kind, destination = await self._ends(request)
+        body = await decode(request, BindingBody)
+        binding = Binding(vhost, source, kind, destination, body.routing_key, body.arguments)
+        self._check_changeable(request, binding)
+        await self._node.topology.bind(binding)
+        response = done(created=True)
+        response.headers["Location"] = f"{request.path}/{quote(properties_key(binding), safe='')}"
+        return response
+
+    async def _delete(self, request: web.Request) -> web.Response:
+        binding = await self._one(request)
+        self._check_changeable(request, binding)
+        await self._node.topology.unbind(binding)
+        return done()
+
+    def _check_changeable(self, request: web.Request, binding: Binding) -> None:
+        who, view, vhost = caller(), self._node.view, binding.vhost
+        check_enters(who, view, vhost)
+        check_allowed(who, view, vhost, READ, "exchange", binding.source)
+        check_allowed(who, view, vhost, WRITE, binding.destination_type, binding.destination)
+        if not binding.source:
+            raise bad_request("source: the default exchange has fixed bindings")
+
+
+def properties_key(binding: Binding) -> str:
+    """Return what names a binding among those with the same ends, in the form RabbitMQ gives it."""
+    if not binding.routing_key and not binding.arguments:
+        return "~"
+    key = quote(binding.routing_key, safe="")
+    if not binding.arguments:
+        return key
+    digest = hashlib.sha256(table_key(binding.arguments)).hexdigest()
+    return f"{key}~{digest[:HASH_DIGITS]}"
+
+
+def _implicit_binding(vhost: str, queue: str) -> Binding:
+    """Return the binding that the default exchange has to every queue."""
+    return Binding(vhost, "", DESTINATION_QUEUE, queue, queue)
+
+
+def _implicit(view: CatalogView, vhost: str) -> list[Binding]:
+    return [_implicit_binding(vhost, queue.name) for queue in view.queues(vhost)]
+
+
+def _render(binding: Binding) -> dict[str, Any]:
+    return {
+        "source": binding.source,
+        "vhost": binding.vhost,
+        "destination": binding.destination,
+        "destination_type": binding.destination_type,
+        "routing_key": binding.routing_key,
+        "arguments": binding.arguments,
+        "properties_key": properties_key(binding),
+    }

@@ -1,0 +1,227 @@
+"""/api/connections, /api/channels and /api/consumers: of all nodes that answer.
+
+A listing that lacks something says so in the header PARTIAL_HEADER.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiohttp import web
+
+from headrace_broker.management.access import Caller, caller, check_sees
+from headrace_broker.management.administration import Administration, known_vhost
+from headrace_broker.management.answer import (
+    PARTIAL_HEADER,
+    done,
+    forbidden,
+    json_answer,
+    not_found,
+    unavailable,
+)
+from headrace_broker.model.limits import LISTING_ROWS_MAX
+from headrace_broker.model.status import ChannelStatus, ConnectionStatus, ConsumerStatus
+from headrace_broker.runtime.client_list import ClientListing, ClientRow
+
+
+class ClientEndpoints:
+    """Answers requests about client connections and what is on them."""
+
+    def __init__(self, node: Administration) -> None:
+        self._node = node
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return paths and handlers."""
+        return [
+            web.get("/api/connections", self._connections),
+            web.get("/api/vhosts/{vhost}/connections", self._connections),
+            web.get("/api/connections/{name}", self._connection),
+            web.delete("/api/connections/{name}", self._close),
+            web.get("/api/connections/{name}/channels", self._channels),
+            web.get("/api/channels", self._channels),
+            web.get("/api/channels/{channel}", self._channel),
+            web.get("/api/vhosts/{vhost}/channels", self._channels),
+            web.get("/api/consumers", self._consumers),
+            web.get("/api/consumers/{vhost}", self._consumers),
+        ]
+
+    async def _rows(
+        self, request: web.Request, channels: bool
+    ) -> tuple[list[ClientRow], dict[str, str]]:
+        """Return the rows that the asker may see in what the path names, and headers."""
+        who = caller()
+        vhost = None
+        if "vhost" in request.match_info:
+            vhost = await known_vhost(self._node, request)
+            check_sees(who, self._node.view, vhost)
+        name = request.match_info.get("name")
+        listing = await self._node.clients(channels)
+        rows = [
+            row
+            for row in listing.rows
+            if (vhost is None or row.connection.vhost == vhost)
+            and (name is None or name in (row.connection.name, row.connection.id))
+            and (who.monitors or row.connection.user == who.name)
+        ]
+        return rows, _partial(listing)
+
+    async def _connections(self, request: web.Request) -> web.Response:
+        rows, headers = await self._rows(request, channels=False)
+        return json_answer([_render_connection(row.connection) for row in rows], headers=headers)
+
+    async def _connection(self, request: web.Request) -> web.Response:
+        rows, headers = await self._rows(request, channels=False)
+        if not rows:
+            raise not_found(f"connection '{request.match_info['name']}'")
+        return json_answer(_render_connection(rows[0].connection), headers=headers)
+
+    async def _close(self, request: web.Request) -> web.Response:
+        name = request.match_info["name"]
+        who = caller()
+        if not who.administers:
+            await self._check_own(request, who, name)
+        count, missing = await self._node.close_connection(
+            name, request.headers.get("X-Reason", "")
+        )
+        if count:
+            return done()
+        if missing:
+            raise unavailable(
+                f"no connection '{name}' on the nodes that answer; these do not: "
+                f"{', '.join(missing)}"
+            )
+        raise not_found(f"connection '{name}'")
+
+    async def _check_own(self, request: web.Request, who: Caller, name: str) -> None:
+        """Refuse to close other users' connections; one that cannot be seen is not found."""
+        rows, _ = await self._rows(request, channels=False)
+        if not rows:
+            raise not_found(f"connection '{name}'")
+        if any(row.connection.user != who.name for row in rows):
+            raise forbidden("tags: other users' connections are closed by administrators only")
+
+    async def _channels(self, request: web.Request) -> web.Response:
+        rows, headers = await self._rows(request, channels=True)
+        return json_answer([_render_channel(row) for row in rows], headers=headers)
+
+    async def _channel(self, request: web.Request) -> web.Response:
+        name = request.match_info["channel"]
+        rows, headers = await self._rows(request, channels=True)
+        for row in rows:
+            rendered = _render_channel(row)
+            if rendered["name"] == name:
+                return json_answer(rendered, headers=headers)
+        raise not_found(f"channel '{name}'")
+
+    async def _consumers(self, request: web.Request) -> web.Response:
+        who = caller()
+        vhost = None
+        if "vhost" in request.match_info:
+            vhost = await known_vhost(self._node, request)
+            check_sees(who, self._node.view, vhost)
+        listing = await self._node.clients(channels=True)
+        headers = _partial(listing)
+        rendered: list[dict[str, Any]] = []
+        for row in listing.rows:
+            found = row.connection.vhost
+            if vhost not in (None, found) or not who.sees(self._node.view, found):
+                continue
+            assert row.channel is not None
+            rendered += [_render_consumer(row, row.channel, each) for each in row.channel.consumers]
+            if len(rendered) > LISTING_ROWS_MAX:
+                headers = {PARTIAL_HEADER: f"more than {LISTING_ROWS_MAX} consumers"}
+                break
+        return json_answer(rendered[:LISTING_ROWS_MAX], headers=headers)
+
+
+def _partial(listing: ClientListing) -> dict[str, str]:
+    lacks = []
+    if listing.missing:
+        lacks.append(f"no answer from {', '.join(listing.missing)}")
+    if listing.left_out:
+        lacks.append(f"{listing.left_out} rows or more left out")
+    return {PARTIAL_HEADER: "; ".join(lacks)} if lacks else {}
+
+
+def _render_connection(connection: ConnectionStatus) -> dict[str, Any]:
+    host, port = connection.local
+    peer_host, peer_port = connection.peer
+    tls = connection.tls
+    return {
+        "id": connection.id,
+        "name": connection.name,
+        "node": connection.node,
+        "type": "network",
+        "protocol": "AMQP 0-9-1",
+        "user": connection.user,
+        "vhost": connection.vhost,
+        "auth_mechanism": connection.mechanism,
+        "host": host,
+        "port": port,
+        "peer_host": peer_host,
+        "peer_port": peer_port,
+        "ssl": tls is not None,
+        "ssl_protocol": tls.version if tls is not None else None,
+        "ssl_cipher": tls.cipher if tls is not None else None,
+        "peer_cert_subject": tls.subject or None if tls is not None else None,
+        "peer_cert_issuer": tls.issuer or None if tls is not None else None,
+        "peer_cert_validity": tls.not_after or None if tls is not None else None,
+        "state": connection.state,
+        "channels": connection.channels,
+        "channel_max": connection.channel_max,
+        "frame_max": connection.frame_max,
+        "timeout": connection.heartbeat_s,
+        "connected_at": connection.connected_at_ms,
+        "client_properties": connection.client_properties,
+    }
+
+
+def _details(row: ClientRow) -> dict[str, Any]:
+    host, port = row.connection.peer
+    return {"name": row.connection.name, "peer_host": host, "peer_port": port}
+
+
+def _render_channel(row: ClientRow) -> dict[str, Any]:
+    channel = row.channel
+    assert channel is not None, "channels were asked for"
+    return {
+        "id": f"{row.connection.id}/{channel.number}",
+        "name": f"{row.connection.name} ({channel.number})",
+        "number": channel.number,
+        "node": row.connection.node,
+        "user": row.connection.user,
+        "vhost": row.connection.vhost,
+        "state": row.connection.state,
+        "connection_details": _details(row),
+        "confirm": channel.confirm,
+        "prefetch_count": channel.prefetch_count,
+        "global_prefetch_count": channel.global_prefetch_count,
+        "consumer_count": len(channel.consumers),
+        "messages_unacknowledged": channel.messages_unacknowledged,
+        "messages_unconfirmed": channel.messages_unconfirmed,
+    }
+
+
+def _render_consumer(
+    row: ClientRow, channel: ChannelStatus, consumer: ConsumerStatus
+) -> dict[str, Any]:
+    name = row.connection.name
+    host, port = row.connection.peer
+    return {
+        "consumer_tag": consumer.tag,
+        "queue": {"name": consumer.queue, "vhost": row.connection.vhost},
+        "channel_details": {
+            "id": f"{row.connection.id}/{channel.number}",
+            "name": f"{name} ({channel.number})",
+            "number": channel.number,
+            "node": row.connection.node,
+            "connection_name": name,
+            "peer_host": host,
+            "peer_port": port,
+            "user": row.connection.user,
+        },
+        "ack_required": consumer.ack_required,
+        "exclusive": consumer.exclusive,
+        "prefetch_count": consumer.prefetch_count,
+        "arguments": consumer.arguments,
+    }

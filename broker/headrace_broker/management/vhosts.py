@@ -1,0 +1,133 @@
+"""/api/vhosts and /api/vhost-limits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from headrace_broker.catalog.command import DeleteVhost, PutVhost, SetVhostLimits
+from headrace_broker.management.access import administrator, caller, check_sees
+from headrace_broker.management.administration import Administration, known_vhost
+from headrace_broker.management.answer import check, done, json_answer, not_found
+from headrace_broker.management.body import decode
+from headrace_broker.model.definition import Vhost
+
+DEFAULT_QUEUE_TYPE = "undefined"  # what RabbitMQ calls a vhost's queue type that nobody set
+
+
+class VhostBody(msgspec.Struct):
+    """Body of PUT /api/vhosts/V."""
+
+    description: str = ""
+    tags: str | list[str] = ""
+    default_queue_type: str | None = None
+
+
+class LimitBody(msgspec.Struct):
+    """Body of PUT /api/vhost-limits/V/LIMIT and /api/user-limits/U/LIMIT."""
+
+    value: int
+
+
+class VhostEndpoints:
+    """Answers requests about vhosts."""
+
+    def __init__(self, node: Administration) -> None:
+        self._node = node
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return paths and handlers."""
+        return [
+            web.get("/api/vhosts", self._list),
+            web.get("/api/vhosts/{vhost}", self._get),
+            web.put("/api/vhosts/{vhost}", self._put),
+            web.delete("/api/vhosts/{vhost}", self._delete),
+            web.get("/api/vhost-limits", self._all_limits),
+            web.get("/api/vhost-limits/{vhost}", self._limits),
+            web.put("/api/vhost-limits/{vhost}/{limit}", self._put_limit),
+            web.delete("/api/vhost-limits/{vhost}/{limit}", self._delete_limit),
+        ]
+
+    async def _list(self, request: web.Request) -> web.Response:
+        view = self._node.view
+        who = caller()
+        return json_answer([_render(v) for v in view.vhosts() if who.sees(view, v.name)])
+
+    async def _get(self, request: web.Request) -> web.Response:
+        view = self._node.view
+        name = await known_vhost(self._node, request)
+        check_sees(caller(), view, name)
+        vhost = view.vhost(name)
+        assert vhost is not None
+        return json_answer(_render(vhost))
+
+    async def _put(self, request: web.Request) -> web.Response:
+        who = administrator()
+        body = await decode(request, VhostBody)
+        kind = body.default_queue_type
+        tags = body.tags.split(",") if isinstance(body.tags, str) else body.tags
+        vhost = Vhost(
+            request.match_info["vhost"],
+            "" if kind in (None, DEFAULT_QUEUE_TYPE) else str(kind),
+            body.description,
+            tuple(tag.strip() for tag in tags if tag.strip()),
+        )
+        created = self._node.view.vhost(vhost.name) is None
+        check(await self._node.submit(PutVhost(vhost, creator=who.name)))
+        return done(created)
+
+    async def _delete(self, request: web.Request) -> web.Response:
+        administrator()
+        check(await self._node.submit(DeleteVhost(request.match_info["vhost"])))
+        return done()
+
+    # Limits
+
+    async def _all_limits(self, request: web.Request) -> web.Response:
+        view = self._node.view
+        who = caller()
+        shown = [vhost.name for vhost in view.vhosts() if who.sees(view, vhost.name)]
+        return json_answer([row for vhost in shown for row in self._render_limits(vhost)])
+
+    async def _limits(self, request: web.Request) -> web.Response:
+        vhost = await known_vhost(self._node, request)
+        check_sees(caller(), self._node.view, vhost)
+        return json_answer(self._render_limits(vhost))
+
+    def _render_limits(self, vhost: str) -> list[dict[str, Any]]:
+        limits = self._node.view.vhost_limits(vhost)
+        return [{"vhost": vhost, "value": limits}] if limits else []
+
+    async def _put_limit(self, request: web.Request) -> web.Response:
+        administrator()
+        body = await decode(request, LimitBody)
+        vhost, limit = request.match_info["vhost"], request.match_info["limit"]
+        check(await self._node.submit(SetVhostLimits(vhost, {limit: body.value})))
+        return done()
+
+    async def _delete_limit(self, request: web.Request) -> web.Response:
+        administrator()
+        vhost = await known_vhost(self._node, request)
+        limit = request.match_info["limit"]
+        if limit not in self._node.view.vhost_limits(vhost):
+            raise not_found(f"limit '{limit}' of vhost '{vhost}'")
+        check(await self._node.submit(SetVhostLimits(vhost, {limit: -1})))
+        return done()
+
+
+def _render(vhost: Vhost) -> dict[str, Any]:
+    kind = vhost.default_queue_type or DEFAULT_QUEUE_TYPE
+    return {
+        "name": vhost.name,
+        "description": vhost.description,
+        "tags": list(vhost.tags),
+        "default_queue_type": kind,
+        "metadata": {
+            "description": vhost.description,
+            "tags": list(vhost.tags),
+            "default_queue_type": kind,
+        },
+        "tracing": False,
+    }

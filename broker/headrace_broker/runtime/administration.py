@@ -1,0 +1,113 @@
+"""What administrators may have the node do, besides what clients may."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from headrace_broker.catalog.command import AnyCommand
+from headrace_broker.catalog.result import Result
+from headrace_broker.catalog.view import CatalogView
+from headrace_broker.model.definition import Queue
+from headrace_broker.model.reply_code import INTERNAL_ERROR, NOT_FOUND, AmqpError
+from headrace_broker.runtime.catalog_service import CatalogUnavailableError
+from headrace_broker.runtime.client_list import ClientListing
+from headrace_broker.runtime.counts import (
+    CountsUnavailableError,
+    QueueCounts,
+    QueueGoneError,
+)
+from headrace_broker.runtime.port import QueueClient, QueueListener, Ticket
+from headrace_broker.runtime.topology import Topology
+
+if TYPE_CHECKING:
+    from headrace_broker.model.message import DeliveryRun
+    from headrace_broker.runtime.node import BrokerNode
+
+
+class NodeAdministration:
+    """Passes calls on to the parts of a node.
+
+    Attributes:
+        view: the catalog as applied here.
+        topology: declares and deletes queues, exchanges and bindings.
+    """
+
+    def __init__(self, node: BrokerNode) -> None:
+        self.view: CatalogView = node.catalog.catalog
+        self.topology: Topology = node.topology
+        self._node = node
+
+    async def submit(self, command: AnyCommand) -> Result:
+        """Have a command applied and return what the catalog answered.
+
+        Raises:
+            AmqpError: INTERNAL_ERROR, the catalog has no quorum.
+        """
+        try:
+            return await self._node.catalog.submit(command)
+        except CatalogUnavailableError as error:
+            raise AmqpError(INTERNAL_ERROR, str(error)) from error
+
+    async def catch_up(self) -> None:
+        """Wait until everything that was decided before this call is applied here.
+
+        Raises:
+            AmqpError: INTERNAL_ERROR, the catalog has no quorum.
+        """
+        await self.topology.catch_up()
+
+    async def counts(self, queue: Queue) -> QueueCounts:
+        """Return what a queue's leader says is in it.
+
+        Raises:
+            AmqpError: INTERNAL_ERROR there is no leader, NOT_FOUND the queue is gone.
+        """
+        try:
+            return await self._node.counts.ask(queue)
+        except CountsUnavailableError as error:
+            raise AmqpError(INTERNAL_ERROR, str(error)) from error
+        except QueueGoneError as error:
+            raise AmqpError(NOT_FOUND, str(error)) from error
+
+    async def purge(self, queue: Queue) -> int:
+        """Drop a queue's ready messages and return how many there were.
+
+        Raises:
+            AmqpError: NOT_FOUND the queue is gone, INTERNAL_ERROR it does not answer.
+        """
+        client = self._node.broker.open_queue(queue, _Nobody())
+        try:
+            return await client.purge()
+        finally:
+            client.close()
+
+    async def clients(self, channels: bool = False) -> ClientListing:
+        """Return the client connections of the cluster, or their channels and consumers."""
+        return await self._node.clients.everyone(channels)
+
+    async def close_connection(self, name: str, reason: str) -> tuple[int, tuple[str, ...]]:
+        """Close the connections with a name or id; see `ClientList.close`."""
+        return await self._node.clients.close(name, reason)
+
+
+@final
+class _Nobody(QueueListener):
+    """Hears what a session without publishes and consumers is told: nothing of interest."""
+
+    def on_confirmed(self, client: QueueClient, tickets: list[Ticket]) -> None:
+        """Nothing was published."""
+
+    def on_rejected(self, client: QueueClient, tickets: list[Ticket]) -> None:
+        """Nothing was published."""
+
+    def on_delivery(self, client: QueueClient, run: DeliveryRun) -> None:
+        """Nothing is consumed."""
+
+    def on_cancelled(self, client: QueueClient, consumer: int, reason: str) -> None:
+        """Nothing is consumed."""
+
+    def on_timed_out(self, client: QueueClient, consumer: int) -> None:
+        """Nothing is consumed."""
+
+    def on_writable(self, client: QueueClient) -> None:
+        """Nothing was congested."""

@@ -1,0 +1,139 @@
+"""/api/connections, /api/channels and /api/consumers."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace_broker.catalog.command import PutPermission
+from headrace_broker.model.definition import Permission
+from headrace_broker.model.status import (
+    ChannelStatus,
+    ConnectionStatus,
+    ConsumerStatus,
+    TlsStatus,
+)
+from headrace_broker.runtime.client_list import ClientListing, ClientRow
+
+TLS = TlsStatus("TLSv1.3", "TLS_AES", "CN=a", "CN=ca", "Dec  1 2030")
+
+
+def connection(number: int, user: str, tls: TlsStatus | None = None) -> ConnectionStatus:
+    name = f"10.0.0.{number}:5000 -> 10.0.1.1:5672"
+    return ConnectionStatus(
+        node="n1",
+        id=f"n1/1/{number}",
+        name=name,
+        user=user,
+        vhost="/",
+        mechanism="PLAIN",
+        connected_at_ms=1700,
+        state="running",
+        channel_max=2047,
+        frame_max=131072,
+        heartbeat_s=60,
+        channels=1,
+        client_properties={"product": "x"},
+        tls=tls,
+    )
+
+
+def name_of(number: int) -> str:
+    return f"10.0.0.{number}:5000%20->%2010.0.1.1:5672"
+
+
+@pytest.fixture
+def busy(node):
+    """Two connections; that of alice has a channel with a consumer."""
+    first, second = connection(1, "guest", TLS), connection(2, "alice")
+    consumer = ConsumerStatus("tag", "q", True, False, 10, {"x-priority": 1})
+    channel = ChannelStatus(3, 10, 0, True, 4, 5, (consumer,))
+    node.listing = ClientListing([ClientRow(first), ClientRow(second), ClientRow(second, channel)])
+    return node
+
+
+def test_connections_are_listed_with_rabbitmqs_fields(api, busy):
+    rows = api("GET", "/api/connections")[1]
+    assert [row["user"] for row in rows] == ["guest", "alice"]
+    assert rows[0] == {
+        "id": "n1/1/1",
+        "name": "10.0.0.1:5000 -> 10.0.1.1:5672",
+        "node": "n1",
+        "type": "network",
+        "protocol": "AMQP 0-9-1",
+        "user": "guest",
+        "vhost": "/",
+        "auth_mechanism": "PLAIN",
+        "host": "10.0.1.1",
+        "port": 5672,
+        "peer_host": "10.0.0.1",
+        "peer_port": 5000,
+        "ssl": True,
+        "ssl_protocol": "TLSv1.3",
+        "ssl_cipher": "TLS_AES",
+        "peer_cert_subject": "CN=a",
+        "peer_cert_issuer": "CN=ca",
+        "peer_cert_validity": "Dec  1 2030",
+        "state": "running",
+        "channels": 1,
+        "channel_max": 2047,
+        "frame_max": 131072,
+        "timeout": 60,
+        "connected_at": 1700,
+        "client_properties": {"product": "x"},
+    }
+    assert (rows[1]["ssl"], rows[1]["ssl_protocol"], rows[1]["peer_cert_subject"]) == (
+        False,
+        None,
+        None,
+    )
+    assert "X-Headrace-Partial" not in api.headers
+    assert api("GET", f"/api/connections/{name_of(2)}") == (200, rows[1])
+    assert api("GET", "/api/connections/n1%2F1%2F2") == (200, rows[1])
+    assert api("GET", "/api/connections/gone")[0] == 404
+
+
+def test_channels_and_consumers_are_listed(api, busy):
+    [row] = api("GET", "/api/channels")[1]
+    assert row["name"] == "10.0.0.2:5000 -> 10.0.1.1:5672 (3)"
+    assert row["connection_details"]["peer_port"] == 5000
+    assert (row["confirm"], row["messages_unacknowledged"], row["consumer_count"]) == (True, 4, 1)
+    assert api("GET", f"/api/channels/{name_of(2)}%20(3)") == (200, row)
+    assert api("GET", f"/api/channels/{name_of(2)}%20(4)")[0] == 404
+    assert api("GET", f"/api/connections/{name_of(2)}/channels") == (200, [row])
+    assert api("GET", "/api/vhosts/%2F/channels") == (200, [row])
+    [consumer] = api("GET", "/api/consumers")[1]
+    assert api("GET", "/api/consumers/%2F") == (200, [consumer])
+    assert consumer["queue"] == {"name": "q", "vhost": "/"}
+    assert (consumer["consumer_tag"], consumer["prefetch_count"]) == ("tag", 10)
+    assert consumer["channel_details"]["number"] == 3
+    assert consumer["arguments"] == {"x-priority": 1}
+
+
+def test_a_partial_listing_says_what_it_lacks(api, busy):
+    busy.listing = ClientListing(busy.listing.rows, ("n2", "n3"), 5)
+    for path in ("/api/connections", "/api/channels", "/api/consumers"):
+        assert api("GET", path)[0] == 200
+        lacks = api.headers["X-Headrace-Partial"]
+        assert lacks == "no answer from n2, n3; 5 rows or more left out"
+
+
+def test_a_connection_is_closed_with_a_reason(api, busy, refused):
+    path = f"/api/connections/{name_of(2)}"
+    assert api("DELETE", path, headers={"X-Reason": "too loud"}) == (204, None)
+    assert busy.closed == [("10.0.0.2:5000 -> 10.0.1.1:5672", "too loud")]
+    assert refused(404, "DELETE", "/api/connections/gone") == "no connection 'gone'"
+    busy.missing = ("n2",)
+    reason = refused(503, "DELETE", "/api/connections/gone")
+    assert reason == "no connection 'gone' on the nodes that answer; these do not: n2"
+
+
+def test_users_see_and_close_their_own_connections_only(api, busy, refused):
+    busy.do(PutPermission(Permission("alice", "/", "", "", "")))
+    rows = api("GET", "/api/connections", user="alice")[1]
+    assert [row["user"] for row in rows] == ["alice"]
+    assert len(api("GET", "/api/connections", user="mon")[1]) == 2
+    assert api("DELETE", f"/api/connections/{name_of(2)}", user="alice") == (204, None)
+    refused(404, "DELETE", f"/api/connections/{name_of(1)}", user="alice")
+    assert "administrators" in refused(403, "DELETE", f"/api/connections/{name_of(1)}", user="mon")
+    assert api("GET", "/api/consumers", user="pol") == (200, [])
+    assert [name for name, _ in busy.closed] == ["10.0.0.2:5000 -> 10.0.1.1:5672"]

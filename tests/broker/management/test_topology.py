@@ -1,0 +1,159 @@
+"""/api/queues, /api/exchanges and /api/bindings."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace_broker.catalog.command import DeclareQueue, PutPermission
+from headrace_broker.model.definition import Permission
+
+QUEUE = "/api/queues/%2F/q"
+ENDS = "/api/bindings/%2F/e/amq.topic/q/q"
+
+
+def test_a_queue_is_declared_shown_purged_and_deleted(api, node):
+    assert api("PUT", QUEUE, {"arguments": {"x-queue-type": "quorum"}}) == (201, None)
+    assert api("PUT", QUEUE, {"durable": "true"}) == (204, None)
+    node.messages["q"] = 7
+    status, shown = api("GET", QUEUE)
+    assert (status, shown["type"], shown["messages"], shown["policy"]) == (200, "quorum", 7, None)
+    assert api("DELETE", f"{QUEUE}/contents") == (204, None)
+    assert node.purged == ["q"]
+    assert api("DELETE", QUEUE) == (204, None)
+    assert api("GET", QUEUE)[0] == 404
+    for path in (QUEUE, f"{QUEUE}/contents"):
+        assert api("DELETE", path) == (
+            404,
+            {"error": "not_found", "reason": "no queue 'q' in vhost '/'"},
+        )
+
+
+def test_leaders_elsewhere_are_asked_for_counts_and_a_silent_one_is_left_out(api, node):
+    for name in ("elsewhere", "here", "silent"):
+        node.do(DeclareQueue("/", name, "classic"))
+    node.here.add("here")
+    node.messages["elsewhere"] = 3
+    rows = api("GET", "/api/queues")[1]
+    assert [(row["name"], row.get("messages")) for row in rows] == [
+        ("elsewhere", 3),
+        ("here", 0),
+        ("silent", None),
+    ]
+    assert api("GET", "/api/queues/%2F")[1] == rows
+    assert "messages" not in api("GET", "/api/queues/%2F/silent")[1]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "reason"),
+    [
+        ("%2F/q", {"durable": 3}, 400, "durable: expected `bool`, got `int`"),
+        ("%2F/q", {"arguments": []}, 400, "arguments: expected `object`, got `array`"),
+        ("%2F/q", {"arguments": {"x-wrong": 1}}, 400, "PRECONDITION_FAILED - "),
+        ("%2F/amq.q", {}, 403, "queue name 'amq.q' contains reserved prefix 'amq.*'"),
+        ("v/q", {}, 404, "no vhost 'v'"),
+    ],
+)
+def test_a_bad_queue_is_refused(refused, path, body, status, reason):
+    assert refused(status, "PUT", f"/api/queues/{path}", body).startswith(reason)
+
+
+def test_a_queue_that_differs_or_is_in_use_is_a_bad_request(api, node, refused):
+    api("PUT", QUEUE, {"durable": True})
+    node.messages["q"] = 1
+    assert "inequivalent arg 'durable'" in refused(400, "PUT", QUEUE, {"durable": False})
+    assert "not empty" in refused(400, "DELETE", f"{QUEUE}?if-empty=true")
+    reason = refused(400, "DELETE", f"{QUEUE}?if-unused=yes")
+    assert reason == "if-unused: must be true or false, not 'yes'"
+    assert api("DELETE", f"{QUEUE}?if-unused=true") == (204, None)
+
+
+def test_an_exclusive_queue_is_left_to_its_connection(node, refused):
+    node.do(DeclareQueue("/", "q", "classic", durable=False, exclusive=True, owner="c1"))
+    for path in (QUEUE, f"{QUEUE}/contents"):
+        assert "is exclusive" in refused(400, "DELETE", path)
+
+
+def test_an_exchange_is_declared_shown_and_deleted(api, refused):
+    path = "/api/exchanges/%2F/x"
+    assert api("PUT", path, {"type": "fanout"}) == (201, None)
+    assert api("PUT", path, {"type": "fanout"}) == (204, None)
+    assert api("GET", path)[1] == {
+        "vhost": "/",
+        "name": "x",
+        "type": "fanout",
+        "durable": True,
+        "auto_delete": False,
+        "internal": False,
+        "arguments": {},
+        "policy": None,
+    }
+    names = [row["name"] for row in api("GET", "/api/exchanges/%2F")[1]]
+    assert names[0] == ""
+    assert {"amq.topic", "x"} < set(names)
+    assert "inequivalent arg 'type'" in refused(400, "PUT", path, {"type": "direct"})
+    assert api("DELETE", path) == (204, None)
+    assert refused(404, "DELETE", path) == "no exchange 'x' in vhost '/'"
+    assert refused(400, "PUT", path, {}) == "type: is missing"
+    assert "reserved" in refused(403, "PUT", "/api/exchanges/%2F/amq.x", {"type": "direct"})
+
+
+@pytest.mark.parametrize("name", ["amq.topic", "amq.default"])
+def test_default_exchanges_are_there_to_stay(api, refused, name):
+    assert api("GET", f"/api/exchanges/%2F/{name}")[0] == 200
+    assert refused(400, "DELETE", f"/api/exchanges/%2F/{name}")
+
+
+def test_bindings_are_made_shown_and_deleted(api):
+    api("PUT", QUEUE)
+    assert api("POST", ENDS, {"routing_key": "a.b/c"})[0] == 201
+    assert api.headers["Location"].endswith("/a.b%252Fc")
+    assert api("POST", ENDS, {"routing_key": "k", "arguments": {"n": 1}})[0] == 201
+    with_arguments = api.headers["Location"].rpartition("/")[2]
+    assert api("POST", ENDS)[0] == 201
+    rows = api("GET", ENDS)[1]
+    keys = [row["properties_key"] for row in rows]
+    assert keys == ["a.b%2Fc", with_arguments, "~"]
+    assert rows[1]["arguments"] == {"n": 1}
+    assert api("GET", f"{ENDS}/{with_arguments}")[1] == rows[1]
+    own = [row["source"] for row in api("GET", f"{QUEUE}/bindings")[1]]
+    assert own == ["", "amq.topic", "amq.topic", "amq.topic"]
+    assert len(api("GET", "/api/bindings")[1]) == len(api("GET", "/api/bindings/%2F")[1]) == 4
+    assert api("GET", "/api/exchanges/%2F/amq.topic/bindings/source")[1] == rows
+    assert api("DELETE", f"{ENDS}/a.b%252Fc") == (204, None)
+    assert api("DELETE", f"{ENDS}/{with_arguments}") == (204, None)
+    assert api("DELETE", f"{ENDS}/~") == (204, None)
+    assert api("DELETE", f"{ENDS}/~")[0] == 404
+    assert api("GET", ENDS) == (200, [])
+
+
+def test_exchanges_are_bound_to_each_other(api):
+    path = "/api/bindings/%2F/e/amq.topic/e/amq.fanout"
+    assert api("POST", path, {"routing_key": "#"})[0] == 201
+    [row] = api("GET", "/api/exchanges/%2F/amq.fanout/bindings/destination")[1]
+    assert (row["source"], row["destination_type"]) == ("amq.topic", "exchange")
+
+
+def test_ends_that_are_not_there_and_the_default_exchange_are_refused(api, refused):
+    assert refused(404, "POST", ENDS) == "no queue 'q' in vhost '/'"
+    api("PUT", QUEUE)
+    missing = "/api/bindings/%2F/e/gone/q/q"
+    assert refused(404, "POST", missing) == "no exchange 'gone' in vhost '/'"
+    default = "/api/bindings/%2F/e/amq.default/q/q"
+    assert refused(400, "POST", default) == "source: the default exchange has fixed bindings"
+    assert [row["routing_key"] for row in api("GET", default)[1]] == ["q"]
+    assert refused(400, "DELETE", f"{default}/q").startswith("source: ")
+
+
+def test_permissions_decide_what_may_be_changed(api, node, refused):
+    api("PUT", QUEUE)
+    node.do(PutPermission(Permission("alice", "/", "^mine", "^mine", "^mine")))
+    assert api("PUT", "/api/queues/%2F/mine", user="alice") == (201, None)
+    reason = refused(403, "PUT", "/api/queues/%2F/q", user="alice")
+    assert reason == "configure access to queue 'q' in vhost '/' refused for user 'alice'"
+    for method, path in (("DELETE", QUEUE), ("DELETE", f"{QUEUE}/contents"), ("POST", ENDS)):
+        assert "refused for user 'alice'" in refused(403, method, path, user="alice")
+    assert api("GET", QUEUE, user="alice")[0] == 200
+    assert refused(403, "GET", QUEUE, user="pol") == "access to vhost '/' refused for user 'pol'"
+    assert api("GET", "/api/queues", user="pol") == (200, [])
+    assert api("GET", "/api/exchanges", user="pol") == (200, [])
+    assert api("GET", "/api/bindings", user="pol") == (200, [])

@@ -1,0 +1,121 @@
+"""/api/users, /api/user-limits and /api/permissions."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+
+from headrace_broker.model.definition import User
+from headrace_broker.runtime.password import PasswordChecker, new_user
+
+
+def knows(user: User | None, password: str) -> bool:
+    return PasswordChecker().verify(user, password)
+
+
+def test_a_user_is_created_with_a_salted_hash_and_shown_without_its_password(api, node):
+    body = {"password": "sesame", "tags": "management,policymaker"}
+    assert api("PUT", "/api/users/bob", body) == (201, None)
+    user = node.view.user("bob")
+    assert knows(user, "sesame")
+    assert user.tags == ("management", "policymaker")
+    status, shown = api("GET", "/api/users/bob")
+    assert (status, shown["tags"], shown["hashing_algorithm"]) == (200, list(user.tags), "scrypt")
+    assert base64.b64decode(shown["password_hash"]) == user.salt + user.password_hash
+    assert api("DELETE", "/api/users/bob") == (204, None)
+    assert api("GET", "/api/users/bob")[0] == 404
+    assert api("DELETE", "/api/users/bob")[0] == 404
+
+
+def test_tags_change_and_the_password_stays_when_its_hash_comes_back(api, node):
+    api("PUT", "/api/users/bob", {"password": "sesame", "tags": []})
+    secret = api("GET", "/api/users/bob")[1]["password_hash"]
+    body = {"password_hash": secret, "hashing_algorithm": "scrypt", "tags": ["monitoring"]}
+    assert api("PUT", "/api/users/bob", body) == (204, None)
+    assert node.view.user("bob").tags == ("monitoring",)
+    assert knows(node.view.user("bob"), "sesame")
+
+
+@pytest.mark.parametrize("body", [{"tags": ""}, {"tags": "", "password_hash": ""}])
+def test_a_user_without_a_password_cannot_log_in_with_one(api, node, body):
+    assert api("PUT", "/api/users/cert", body) == (201, None)
+    assert not knows(node.view.user("cert"), "")
+    assert api("GET", "/api/users/cert")[1]["password_hash"] == ""
+
+
+def test_a_user_that_may_log_in_from_loopback_only_stays_so(api, node):
+    from headrace_broker.catalog.command import PutUser
+
+    node.do(PutUser(new_user("guest", "old", ("administrator",), loopback_only=True)))
+    api("PUT", "/api/users/guest", {"password": "new", "tags": "administrator"})
+    assert node.view.user("guest").loopback_only
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ({"password": "x"}, "tags: is missing"),
+        ({"password": "", "tags": ""}, "password: must not be empty"),
+        ({"password": 1, "tags": ""}, "password: expected `str | null`, got `int`"),
+        (
+            {"password": "x", "password_hash": "", "tags": ""},
+            "password_hash: is not allowed beside password",
+        ),
+        (
+            {"password_hash": "AAAA", "hashing_algorithm": "rabbit_sha256", "tags": ""},
+            "hashing_algorithm: must be 'scrypt', not 'rabbit_sha256'",
+        ),
+        (
+            {"password_hash": "???", "tags": ""},
+            "password_hash: must be 16 octets of salt and 32 of hash in base64",
+        ),
+    ],
+)
+def test_a_bad_user_is_refused_by_field_and_rule(refused, body, reason):
+    assert refused(400, "PUT", "/api/users/bob", body) == reason
+
+
+def test_permissions_are_set_shown_and_taken_away(api):
+    body = {"configure": "^a", "write": ".*", "read": ""}
+    row = {"user": "alice", "vhost": "/", **body}
+    assert api("PUT", "/api/permissions/%2F/alice", body) == (201, None)
+    assert api("PUT", "/api/permissions/%2F/alice", body) == (204, None)
+    assert api("GET", "/api/permissions/%2F/alice") == (200, row)
+    assert api("GET", "/api/users/alice/permissions") == (200, [row])
+    assert row in api("GET", "/api/vhosts/%2F/permissions")[1]
+    assert row in api("GET", "/api/permissions")[1]
+    assert api("DELETE", "/api/permissions/%2F/alice") == (204, None)
+    assert api("GET", "/api/permissions/%2F/alice")[0] == 404
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "reason"),
+    [
+        ("%2F/alice", {"configure": "", "write": ""}, 400, "read: is missing"),
+        ("%2F/alice", {"configure": "(", "write": "", "read": ""}, 400, "configure: "),
+        ("v/alice", {"configure": "", "write": "", "read": ""}, 404, "no vhost 'v'"),
+        ("%2F/eve", {"configure": "", "write": "", "read": ""}, 404, "no user 'eve'"),
+    ],
+)
+def test_a_bad_permission_is_refused(refused, path, body, status, reason):
+    assert refused(status, "PUT", f"/api/permissions/{path}", body).startswith(reason)
+
+
+def test_limits_of_users(api, refused):
+    assert api("PUT", "/api/user-limits/alice/max-channels", {"value": 3}) == (204, None)
+    row = {"user": "alice", "value": {"max-channels": 3}}
+    assert api("GET", "/api/user-limits") == (200, [row])
+    assert api("GET", "/api/user-limits/alice") == (200, [row])
+    assert api("DELETE", "/api/user-limits/alice/max-channels") == (204, None)
+    assert refused(404, "DELETE", "/api/user-limits/alice/max-channels").startswith("no limit")
+
+
+def test_everybody_learns_who_he_is_and_only_administrators_see_users(api, refused):
+    assert api("GET", "/api/whoami", user="alice") == (
+        200,
+        {"name": "alice", "tags": ["management"]},
+    )
+    for path in ("/api/users", "/api/users/guest", "/api/permissions", "/api/user-limits"):
+        assert "administrator" in refused(403, "GET", path, user="mon")
+    assert "administrator" in refused(403, "PUT", "/api/users/x", {"tags": ""}, user="pol")
