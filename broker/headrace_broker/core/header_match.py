@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final, final
 
-from headrace_broker.core.matcher import Destination, Matcher
+from headrace_broker.core.matcher import Destination, Matcher, Subject
 from headrace_broker.model.binding_key import BindingKey, binding_key
 from headrace_broker.model.definition import Binding
 
@@ -16,15 +16,18 @@ PRIVATE_PREFIX: Final = "x-"  # such arguments are for the broker unless x-match
 
 
 def header_equal(wanted: object, given: object) -> bool:
-    """Return whether a header has the value that a binding wants, by RabbitMQ's comparison.
+    """Return whether a header has the value that a binding wants, by RabbitMQ 4's comparison.
 
-    Numbers are equal by value whatever their width, and never equal to booleans; strings and byte
-    arrays are equal by their octets; lists and tables by their members.
+    Integers are equal by value whatever their width, and so are floats; an integer, a float and a
+    boolean are never equal to each other. Strings and byte arrays are equal by their octets, lists
+    and tables by their members.
     """
     if isinstance(wanted, bool) or isinstance(given, bool):
         return wanted is given
-    if isinstance(wanted, (int, float)):
-        return isinstance(given, (int, float)) and wanted == given
+    if isinstance(wanted, int):
+        return isinstance(given, int) and wanted == given
+    if isinstance(wanted, float):
+        return isinstance(given, float) and wanted == given
     if isinstance(wanted, (str, bytes, bytearray)):
         if not isinstance(given, (str, bytes, bytearray)):
             return False
@@ -99,10 +102,8 @@ class HeadersMatcher(Matcher):
         """Remove a binding."""
         del self._rules[binding_key(binding)]
 
-    def match(
-        self, routing_key: str, headers: dict[str, Any], found: dict[Destination, None]
-    ) -> None:
-        """Find the destinations of all rules that the headers fit."""
+    def match(self, subject: Subject, found: dict[Destination, None]) -> None:
+        """Find the destinations of all rules that a message's headers fit."""
         for rule in self._rules.values():
-            if rule.takes(headers):
+            if rule.takes(subject.headers):
                 found[rule.destination] = None

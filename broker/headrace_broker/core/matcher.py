@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import Any, Final, final
 
 from headrace_broker.model.definition import Binding
+
+_NO_HEADERS: Final[dict[str, Any]] = {}
 
 
 class Destination:
@@ -18,17 +20,41 @@ class Destination:
         self.name = name
 
 
+@final
+class Subject:
+    """What of a message decides where it goes.
+
+    Attributes:
+        routing_keys: the one that it was published with, then those of its headers CC and BCC.
+        headers: plain values; empty where no matcher on the way reads them.
+        properties: its property block, b"" where no matcher on the way reads it.
+    """
+
+    def __init__(
+        self,
+        routing_keys: list[str],
+        headers: dict[str, Any] = _NO_HEADERS,
+        properties: bytes = b"",
+    ) -> None:
+        self.routing_keys = routing_keys
+        self.headers = headers
+        self.properties = properties
+
+
 class Matcher:
     """The bindings that leave one exchange.
 
     Attributes:
-        reads_headers: whether `match` looks at headers.
+        reads_headers: whether `match` looks at decoded headers.
+        reads_properties: whether `match` looks at the property block.
     """
 
     reads_headers: bool
+    reads_properties: bool
 
     def __init__(self) -> None:
         self.reads_headers = False
+        self.reads_properties = False
 
     def add(self, binding: Binding, destination: Destination) -> None:
         """Add a binding that is not there yet."""
@@ -42,9 +68,7 @@ class Matcher:
         """
         raise AssertionError("abstract")
 
-    def match(
-        self, routing_key: str, headers: dict[str, Any], found: dict[Destination, None]
-    ) -> None:
+    def match(self, subject: Subject, found: dict[Destination, None]) -> None:
         """Add the destinations of all bindings that take a message to `found`."""
         raise AssertionError("abstract")
 
@@ -83,9 +107,7 @@ class FanoutMatcher(Matcher):
         """Remove a binding."""
         count_down(self._counts, destination)
 
-    def match(
-        self, routing_key: str, headers: dict[str, Any], found: dict[Destination, None]
-    ) -> None:
+    def match(self, subject: Subject, found: dict[Destination, None]) -> None:
         """Find all destinations."""
         for destination in self._counts:
             found[destination] = None
@@ -114,11 +136,10 @@ class DirectMatcher(Matcher):
         if not counts:
             del self._by_key[binding.routing_key]
 
-    def match(
-        self, routing_key: str, headers: dict[str, Any], found: dict[Destination, None]
-    ) -> None:
-        """Find the destinations of a routing key."""
-        counts = self._by_key.get(routing_key)
-        if counts is not None:
-            for destination in counts:
-                found[destination] = None
+    def match(self, subject: Subject, found: dict[Destination, None]) -> None:
+        """Find the destinations of a message's routing keys."""
+        for routing_key in subject.routing_keys:
+            counts = self._by_key.get(routing_key)
+            if counts is not None:
+                for destination in counts:
+                    found[destination] = None

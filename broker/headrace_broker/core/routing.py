@@ -6,15 +6,27 @@ from typing import Any, Final, final
 
 from mypy_extensions import i64
 
+from headrace_broker.core.consistent_hash import ConsistentHashMatcher
 from headrace_broker.core.header_match import HeadersMatcher
-from headrace_broker.core.matcher import Destination, DirectMatcher, FanoutMatcher, Matcher
+from headrace_broker.core.matcher import (
+    Destination,
+    DirectMatcher,
+    FanoutMatcher,
+    Matcher,
+    Subject,
+)
 from headrace_broker.core.topic import TopicMatcher
 from headrace_broker.model.definition import Binding, Exchange
+from headrace_broker.model.exchange_type import (
+    ALTERNATE_EXCHANGE,
+    CONSISTENT_HASH,
+    DELAYED_MESSAGE,
+    DELAYED_TYPE,
+)
+from headrace_broker.model.reply_queue import REPLY_PREFIX
 
 TO_EXCHANGE: Final = "exchange"
 DEFAULT_EXCHANGE: Final = ""
-
-_NO_HEADERS: Final[dict[str, Any]] = {}
 
 
 @final
@@ -25,15 +37,25 @@ class Resolution:
         known: whether the exchange exists; the default exchange always does.
         internal: whether clients may not publish to it.
         queues: names of the queues, ascending, each once.
-        needs_headers: whether other headers could lead to other queues.
+        replies: names of direct reply-to consumers, REPLY_PREFIX and a token each.
+        needs_message: whether other properties could lead to other queues.
+        needs_headers: whether decoded headers are among them.
     """
 
     def __init__(
-        self, known: bool, internal: bool, queues: tuple[str, ...], needs_headers: bool
+        self,
+        known: bool,
+        internal: bool,
+        queues: tuple[str, ...],
+        replies: tuple[str, ...] = (),
+        needs_message: bool = False,
+        needs_headers: bool = False,
     ) -> None:
         self.known = known
         self.internal = internal
         self.queues = queues
+        self.replies = replies
+        self.needs_message = needs_message
         self.needs_headers = needs_headers
 
 
@@ -45,24 +67,30 @@ class ExchangeTable(Destination):
         internal: only other exchanges may feed it.
         matcher: its bindings, as its type reads them.
         exchanges: bindings to other exchanges, whatever their routing key.
+        alternate: name of the exchange for what no binding takes, None for none.
     """
 
     def __init__(self, exchange: Exchange) -> None:
         super().__init__(exchange.name)
         self.internal: bool = exchange.internal
-        self.matcher = _new_matcher(exchange.type)
+        self.matcher = _new_matcher(exchange.type, exchange.arguments)
         self.exchanges: dict[ExchangeTable, int] = {}
+        alternate: object = exchange.arguments.get(ALTERNATE_EXCHANGE)
+        self.alternate: str | None = alternate if isinstance(alternate, str) else None
 
 
-def _new_matcher(kind: str) -> Matcher:
-    if kind == "direct":
+def _new_matcher(kind: str, arguments: dict[str, Any]) -> Matcher:
+    inner: object = arguments.get(DELAYED_TYPE) if kind == DELAYED_MESSAGE else kind
+    if inner == "direct":
         return DirectMatcher()
-    if kind == "fanout":
+    if inner == "fanout":
         return FanoutMatcher()
-    if kind == "topic":
+    if inner == "topic":
         return TopicMatcher()
-    if kind == "headers":
+    if inner == "headers":
         return HeadersMatcher()
+    if inner == CONSISTENT_HASH:
+        return ConsistentHashMatcher(arguments)
     raise ValueError(f"unknown exchange type '{kind}'")
 
 
@@ -152,6 +180,17 @@ class Routing:
             source.matcher.remove(binding, table.queues[binding.destination])
         self.version += 1
 
+    def set_alternate(self, vhost: str, exchange: str, alternate: str | None) -> None:
+        """Name the exchange for what no binding of an exchange takes, None for none.
+
+        Raises:
+            KeyError: there is no such exchange. The alternate need not exist.
+        """
+        table = self._vhosts[vhost].exchanges[exchange]
+        if table.alternate != alternate:
+            table.alternate = alternate
+            self.version += 1
+
     def route(
         self,
         vhost: str,
@@ -163,31 +202,28 @@ class Routing:
 
         `headers` are the message's, as plain values; None is the same as none.
         """
-        return self.resolve(vhost, exchange, routing_key, headers).queues
+        return self.resolve(vhost, exchange, Subject([routing_key], headers or {})).queues
 
-    def resolve(
-        self, vhost: str, exchange: str, routing_key: str, headers: dict[str, Any] | None
-    ) -> Resolution:
+    def resolve(self, vhost: str, exchange: str, subject: Subject) -> Resolution:
         """Return where a message goes, and what is known of the exchange."""
         table = self._vhosts.get(vhost)
         if exchange == DEFAULT_EXCHANGE:
-            if table is None or routing_key not in table.queues:
-                return Resolution(True, False, (), False)
-            return Resolution(True, False, (routing_key,), False)
+            return _resolve_default(table, subject)
         start = table.exchanges.get(exchange) if table is not None else None
-        if start is None:
-            return Resolution(False, False, (), False)
-        given = headers if headers is not None else _NO_HEADERS
-        needs_headers = False
-        queues: list[str] = []
+        if table is None or start is None:
+            return Resolution(False, False, ())
+        needs_message = False
+        queues: dict[str, None] = {}
         passed: dict[Destination, None] = {start: None}
         pending: list[ExchangeTable] = [start]
         while pending:
             source = pending.pop()
-            if source.matcher.reads_headers:
-                needs_headers = True
+            matcher = source.matcher
+            needs_message = needs_message or matcher.reads_headers or matcher.reads_properties
             found: dict[Destination, None] = {}
-            source.matcher.match(routing_key, given, found)
+            matcher.match(subject, found)
+            if not found and source.alternate is not None:
+                _find_alternate(table, source.alternate, subject, found)
             for destination in found:
                 if destination in passed:
                     continue
@@ -195,15 +231,16 @@ class Routing:
                 if isinstance(destination, ExchangeTable):
                     pending.append(destination)
                 else:
-                    queues.append(destination.name)
-        queues.sort()
-        return Resolution(True, start.internal, tuple(queues), needs_headers)
+                    queues[destination.name] = None
+        needs_headers = needs_message and self.needs_headers(vhost, exchange)
+        names = tuple(sorted(queues))
+        return Resolution(True, start.internal, names, (), needs_message, needs_headers)
 
     def needs_headers(self, vhost: str, exchange: str) -> bool:
         """Return whether headers matter to an exchange's messages, whatever their key."""
         table = self._vhosts.get(vhost)
         start = table.exchanges.get(exchange) if table is not None else None
-        if start is None:
+        if table is None or start is None:
             return False
         passed: dict[ExchangeTable, None] = {start: None}
         pending: list[ExchangeTable] = [start]
@@ -211,7 +248,11 @@ class Routing:
             source = pending.pop()
             if source.matcher.reads_headers:
                 return True
-            for target in source.exchanges:
+            targets = list(source.exchanges)
+            alternate = table.exchanges.get(source.alternate) if source.alternate else None
+            if alternate is not None:
+                targets.append(alternate)
+            for target in targets:
                 if target not in passed:
                     passed[target] = None
                     pending.append(target)
@@ -227,3 +268,30 @@ class Routing:
     def _forget_empty(self, vhost: str, table: VhostTable) -> None:
         if not table.exchanges and not table.queues:
             del self._vhosts[vhost]
+
+
+def _resolve_default(table: VhostTable | None, subject: Subject) -> Resolution:
+    """Each routing key names a queue, or who waits for a direct reply."""
+    queues: dict[str, None] = {}
+    replies: dict[str, None] = {}
+    for routing_key in subject.routing_keys:
+        if table is not None and routing_key in table.queues:
+            queues[routing_key] = None
+        elif routing_key.startswith(REPLY_PREFIX):
+            replies[routing_key] = None
+    return Resolution(True, False, tuple(sorted(queues)), tuple(replies))
+
+
+def _find_alternate(
+    table: VhostTable, alternate: str, subject: Subject, found: dict[Destination, None]
+) -> None:
+    """Find an alternate exchange, or the queues that the default exchange stands for."""
+    if alternate == DEFAULT_EXCHANGE:
+        for routing_key in subject.routing_keys:
+            queue = table.queues.get(routing_key)
+            if queue is not None:
+                found[queue] = None
+        return
+    target = table.exchanges.get(alternate)
+    if target is not None:
+        found[target] = None

@@ -6,11 +6,11 @@ in RabbitMQ. Source: AMQP 0-9-1, section 3.1.3.3.
 
 from __future__ import annotations
 
-from typing import Any, Final, final
+from typing import Final, final
 
 from mypy_extensions import i64
 
-from headrace_broker.core.matcher import Destination, Matcher, count_down, count_up
+from headrace_broker.core.matcher import Destination, Matcher, Subject, count_down, count_up
 from headrace_broker.model.definition import Binding
 
 ONE_WORD: Final = "*"
@@ -79,10 +79,12 @@ class TopicMatcher(Matcher):
             depth -= 1
             del path[depth].children[words[depth]]
 
-    def match(
-        self, routing_key: str, headers: dict[str, Any], found: dict[Destination, None]
-    ) -> None:
-        """Find the destinations of all patterns that a routing key fits."""
+    def match(self, subject: Subject, found: dict[Destination, None]) -> None:
+        """Find the destinations of all patterns that one of a message's routing keys fits."""
+        for routing_key in subject.routing_keys:
+            self._match(routing_key, found)
+
+    def _match(self, routing_key: str, found: dict[Destination, None]) -> None:
         words = split_words(routing_key)
         count: i64 = len(words)
         nodes: list[TopicNode] = [self._root]
