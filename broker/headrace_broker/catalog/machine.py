@@ -14,14 +14,13 @@ import msgspec
 from headrace_broker.catalog import command as commands
 from headrace_broker.catalog.argument import (
     QUEUE_TYPE,
-    X_MATCH,
-    X_MATCH_VALUES,
     first_difference,
     phrase,
     phrases,
     table_problem,
 )
 from headrace_broker.catalog.event import Event
+from headrace_broker.catalog.exchange_argument import binding_problem, type_problem
 from headrace_broker.catalog.governance import (
     DEFAULT_EXCHANGES,
     Governance,
@@ -45,7 +44,6 @@ from headrace_broker.catalog.setting import INT32_MAX
 from headrace_broker.catalog.view import DESTINATION_EXCHANGE, DESTINATION_QUEUE
 from headrace_broker.model.binding_key import binding_key
 from headrace_broker.model.definition import (
-    EXCHANGE_TYPES,
     QUEUE_CLASSIC,
     QUEUE_QUORUM,
     Binding,
@@ -211,8 +209,7 @@ class Catalog(Governance):
         if current is not None:
             return _compare_exchanges(wanted, current)
         problem = name_problem("exchange", wanted.name) or table_problem(wanted.arguments)
-        if not problem and wanted.type not in EXCHANGE_TYPES:
-            problem = f"unknown exchange type '{wanted.type}'"
+        problem = problem or type_problem(wanted)
         if problem:
             return Refused(problem)
         self.put_exchange(wanted)
@@ -334,8 +331,7 @@ class Catalog(Governance):
         problem = table_problem(binding.arguments)
         if len(binding.routing_key.encode()) > NAME_OCTETS_MAX:
             problem = f"the routing key has more than {NAME_OCTETS_MAX} octets"
-        if source.type == "headers":
-            problem = problem or _match_problem(binding.arguments)
+        problem = problem or binding_problem(source, binding)
         return Refused(problem) if problem else None
 
     def _unbind(self, command: commands.Unbind) -> Result:
@@ -350,12 +346,6 @@ class Catalog(Governance):
 
 def _named(kind: str, command: commands.DeleteExchange | commands.DeleteQueue) -> str:
     return f"{kind} '{command.name}' in vhost '{command.vhost}'"
-
-
-def _match_problem(arguments: dict[str, Any]) -> str:
-    if X_MATCH not in arguments or arguments[X_MATCH] in X_MATCH_VALUES:
-        return ""
-    return f"Invalid x-match {phrase(arguments, X_MATCH)}; expected one of {list(X_MATCH_VALUES)}"
 
 
 def _compare_exchanges(wanted: Exchange, current: Exchange) -> Result:

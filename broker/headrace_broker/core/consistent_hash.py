@@ -34,7 +34,7 @@ from headrace_broker.core.property_reader import (
 )
 from headrace_broker.model.binding_key import BindingKey, binding_key
 from headrace_broker.model.definition import Binding
-from headrace_broker.model.exchange_type import HASH_HEADER, HASH_PROPERTY
+from headrace_broker.model.exchange_argument import HASH_HEADER, HASH_PROPERTY
 
 _PROPERTIES: Final[dict[str, int]] = {
     "correlation_id": CORRELATION_ID,

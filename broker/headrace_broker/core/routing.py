@@ -16,13 +16,13 @@ from headrace_broker.core.matcher import (
     Subject,
 )
 from headrace_broker.core.topic import TopicMatcher
-from headrace_broker.model.definition import Binding, Exchange
-from headrace_broker.model.exchange_type import (
-    ALTERNATE_EXCHANGE,
-    CONSISTENT_HASH,
-    DELAYED_MESSAGE,
-    DELAYED_TYPE,
+from headrace_broker.model.definition import (
+    EXCHANGE_CONSISTENT_HASH,
+    EXCHANGE_DELAYED,
+    Binding,
+    Exchange,
 )
+from headrace_broker.model.exchange_argument import ALTERNATE_EXCHANGE, DELAYED_TYPE
 from headrace_broker.model.reply_queue import REPLY_PREFIX
 
 TO_EXCHANGE: Final = "exchange"
@@ -80,7 +80,7 @@ class ExchangeTable(Destination):
 
 
 def _new_matcher(kind: str, arguments: dict[str, Any]) -> Matcher:
-    inner: object = arguments.get(DELAYED_TYPE) if kind == DELAYED_MESSAGE else kind
+    inner: object = arguments.get(DELAYED_TYPE) if kind == EXCHANGE_DELAYED else kind
     if inner == "direct":
         return DirectMatcher()
     if inner == "fanout":
@@ -89,7 +89,7 @@ def _new_matcher(kind: str, arguments: dict[str, Any]) -> Matcher:
         return TopicMatcher()
     if inner == "headers":
         return HeadersMatcher()
-    if inner == CONSISTENT_HASH:
+    if inner == EXCHANGE_CONSISTENT_HASH:
         return ConsistentHashMatcher(arguments)
     raise ValueError(f"unknown exchange type '{kind}'")
 

@@ -2,37 +2,48 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import Any, Final, final
 
 from mypy_extensions import i64
 
+from headrace_broker.catalog.effective import EffectiveArguments, exchange_arguments
 from headrace_broker.catalog.event import (
     BindingAdded,
     BindingRemoved,
     Event,
     ExchangeAdded,
     ExchangeRemoved,
+    PolicyChanged,
     QueueAdded,
     QueueRemoved,
     VhostRemoved,
 )
+from headrace_broker.catalog.view import CatalogView
+from headrace_broker.codecs.method import decode_headers
+from headrace_broker.core.distribution import distribution_keys
+from headrace_broker.core.matcher import Subject
 from headrace_broker.core.routing import Resolution, Routing
-from headrace_broker.model.definition import Queue
+from headrace_broker.model.definition import Exchange, Queue
+from headrace_broker.model.exchange_argument import ALTERNATE_EXCHANGE
 from headrace_broker.model.limits import ROUTES_CACHED_MAX
 from headrace_broker.runtime.plain_table import plain_table
+
+ALLOW_IMMEDIATE: Final = "allow-immediate"  # a policy's key
 
 
 @final
 class Route:
-    """Where messages with one exchange and routing key go.
+    """Where messages with one exchange and routing key go, or one message.
 
     Attributes:
         exchange: its name.
         routing_key: octets that are not UTF-8 are kept as surrogates.
         known: whether the exchange exists.
         internal: whether it exists and clients may not publish to it.
-        queues: where messages go, in order of their names; without headers when `needs_headers`.
-        needs_headers: the message's headers decide: ask `route_with_headers` for each.
+        queues: where messages go, in order of their names; of what `needs_message`, without it.
+        replies: names of direct reply-to consumers to which they go.
+        needs_message: the message's properties decide: ask `route_message` for each.
+        needs_headers: its decoded headers are among them.
     """
 
     def __init__(
@@ -43,6 +54,8 @@ class Route:
         self.known: bool = resolution.known
         self.internal: bool = resolution.internal
         self.queues = queues
+        self.replies: tuple[str, ...] = resolution.replies
+        self.needs_message: bool = resolution.needs_message
         self.needs_headers: bool = resolution.needs_headers
 
 
@@ -61,13 +74,19 @@ def split_route(raw_route: bytes) -> tuple[str, str]:
 class Router:
     """Follows the catalog's events and answers routes.
 
+    Args:
+        view: the catalog whose events these are, for what policies say; None for no policies.
+
     Attributes:
         routing: the tables of exchanges and bindings.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, view: CatalogView | None = None) -> None:
         self.routing = Routing()
+        self._view = view
+        self._effective = EffectiveArguments(view) if view is not None else None
         self._queues: dict[str, dict[str, Queue]] = {}
+        self._exchanges: dict[str, dict[str, Exchange]] = {}
         self._cache: dict[str, dict[bytes, Route]] = {}
         self._cached_count: i64 = 0
         self._cached_version: i64 = 0
@@ -84,6 +103,7 @@ class Router:
 
     def on_events(self, events: list[Event]) -> None:
         """Follow changes of the catalog."""
+        governed: dict[str, None] = {}
         for event in events:
             if isinstance(event, QueueAdded):
                 self._queues.setdefault(event.queue.vhost, {})[event.queue.name] = event.queue
@@ -92,15 +112,52 @@ class Router:
                 self.routing.remove_queue(event.queue.vhost, event.queue.name)
                 del self._queues[event.queue.vhost][event.queue.name]
             elif isinstance(event, ExchangeAdded):
-                self.routing.add_exchange(event.exchange)
+                self._add_exchange(event.exchange)
             elif isinstance(event, ExchangeRemoved):
                 self.routing.remove_exchange(event.exchange.vhost, event.exchange.name)
+                del self._exchanges[event.exchange.vhost][event.exchange.name]
             elif isinstance(event, BindingAdded):
                 self.routing.add_binding(event.binding)
             elif isinstance(event, BindingRemoved):
                 self.routing.remove_binding(event.binding)
             elif isinstance(event, VhostRemoved):
                 self._queues.pop(event.vhost.name, None)
+                self._exchanges.pop(event.vhost.name, None)
+            elif isinstance(event, PolicyChanged):
+                governed[event.vhost] = None
+        for vhost in governed:
+            for exchange in self._exchanges.get(vhost, {}).values():
+                self._govern(exchange)
+        if self._effective is not None:
+            self._effective.changed(events)
+
+    def _add_exchange(self, exchange: Exchange) -> None:
+        self.routing.add_exchange(exchange)
+        self._exchanges.setdefault(exchange.vhost, {})[exchange.name] = exchange
+        self._govern(exchange)
+
+    def _govern(self, exchange: Exchange) -> None:
+        """Apply what arguments and policies say of an exchange."""
+        if self._view is not None:
+            told = exchange_arguments(self._view, exchange)
+            alternate: object = told.get(ALTERNATE_EXCHANGE)
+            name = alternate if isinstance(alternate, str) else None
+            self.routing.set_alternate(exchange.vhost, exchange.name, name)
+
+    def allows_immediate(self, vhost: str, queues: tuple[Queue, ...]) -> bool:
+        """Return whether policies let the flag `immediate` be used towards all these queues.
+
+        Towards none of them it may be used where a policy of the vhost allows it to any queue.
+        """
+        if self._view is None or self._effective is None:
+            return False
+        for queue in queues:
+            if self._effective.of(queue).get(ALLOW_IMMEDIATE) is not True:
+                return False
+        if queues:
+            return True
+        policies = self._view.policies(vhost)
+        return any([policy.definition.get(ALLOW_IMMEDIATE) is True for policy in policies])
 
     def route(self, vhost: str, raw_route: bytes) -> Route:
         """Return where messages with a route go, from memory where possible.
@@ -114,26 +171,44 @@ class Router:
             hit = routes.get(raw_route)
             if hit is not None:
                 return hit
-        route = self._resolve(vhost, raw_route, None)
+        exchange, routing_key = split_route(raw_route)
+        route = self._resolve(vhost, exchange, Subject([routing_key]))
         if self._cached_count >= ROUTES_CACHED_MAX:
             self._forget()
         self._cache.setdefault(vhost, {})[raw_route] = route
         self._cached_count += 1
         return route
 
-    def route_with_headers(self, vhost: str, raw_route: bytes, headers: dict[str, Any]) -> Route:
-        """Return where a message with these headers goes."""
-        return self._resolve(vhost, raw_route, plain_table(headers))
+    def route_message(self, vhost: str, raw_route: bytes, properties: bytes) -> Route:
+        """Return where one message goes: its headers, properties, CC and BCC count.
 
-    def _resolve(self, vhost: str, raw_route: bytes, headers: dict[str, Any] | None) -> Route:
-        exchange, routing_key = split_route(raw_route)
-        resolution = self.routing.resolve(vhost, exchange, routing_key, headers)
+        Args:
+            vhost: where the exchange is.
+            raw_route: as in `route`.
+            properties: the message's property block, well formed.
+
+        Raises:
+            DistributionError: CC or BCC is of a wrong type.
+            AmqpError: SYNTAX_ERROR, headers that matter hold a value that cannot be decoded.
+        """
+        route = self.route(vhost, raw_route)
+        more = distribution_keys(properties)
+        if not route.needs_message and not more:
+            return route
+        headers: dict[str, Any] = {}
+        if route.needs_headers or (more and self.routing.needs_headers(vhost, route.exchange)):
+            headers = plain_table(decode_headers(properties))
+        subject = Subject([route.routing_key, *more], headers, properties)
+        return self._resolve(vhost, route.exchange, subject)
+
+    def _resolve(self, vhost: str, exchange: str, subject: Subject) -> Route:
+        resolution = self.routing.resolve(vhost, exchange, subject)
+        routing_key = subject.routing_keys[0]
         if not resolution.queues:
             return Route(exchange, routing_key, resolution, ())
         queues = self._queues[vhost]
-        return Route(
-            exchange, routing_key, resolution, tuple([queues[name] for name in resolution.queues])
-        )
+        found = tuple([queues[name] for name in resolution.queues])
+        return Route(exchange, routing_key, resolution, found)
 
     def _forget(self) -> None:
         self._cache = {}

@@ -18,6 +18,7 @@ from headrace_broker.catalog.command import (
     Unbind,
 )
 from headrace_broker.catalog.effective import queue_arguments
+from headrace_broker.catalog.exchange_argument import arguments_problem
 from headrace_broker.catalog.result import (
     Exists,
     Inequivalent,
@@ -196,6 +197,9 @@ class Topology:
 
     async def declare_exchange(self, exchange: Exchange) -> None:
         """Create an exchange unless an equivalent one exists."""
+        problem = arguments_problem(exchange)
+        if problem:
+            raise AmqpError(PRECONDITION_FAILED, problem)
         await self._change(DeclareExchange(exchange))
 
     async def delete_exchange(self, vhost: str, name: str, if_unused: bool) -> None:

@@ -1,0 +1,63 @@
+"""Sender-selected distribution: further routing keys in the headers CC and BCC of a message.
+
+Source: https://www.rabbitmq.com/docs/sender-selected
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from headrace_broker.core.property_reader import PropertyReader, field_stop
+
+CC: Final = b"CC"
+BCC: Final = b"BCC"
+
+_TYPE_ARRAY: Final = 0x41  # A
+_TYPE_LONG_STRING: Final = 0x53  # S
+
+
+class DistributionError(ValueError):
+    """A header CC or BCC is not what it has to be; the text names it and the rule."""
+
+
+def may_distribute(properties: bytes) -> bool:
+    """Return False for a property block that surely holds neither CC nor BCC; cheap."""
+    return CC in properties
+
+
+def distribution_keys(properties: bytes) -> list[str]:
+    """Return the routing keys in CC, then those in BCC, of a well-formed property block.
+
+    Raises:
+        DistributionError: one of them is no array of long strings.
+    """
+    keys: list[str] = []
+    if may_distribute(properties):
+        reader = PropertyReader()
+        reader.scan_block(properties, 0, len(properties))
+        for name in (CC, BCC):
+            value = reader.header(properties, name)
+            if value >= 0:
+                _add_keys(properties, value, reader.headers_stop, name, keys)
+    return keys
+
+
+def _add_keys(block: bytes, pos: i64, stop: i64, name: bytes, keys: list[str]) -> None:
+    if block[pos] != _TYPE_ARRAY:
+        raise _wrong(name, f"type '{chr(block[pos])}'")
+    end = field_stop(block, pos, stop)
+    pos += 5
+    while pos < end:
+        after = field_stop(block, pos, end)
+        if block[pos] != _TYPE_LONG_STRING or after < 0:
+            raise _wrong(name, f"an array with type '{chr(block[pos])}'")
+        keys.append(block[pos + 5 : after].decode("utf-8", "surrogateescape"))
+        pos = after
+
+
+def _wrong(name: bytes, kind: str) -> DistributionError:
+    return DistributionError(
+        f"header '{name.decode()}' must be an array of long strings, not {kind}"
+    )

@@ -1,0 +1,51 @@
+"""Changes of a message's raw property block; everything else in it stays octet by octet.
+
+Blocks are well formed, as the frame parser checks them.
+"""
+
+from __future__ import annotations
+
+from librt.strings import BytesWriter, write_i32_be
+from mypy_extensions import i32, i64
+
+from headrace_broker.core.property_reader import PropertyReader, field_stop, find_field
+
+
+def replace_text(properties: bytes, mask: i64, text: bytes) -> bytes:
+    """Return the block with another value of a property that is there and a short string.
+
+    Args:
+        properties: property flags and list.
+        mask: the property's flag, for instance `property_reader.REPLY_TO`.
+        text: 0 to 255 octets.
+    """
+    reader = PropertyReader()
+    reader.scan_block(properties, 0, len(properties))
+    pos = reader.value_start(properties, mask)
+    assert pos >= 0, "the property is there"
+    out = BytesWriter()
+    out.write(properties[:pos])
+    out.append(len(text))
+    out.write(text)
+    out.write(properties[pos + 1 + properties[pos] :])
+    return out.getvalue()
+
+
+def without_header(properties: bytes, name: bytes) -> bytes:
+    """Return the block without any header of that name; the header table may become empty."""
+    while True:
+        reader = PropertyReader()
+        reader.scan_block(properties, 0, len(properties))
+        start = reader.headers_start
+        stop = reader.headers_stop
+        value = find_field(properties, start, stop, name)
+        if value < 0:
+            return properties
+        field: i64 = value - len(name) - 1
+        after = field_stop(properties, value, stop)
+        out = BytesWriter()
+        out.write(properties[: start - 4])
+        write_i32_be(out, i32(stop - start - (after - field)))
+        out.write(properties[start:field])
+        out.write(properties[after:])
+        properties = out.getvalue()
