@@ -371,7 +371,7 @@ def _integer(buf: bytes, value: i64) -> i64:
     if kind == 0x62:  # b
         octet: i64 = buf[pos]
         return octet if octet < 128 else octet - 256
-    if kind == _TYPE_LONG_STRING or kind == _TYPE_BYTES:
+    if kind in (_TYPE_LONG_STRING, _TYPE_BYTES):
         return _digits(buf[pos + 4 : value_end(buf, value)])
     return 0
 

@@ -27,7 +27,7 @@ def block(**properties: Any) -> bytes:
     return header.ContentHeader(0, 0, commands.Basic.Properties(**properties)).marshal()[12:]
 
 
-def read(properties: bytes) -> commands.Basic.Properties:
+def read(properties: bytes) -> Any:
     """The properties that pamqp reads in a block."""
     assert properties_problem(properties, 0, len(properties)) == ""
     content = header.ContentHeader()
@@ -40,7 +40,9 @@ def death(queue: str = "work", reason: str = "expired", **changes: Any) -> Death
     return Death(queue.encode(), reason.encode(), **values)
 
 
-def die(properties: bytes, *args: Any, trusted: bool = True, keep_keys: bool = True, **more: Any):
+def die(
+    properties: bytes, *args: Any, trusted: bool = True, keep_keys: bool = True, **more: Any
+) -> Any:
     return dead_letter(properties, death(*args, **more), trusted, keep_keys)
 
 
