@@ -1,0 +1,125 @@
+"""What a queue's machine is told: its effective arguments and policies as settings.
+
+Source: RabbitMQ 4.3, `rabbit_quorum_queue:gather_policy_config` and its dead letter handler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from headrace_broker.core.settings import (
+    DEAD_LETTER_AT_LEAST_ONCE,
+    DEAD_LETTER_AT_MOST_ONCE,
+    DEAD_LETTER_NONE,
+    OVERFLOW_DROP_HEAD,
+    OVERFLOW_REJECT_PUBLISH,
+    OVERFLOW_REJECT_PUBLISH_DLX,
+    PRIORITY_MAX,
+    RETRY_ALL,
+    RETRY_DISABLED,
+    RETRY_FAILED,
+    RETRY_RETURNED,
+    UNSET,
+    QueueSettings,
+)
+from headrace_broker.model.definition import QUEUE_QUORUM, Queue
+from headrace_broker.model.limits import (
+    CONSUMER_TIMEOUT_MS,
+    DEDUPLICATION_SIZE,
+    DELIVERY_LIMIT,
+)
+
+DEAD_LETTER_EXCHANGE: Final = "dead-letter-exchange"
+DEAD_LETTER_ROUTING_KEY: Final = "dead-letter-routing-key"
+EXPIRES: Final = "expires"
+
+_OVERFLOWS: Final = {
+    "drop-head": OVERFLOW_DROP_HEAD,
+    "reject-publish": OVERFLOW_REJECT_PUBLISH,
+    "reject-publish-dlx": OVERFLOW_REJECT_PUBLISH_DLX,
+}
+_RETRIES: Final = {"all": RETRY_ALL, "failed": RETRY_FAILED, "returned": RETRY_RETURNED}
+
+
+def queue_settings(queue: Queue, arguments: Mapping[str, Any]) -> QueueSettings:
+    """Return the settings of a queue.
+
+    Args:
+        queue: its definition; the kind decides what holds where nothing is said.
+        arguments: the effective ones by the names of policies, checked by the catalog. A duration
+            or a count that is no number counts as not given.
+    """
+    settings = QueueSettings()
+    settings.message_ttl_ms = _number(arguments, "message-ttl", UNSET)
+    settings.max_length = _number(arguments, "max-length", UNSET)
+    settings.max_length_octets = _number(arguments, "max-length-bytes", UNSET)
+    settings.overflow = _OVERFLOWS.get(arguments.get("overflow", ""), OVERFLOW_DROP_HEAD)
+    settings.dead_letter = _dead_letter(arguments, int(settings.overflow))
+    settings.single_active = arguments.get("single-active-consumer") is True
+    timeout = _number(arguments, "consumer-timeout", CONSUMER_TIMEOUT_MS)
+    settings.consumer_timeout_ms = timeout if timeout > 0 else UNSET
+    _set_by_kind(settings, queue, arguments)
+    _set_deduplication(settings, arguments)
+    _set_retry(settings, arguments)
+    settings.last_value_key = _name(arguments, "last-value-key")
+    settings.group_key = _name(arguments, "group-key")
+    return settings
+
+
+def text(arguments: Mapping[str, Any], name: str) -> str | None:
+    """Return an argument that is a string, None where it is not given."""
+    value = arguments.get(name)
+    return value if isinstance(value, str) else None
+
+
+def expires_ms(arguments: Mapping[str, Any]) -> int:
+    """Return how long a queue may be unused before it is deleted, 0 for ever."""
+    return max(_number(arguments, EXPIRES, 0), 0)
+
+
+def _set_by_kind(settings: QueueSettings, queue: Queue, arguments: Mapping[str, Any]) -> None:
+    """Set what a replicated queue has without being told, and a classic one only when told."""
+    if queue.kind == QUEUE_QUORUM:
+        settings.priority_max = PRIORITY_MAX
+        limit = _number(arguments, "delivery-limit", DELIVERY_LIMIT)
+        settings.delivery_limit = limit if limit >= 0 else UNSET
+    else:
+        settings.priority_max = min(max(_number(arguments, "max-priority", 0), 0), PRIORITY_MAX)
+
+
+def _set_deduplication(settings: QueueSettings, arguments: Mapping[str, Any]) -> None:
+    if arguments.get("message-deduplication") is True:
+        settings.deduplicate = True
+        settings.dedup_count = max(_number(arguments, "deduplication-size", DEDUPLICATION_SIZE), 1)
+        settings.dedup_ms = _number(arguments, "deduplication-ttl", UNSET)
+
+
+def _set_retry(settings: QueueSettings, arguments: Mapping[str, Any]) -> None:
+    """Set delayed retry, which takes a shortest time; that is by default the longest as well."""
+    shortest = _number(arguments, "delayed-retry-min", 0)
+    kind = _RETRIES.get(arguments.get("delayed-retry-type", ""), RETRY_DISABLED)
+    if kind != RETRY_DISABLED and shortest > 0:
+        settings.retry_type = kind
+        settings.retry_min_ms = shortest
+        longest = _number(arguments, "delayed-retry-max", shortest)
+        settings.retry_max_ms = max(longest, shortest)
+
+
+def _dead_letter(arguments: Mapping[str, Any], overflow: int) -> int:
+    """Return how sure dead-lettering is; keeping messages and dropping the head do not go along."""
+    if text(arguments, DEAD_LETTER_EXCHANGE) is None:
+        return DEAD_LETTER_NONE
+    if arguments.get("dead-letter-strategy") == "at-least-once" and overflow != OVERFLOW_DROP_HEAD:
+        return DEAD_LETTER_AT_LEAST_ONCE
+    return DEAD_LETTER_AT_MOST_ONCE
+
+
+def _number(arguments: Mapping[str, Any], name: str, default: int) -> int:
+    value = arguments.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) else default
+
+
+def _name(arguments: Mapping[str, Any], name: str) -> bytes:
+    value = text(arguments, name)
+    return b"" if value is None else value.encode()

@@ -1,0 +1,173 @@
+"""Arguments and policies as a machine's settings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headrace_broker.core.settings import (
+    DEAD_LETTER_AT_LEAST_ONCE,
+    DEAD_LETTER_AT_MOST_ONCE,
+    DEAD_LETTER_NONE,
+    OVERFLOW_DROP_HEAD,
+    OVERFLOW_REJECT_PUBLISH,
+    OVERFLOW_REJECT_PUBLISH_DLX,
+    RETRY_ALL,
+    RETRY_DISABLED,
+    RETRY_FAILED,
+    RETRY_RETURNED,
+    UNSET,
+    QueueSettings,
+    decode_settings,
+    encode_settings,
+)
+from headrace_broker.model.definition import QUEUE_CLASSIC, QUEUE_QUORUM, Queue
+from headrace_broker.runtime.queue_settings import expires_ms, queue_settings, text
+
+QUORUM = Queue("/", "work", QUEUE_QUORUM, 7, (1, 2, 3))
+CLASSIC = Queue("/", "here", QUEUE_CLASSIC, 8, (1,), durable=False)
+HALF_AN_HOUR = 1_800_000
+
+
+def settings(queue: Queue = QUORUM, **arguments: Any) -> QueueSettings:
+    """Settings of a queue; underscores stand for hyphens."""
+    found = queue_settings(queue, {name.replace("_", "-"): arguments[name] for name in arguments})
+    kept = decode_settings(encode_settings(found))
+    assert kept is not None
+    assert encode_settings(kept) == encode_settings(found)
+    return found
+
+
+def test_replicated_queue_that_is_told_nothing():
+    found = settings()
+    assert (found.delivery_limit, found.priority_max) == (20, 31)
+    assert found.consumer_timeout_ms == HALF_AN_HOUR
+    assert (found.message_ttl_ms, found.max_length, found.max_length_octets) == (UNSET,) * 3
+    assert (found.overflow, found.dead_letter) == (OVERFLOW_DROP_HEAD, DEAD_LETTER_NONE)
+    assert (found.single_active, found.deduplicate) == (False, False)
+    assert found.retry_type == RETRY_DISABLED
+
+
+def test_classic_queue_that_is_told_nothing():
+    found = settings(CLASSIC)
+    assert (found.delivery_limit, found.priority_max) == (UNSET, 0)
+    assert found.consumer_timeout_ms == HALF_AN_HOUR
+
+
+def test_limits_and_times_are_taken_over():
+    found = settings(message_ttl=0, max_length=5, max_length_bytes=6, consumer_timeout=7)
+    assert (found.message_ttl_ms, found.max_length, found.max_length_octets) == (0, 5, 6)
+    assert found.consumer_timeout_ms == 7
+
+
+def test_consumer_timeout_of_nothing_is_none():
+    assert settings(consumer_timeout=0).consumer_timeout_ms == UNSET
+
+
+@pytest.mark.parametrize(("given", "limit"), [(0, 0), (3, 3), (-1, UNSET), (-5, UNSET)])
+def test_delivery_limit_may_be_none(given: int, limit: int):
+    assert settings(delivery_limit=given).delivery_limit == limit
+
+
+def test_classic_queue_has_no_delivery_limit():
+    assert settings(CLASSIC, delivery_limit=3).delivery_limit == UNSET
+
+
+@pytest.mark.parametrize(("given", "highest"), [(0, 0), (5, 5), (31, 31), (255, 31)])
+def test_classic_queue_has_the_priorities_that_it_asks_for(given: int, highest: int):
+    assert settings(CLASSIC, max_priority=given).priority_max == highest
+    assert settings(QUORUM, max_priority=given).priority_max == 31
+
+
+@pytest.mark.parametrize(
+    ("given", "overflow"),
+    [
+        ("drop-head", OVERFLOW_DROP_HEAD),
+        ("reject-publish", OVERFLOW_REJECT_PUBLISH),
+        ("reject-publish-dlx", OVERFLOW_REJECT_PUBLISH_DLX),
+    ],
+)
+def test_overflow(given: str, overflow: int):
+    assert settings(overflow=given).overflow == overflow
+
+
+@pytest.mark.parametrize(
+    ("arguments", "outcome"),
+    [
+        ({}, DEAD_LETTER_NONE),
+        ({"dead_letter_routing_key": "k"}, DEAD_LETTER_NONE),
+        ({"dead_letter_strategy": "at-least-once"}, DEAD_LETTER_NONE),
+        ({"dead_letter_exchange": ""}, DEAD_LETTER_AT_MOST_ONCE),
+        ({"dead_letter_exchange": "x"}, DEAD_LETTER_AT_MOST_ONCE),
+        (
+            {"dead_letter_exchange": "x", "dead_letter_strategy": "at-least-once"},
+            DEAD_LETTER_AT_MOST_ONCE,
+        ),
+        (
+            {
+                "dead_letter_exchange": "x",
+                "dead_letter_strategy": "at-least-once",
+                "overflow": "reject-publish",
+            },
+            DEAD_LETTER_AT_LEAST_ONCE,
+        ),
+        (
+            {
+                "dead_letter_exchange": "x",
+                "dead_letter_strategy": "at-most-once",
+                "overflow": "reject-publish",
+            },
+            DEAD_LETTER_AT_MOST_ONCE,
+        ),
+    ],
+)
+def test_strategy_is_what_the_overflow_allows(arguments: dict[str, Any], outcome: int):
+    assert settings(**arguments).dead_letter == outcome
+
+
+@pytest.mark.parametrize(
+    ("arguments", "outcome"),
+    [
+        ({"delayed_retry_min": 10}, (RETRY_DISABLED, 0, 0)),
+        ({"delayed_retry_type": "disabled", "delayed_retry_min": 10}, (RETRY_DISABLED, 0, 0)),
+        ({"delayed_retry_type": "all"}, (RETRY_DISABLED, 0, 0)),
+        ({"delayed_retry_type": "all", "delayed_retry_min": 10}, (RETRY_ALL, 10, 10)),
+        (
+            {"delayed_retry_type": "failed", "delayed_retry_min": 10, "delayed_retry_max": 90},
+            (RETRY_FAILED, 10, 90),
+        ),
+        (
+            {"delayed_retry_type": "returned", "delayed_retry_min": 10, "delayed_retry_max": 5},
+            (RETRY_RETURNED, 10, 10),
+        ),
+    ],
+)
+def test_delayed_retry(arguments: dict[str, Any], outcome: tuple[int, int, int]):
+    found = settings(**arguments)
+    assert (found.retry_type, found.retry_min_ms, found.retry_max_ms) == outcome
+
+
+def test_deduplication_and_keys():
+    found = settings(message_deduplication=True, last_value_key="id", group_key="näme")
+    assert (found.deduplicate, found.dedup_count, found.dedup_ms) == (True, 65536, UNSET)
+    assert (found.last_value_key, found.group_key) == (b"id", "näme".encode())
+    bounded = settings(message_deduplication=True, deduplication_size=9, deduplication_ttl=8)
+    assert (bounded.dedup_count, bounded.dedup_ms) == (9, 8)
+    assert not settings(message_deduplication=False, deduplication_size=9).deduplicate
+
+
+def test_single_active_consumer():
+    assert settings(single_active_consumer=True).single_active
+
+
+def test_values_of_other_types_count_as_not_given():
+    odd = {"message-ttl": "1000", "max-length": True, "dead-letter-exchange": 5, "overflow": 1}
+    found = queue_settings(QUORUM, odd)
+    assert encode_settings(found) == encode_settings(queue_settings(QUORUM, {}))
+    assert text(odd, "dead-letter-exchange") is None
+
+
+@pytest.mark.parametrize(("arguments", "ms"), [({}, 0), ({"expires": 5}, 5), ({"expires": -1}, 0)])
+def test_expiry(arguments: dict[str, Any], ms: int):
+    assert expires_ms(arguments) == ms
