@@ -54,6 +54,7 @@ URGENT_KINDS: Final = (*CONTROL_KINDS, CONFIGURE, TICK, ACQUIRE, FORGET)
 COMMAND_VERSION: Final = 1
 EXTENDED_VERSION: Final = 2  # of ATTACH and GET
 STAMP_OCTETS: Final = 8
+ENQUEUE_SESSION_OFFSET: Final = 10  # of its session
 ENQUEUE_SEQ_OFFSET: Final = 18  # of the number of its first message, stamp included
 ENQUEUE_BATCH_OFFSET: Final = 26  # of the batch in the data of an ENQUEUE entry, stamp included
 

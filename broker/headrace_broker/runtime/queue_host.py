@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import time
-from abc import abstractmethod
 from array import array
-from typing import Final, final
+from typing import Any, final
 
 from librt.strings import read_i64_be
-from mypy_extensions import i64, mypyc_attr
+from mypy_extensions import i64
 from typing_extensions import override
 
 from headrace_broker.core.command import (
-    CANCEL,
-    CLOSE,
+    CONFIGURE,
     ENQUEUE_BATCH_OFFSET,
     ENQUEUE_SEQ_OFFSET,
-    NODE_DOWN,
+    FORGET,
     STAMP_OCTETS,
-    Cancel,
-    Close,
-    Command,
-    NodeDown,
+    TICK,
     encode_node_down,
     passes_publishes,
     stamp_command,
@@ -29,7 +24,10 @@ from headrace_broker.core.command import (
 from headrace_broker.core.command_decoder import decode_command
 from headrace_broker.core.delivery import group_by_entry
 from headrace_broker.core.effect import (
+    Acquired,
     Controlled,
+    DeadLettered,
+    DeadLetterKept,
     Deliver,
     Detached,
     Effect,
@@ -42,33 +40,29 @@ from headrace_broker.core.effect import (
     TimedOut,
     Unused,
 )
-from headrace_broker.core.queue_machine import QueueMachine
+from headrace_broker.core.leader_command import (
+    Forget,
+    encode_configure,
+    encode_forget,
+    encode_tick,
+)
+from headrace_broker.core.queue_machine import MACHINE_VERSION, QueueMachine
+from headrace_broker.core.settings import DEAD_LETTER_AT_MOST_ONCE
 from headrace_broker.model.definition import Queue
+from headrace_broker.model.limits import TIMER_STEP_MS
 from headrace_broker.model.message import DeliveryRun
-from headrace_broker.model.session import session_boot, session_node
+from headrace_broker.model.session import session_node
 from headrace_broker.runtime.feed import Feed
+from headrace_broker.runtime.feeds import FEED_ENDING, Feeds
+from headrace_broker.runtime.host_watcher import HostWatcher
 from headrace_broker.runtime.lane_port import HostEnd, Reach
+from headrace_broker.runtime.letter import Letter, cut_letters
 from headrace_broker.runtime.queue_log import BUSY, TAKEN, QueueLog
 from headrace_raftlog.model.entry import Entry
 
-FEED_ENDING: Final = (CANCEL, CLOSE, NODE_DOWN)  # kinds of commands that end consumers
 
-
-@mypyc_attr(allow_interpreted_subclasses=True)
-class HostWatcher:
-    """Told by a replica what concerns the node."""
-
-    @abstractmethod
-    def queue_leader_changed(self, queue: Queue, leader: int) -> None:
-        """The replica knows a new leader (0 for none); it serves when that is this node."""
-
-    @abstractmethod
-    def queue_unused(self, queue: Queue) -> None:
-        """The last consumer of a queue led here has gone."""
-
-    @abstractmethod
-    def command_rejected(self, queue: Queue, reason: str) -> None:
-        """A committed command was not understood and had no effect."""
+class MachineVersionError(Exception):
+    """A queue's log holds what only newer code understands: the node must not go on with it."""
 
 
 @final
@@ -78,24 +72,34 @@ class QueueHost(HostEnd):
     Attributes:
         queue: its definition.
         machine: the deterministic state; equal on all replicas at equal positions.
-        serving: whether this replica leads and has applied everything committed before its term.
+        leading: this replica leads and has applied everything committed before its term.
+        serving: it leads, and the machine is or is being told what holds now: it takes commands.
+        arguments: the effective ones, as known when they were looked at last; empty when not
+            leading.
+        used_ms: when the queue was used last, on the monotonic clock, as far as this leader knows.
     """
 
     def __init__(self, queue: Queue, node: int, log: QueueLog, reach: Reach, watcher: HostWatcher):
         self.queue = queue
         self.machine = QueueMachine()
+        self.leading = False
         self.serving = False
+        self.arguments: dict[str, Any] = {}
+        self.used_ms: i64 = 0
         self._node = node
         self._log = log
         self._reach = reach
         self._watcher = watcher
-        self._feeds: dict[int, dict[int, Feed]] = {}  # by session and consumer
+        self._feeds = Feeds()
         self._early: dict[int, None] = {}  # sessions that asked before this replica served
+        self._configured = b""  # the newest CONFIGURE in the log
+        self._armed_ms: i64 = 0  # when the node calls `tick`, 0 for not
+        self._ticking = False  # a TICK is in the log and not applied
 
     @property
     def feed_count(self) -> int:
         """Number of consumers that are served from here."""
-        return sum([len(feeds) for feeds in self._feeds.values()])
+        return self._feeds.count
 
     # From gateways
 
@@ -144,7 +148,7 @@ class QueueHost(HostEnd):
             end.detached(consumer)
             return True
         feed = Feed(consumer, window, self._log, self.machine)
-        self._feeds.setdefault(session, {})[int(consumer)] = feed
+        self._feeds.put(session, feed)
         held = self.machine.unsettled_from(session, consumer, number)
         start = 0
         while start < len(held):  # numbers have gaps where messages in between are settled
@@ -158,15 +162,11 @@ class QueueHost(HostEnd):
     @override
     def window(self, session: int, consumer: i64, octets: i64) -> bool:
         """Let a feed send more."""
-        feed = self._feed(session, consumer)
+        feed = self._feeds.get(session, consumer)
         end = self._reach.session(session)
         if feed is not None and end is not None:
             feed.open(octets, end)
         return True
-
-    def _feed(self, session: int, consumer: i64) -> Feed | None:
-        feeds = self._feeds.get(session)
-        return None if feeds is None else feeds.get(int(consumer))
 
     # From the log
 
@@ -176,7 +176,15 @@ class QueueHost(HostEnd):
             self.apply_one(entry.index, entry.data)
 
     def apply_one(self, index: int, data: bytes) -> None:
-        """Apply one committed command and, when leading, carry out its effects."""
+        """Apply one committed command and, when leading, carry out its effects.
+
+        Raises:
+            MachineVersionError: the log asks for a machine that this code does not have; nothing
+                changed.
+        """
+        kind: i64 = data[STAMP_OCTETS] if len(data) > STAMP_OCTETS else 0
+        if kind == CONFIGURE:
+            self._check_version(data)
         effects = self.machine.apply(index, data)
         for effect in effects:
             if isinstance(effect, EntryDead):
@@ -185,8 +193,24 @@ class QueueHost(HostEnd):
                 self._watcher.command_rejected(self.queue, effect.reason)
             elif self.serving:
                 self._perform(effect, data)
-        if self._feeds and len(data) > STAMP_OCTETS and data[STAMP_OCTETS] in FEED_ENDING:
-            self._drop_feeds(decode_command(data))
+        if kind in FEED_ENDING:
+            self._feeds.drop_ended(decode_command(data), self.machine)
+        if self.serving:
+            if kind == TICK:
+                self._ticked(data)
+            elif kind == FORGET:
+                self._forgotten(data)
+            self._arm()
+
+    def _check_version(self, data: bytes) -> None:
+        version = data[STAMP_OCTETS + 2] if len(data) > STAMP_OCTETS + 2 else 0
+        if version > MACHINE_VERSION:
+            queue = self.queue
+            raise MachineVersionError(
+                f"queue '{queue.name}' in vhost '{queue.vhost}' (group {queue.group}) has been"
+                f" brought to machine version {version}, and this node knows versions up to"
+                f" {MACHINE_VERSION} only: start it with a release as new as its peers'"
+            )
 
     def snapshot(self) -> tuple[bytes, array[int]]:
         """Return the machine's state, and the positions of the entries that hold its messages."""
@@ -202,15 +226,115 @@ class QueueHost(HostEnd):
         self.machine = QueueMachine.restore(state)
 
     def leadership(self, leader: int, _term: int, serving: bool) -> None:
-        """Start or stop serving; feeds of an earlier leadership are void."""
-        self.serving = serving
-        if not serving:
-            self._dismiss(0 if leader == self._node else leader)
-        if serving or leader != self._node:
+        """Start or stop serving; feeds of an earlier leadership are void.
+
+        The settings come first: no other command of this leadership is before them in the log.
+        """
+        self.leading = serving
+        self.serving = False
+        self._ticking = False
+        self._armed_ms = 0
+        self.arguments = {}
+        if serving:
+            machine = self.machine
+            self._configured = encode_configure(machine.version, machine.settings)
+            if self.configure():
+                return
+        self._dismiss(0 if leader == self._node else leader)
+        if leader != self._node:
             self._call_early(leader)
-        self._watcher.queue_leader_changed(
-            self.queue, leader if serving or leader != self._node else 0
-        )
+        self._watcher.queue_leader_changed(self.queue, 0 if leader == self._node else leader)
+
+    def configure(self) -> bool:
+        """Have the machine of a queue led here told what holds now, where that is something new.
+
+        Returns:
+            False when the log takes nothing now: to be called again.
+        """
+        if not self.leading:
+            return True
+        wanted = self._watcher.configuration(self.queue)
+        self.arguments = wanted.arguments
+        version = max(wanted.version, self.machine.version)
+        data = encode_configure(version, wanted.settings)
+        if data != self._configured and version > 1:  # the first version knows no settings
+            if self.propose(data) != TAKEN:
+                return False
+            self._configured = data
+        if not self.serving:
+            self._serve()
+        return True
+
+    def _serve(self) -> None:
+        self.serving = True
+        self.use()
+        self._call_early(self._node)
+        self._arm()
+        self._watcher.queue_leader_changed(self.queue, self._node)
+
+    # Time
+
+    def use(self) -> None:
+        """Note that somebody uses the queue: it does not expire for a while."""
+        self.used_ms = time.monotonic_ns() // 1_000_000
+
+    def tick(self, now_ms: i64) -> None:
+        """Have the machine do what is due at this Unix time; called when the node was asked to.
+
+        While dead letters cannot leave fast enough, nothing more is let go.
+        """
+        self._armed_ms = 0
+        if not self.serving or self._ticking:
+            return
+        due = self.machine.due_ms()
+        if due == 0:
+            return
+        if due > now_ms:
+            self._arm()
+        elif self._is_held_back() or self.propose(encode_tick()) != TAKEN:
+            self._wake_at(now_ms + TIMER_STEP_MS)
+        else:
+            self._ticking = True
+
+    def _is_held_back(self) -> bool:
+        if self.machine.settings.dead_letter != DEAD_LETTER_AT_MOST_ONCE:
+            return False
+        return self._watcher.dead_letters_congested()
+
+    def _ticked(self, data: bytes) -> None:
+        """Go on at once when a tick, whose work is bounded, has left something that was due."""
+        self._ticking = False
+        due = self.machine.due_ms()
+        stamp = read_i64_be(data, 0)
+        if 0 < due <= stamp:
+            self.tick(stamp)
+
+    def _arm(self) -> None:
+        """Ask to be called when the next thing is due."""
+        due = self.machine.due_ms()
+        if due > 0 and not self._ticking:
+            step = -(-due // TIMER_STEP_MS) * TIMER_STEP_MS
+            if self._armed_ms == 0 or step < self._armed_ms:
+                self._wake_at(step)
+
+    def _wake_at(self, step: i64) -> None:
+        self._armed_ms = step
+        self._watcher.queue_due(self.queue, step)
+
+    # Dead letters that are kept
+
+    def letters(self, messages: list[Acquired], reason: i64) -> list[Letter]:
+        """Return messages that the machine keeps, with their bodies."""
+        return cut_letters(self._log, messages, reason)
+
+    def forget(self, ids: list[int]) -> bool:
+        """Have the machine forget dead letters that have arrived; False when it cannot now."""
+        return self.serving and self.propose(encode_forget(ids)) == TAKEN
+
+    def _forgotten(self, data: bytes) -> None:
+        command = decode_command(data)
+        if isinstance(command, Forget):
+            self._watcher.dead_letters_forgotten(self.queue, command.ids)
 
     def node_down(self, node: int, boot_kept: int) -> bool:
         """Replicate that a gateway node is gone (0) or back in the boot with mark `boot_kept`.
@@ -235,32 +359,11 @@ class QueueHost(HostEnd):
 
     def _dismiss(self, leader: int) -> None:
         """Send those served from here to the next leader: their nodes need not know of it."""
-        feeds, self._feeds = self._feeds, {}
-        for session in feeds:
+        for session in self._feeds.drop_all():
             if session_node(session) != self._node:
                 end = self._reach.session(session)
                 if end is not None:
                     end.refused(leader, False, False)
-
-    def _drop_feeds(self, command: Command) -> None:
-        """Forget the feeds of consumers that a command has ended."""
-        if isinstance(command, Close):
-            self._feeds.pop(command.session, None)
-        elif isinstance(command, Cancel):
-            if not self.machine.is_attached(command.session, command.consumer):
-                self._drop_feed(command.session, command.consumer)
-        elif isinstance(command, NodeDown) and command.boot_keep > 0:
-            for session in list(self._feeds):
-                boot = session_boot(session)
-                if session_node(session) == command.node and boot != command.boot_keep:
-                    del self._feeds[session]
-
-    def _drop_feed(self, session: int, consumer: i64) -> None:
-        feeds = self._feeds.get(session)
-        if feeds is not None:
-            feeds.pop(int(consumer), None)
-            if not feeds:
-                del self._feeds[session]
 
     # Effects
 
@@ -286,22 +389,29 @@ class QueueHost(HostEnd):
             if end is not None:
                 end.rejected(effect.first, effect.last)
         elif isinstance(effect, TimedOut):
-            self._drop_feed(effect.session, effect.consumer)
+            self._feeds.drop(effect.session, effect.consumer)
             end = self._reach.session(effect.session)
             if end is not None:
                 end.timed_out(effect.consumer)
         elif isinstance(effect, Detached):
-            self._drop_feed(effect.session, effect.consumer)
+            self._feeds.drop(effect.session, effect.consumer)
+        elif isinstance(effect, DeadLettered):
+            letters = cut_letters(self._log, effect.messages, effect.reason)
+            self._watcher.dead_lettered(self.queue, self.arguments, letters)
+        elif isinstance(effect, DeadLetterKept):
+            self._watcher.dead_letters_kept(self.queue)
         elif isinstance(effect, Unused):
+            self.use()
             self._watcher.queue_unused(self.queue)
 
     def _deliver(self, effect: Deliver) -> None:
-        feed = self._feed(effect.session, effect.consumer)
+        feed = self._feeds.get(effect.session, effect.consumer)
         end = self._reach.session(effect.session)
         if feed is not None and end is not None:
             feed.deliver(effect.first, effect.messages, end)
 
     def _got(self, effect: Got) -> None:
+        self.use()
         end = self._reach.session(effect.session)
         if end is None:
             return

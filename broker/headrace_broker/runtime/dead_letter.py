@@ -1,0 +1,100 @@
+"""Where a dead letter goes and what it says about its past.
+
+Source: RabbitMQ's guide on dead letter exchanges; `rabbit_dead_letter` of RabbitMQ 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from headrace_broker.codecs.header_edit import Death, dead_letter
+from headrace_broker.core.effect import REASON_NAMES
+from headrace_broker.model.definition import Queue
+from headrace_broker.model.message import Publish
+from headrace_broker.runtime.letter import Letter
+from headrace_broker.runtime.queue_settings import (
+    DEAD_LETTER_EXCHANGE,
+    DEAD_LETTER_ROUTING_KEY,
+    text,
+)
+from headrace_broker.runtime.router import Router, split_route
+
+REJECTED: Final = b"rejected"
+
+NO_EXCHANGE: Final = "its dead letter exchange does not exist"
+NO_ROUTE: Final = "its dead letter exchange routes it to no queue"
+CYCLE: Final = "it would go round in a cycle of queues from which nobody rejected it"
+
+
+class Addressed(NamedTuple):
+    """A letter as it is published to its dead letter exchange.
+
+    Attributes:
+        publish: with the routing key and the headers that it gets.
+        queues: to which it goes.
+        problem: why to none, NO_EXCHANGE, NO_ROUTE or CYCLE; "" when there are some.
+    """
+
+    publish: Publish
+    queues: tuple[Queue, ...]
+    problem: str
+
+
+def address(
+    letter: Letter, source: Queue, arguments: Mapping[str, Any], router: Router, time_s: int
+) -> Addressed:
+    """Return where a letter goes.
+
+    Args:
+        letter: what a queue has let go.
+        source: that queue.
+        arguments: its effective ones.
+        router: knows the exchanges.
+        time_s: Unix time of the death.
+    """
+    exchange = text(arguments, DEAD_LETTER_EXCHANGE)
+    new_key = text(arguments, DEAD_LETTER_ROUTING_KEY)
+    was_exchange, was_key = split_route(letter.route)
+    death = Death(
+        source.name.encode(),
+        REASON_NAMES[int(letter.reason)].encode(),
+        _octets(was_exchange),
+        _octets(was_key),
+        time_s,
+    )
+    after = dead_letter(letter.properties, death, letter.trusted, new_key is None)
+    key = _octets(was_key) if new_key is None else new_key.encode()
+    raw_route = _short((exchange or "").encode()) + _short(key)
+    publish = Publish(0, raw_route, False, False, after.octets, letter.body)
+    if exchange is None:
+        return Addressed(publish, (), NO_EXCHANGE)
+    route = router.route_message(source.vhost, raw_route, after.octets)
+    if not route.known:
+        return Addressed(publish, (), NO_EXCHANGE)
+    queues = tuple(q for q in route.queues if not is_cycle(q.name.encode(), after.deaths))
+    problem = "" if queues else CYCLE if route.queues else NO_ROUTE
+    return Addressed(publish, queues, problem)
+
+
+def is_cycle(queue: bytes, deaths: Sequence[tuple[bytes, bytes]]) -> bool:
+    """Return whether a message comes back to a queue without anybody having rejected it since.
+
+    Args:
+        queue: to which it would go.
+        deaths: queue and reason of those it had, the newest first.
+    """
+    for name, reason in deaths:
+        if reason == REJECTED:
+            return False
+        if name == queue:
+            return True
+    return False
+
+
+def _octets(name: str) -> bytes:
+    return name.encode("utf-8", "surrogateescape")
+
+
+def _short(octets: bytes) -> bytes:
+    return bytes((len(octets),)) + octets

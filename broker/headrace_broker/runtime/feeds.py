@@ -1,0 +1,64 @@
+"""The feeds of a queue that is led here, by session and consumer."""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from headrace_broker.core.command import CANCEL, CLOSE, NODE_DOWN, Cancel, Close, Command, NodeDown
+from headrace_broker.core.queue_machine import QueueMachine
+from headrace_broker.model.session import session_boot, session_node
+from headrace_broker.runtime.feed import Feed
+
+FEED_ENDING: Final = (CANCEL, CLOSE, NODE_DOWN)  # kinds of commands that end consumers
+
+
+@final
+class Feeds:
+    """Who is served from here."""
+
+    def __init__(self) -> None:
+        self._feeds: dict[int, dict[int, Feed]] = {}
+
+    @property
+    def count(self) -> int:
+        """Number of consumers that are served."""
+        return sum([len(feeds) for feeds in self._feeds.values()])
+
+    def put(self, session: int, feed: Feed) -> None:
+        """Serve a consumer, anew where it was served before."""
+        self._feeds.setdefault(session, {})[int(feed.consumer)] = feed
+
+    def get(self, session: int, consumer: i64) -> Feed | None:
+        """Return the feed of a consumer, None for who is not served."""
+        feeds = self._feeds.get(session)
+        return None if feeds is None else feeds.get(int(consumer))
+
+    def drop(self, session: int, consumer: i64) -> None:
+        """Serve a consumer no more."""
+        feeds = self._feeds.get(session)
+        if feeds is not None:
+            feeds.pop(int(consumer), None)
+            if not feeds:
+                del self._feeds[session]
+
+    def drop_all(self) -> list[int]:
+        """Serve nobody any more; return the sessions that were."""
+        feeds, self._feeds = self._feeds, {}
+        return list(feeds)
+
+    def drop_ended(self, command: Command, machine: QueueMachine) -> None:
+        """Forget the feeds of consumers that a command, applied by now, has ended."""
+        if not self._feeds:
+            return
+        if isinstance(command, Close):
+            self._feeds.pop(command.session, None)
+        elif isinstance(command, Cancel):
+            if not machine.is_attached(command.session, command.consumer):
+                self.drop(command.session, command.consumer)
+        elif isinstance(command, NodeDown) and command.boot_keep > 0:
+            for session in list(self._feeds):
+                boot = session_boot(session)
+                if session_node(session) == command.node and boot != command.boot_keep:
+                    del self._feeds[session]

@@ -1,0 +1,72 @@
+"""What a queue's replica asks of its node and tells it."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, final
+
+from mypy_extensions import i64, mypyc_attr
+
+from headrace_broker.core.settings import QueueSettings
+from headrace_broker.model.definition import Queue
+from headrace_broker.runtime.letter import Letter
+
+
+@final
+class Configuration:
+    """What a queue is to be from now on.
+
+    Attributes:
+        version: of its machine: the highest that all its members know.
+        settings: for its machine.
+        arguments: the effective ones, by the names of policies, of which the leader's node acts on
+            some itself.
+    """
+
+    def __init__(self, version: i64, settings: QueueSettings, arguments: dict[str, Any]) -> None:
+        self.version = version
+        self.settings = settings
+        self.arguments = arguments
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class HostWatcher:
+    """A replica's node. All but the first three concern replicas that lead."""
+
+    @abstractmethod
+    def queue_leader_changed(self, queue: Queue, leader: int) -> None:
+        """The replica knows a new leader (0 for none); it serves when that is this node."""
+
+    @abstractmethod
+    def command_rejected(self, queue: Queue, reason: str) -> None:
+        """A committed command was not understood and had no effect."""
+
+    @abstractmethod
+    def configuration(self, queue: Queue) -> Configuration:
+        """Return what the queue is to be now."""
+
+    @abstractmethod
+    def queue_unused(self, queue: Queue) -> None:
+        """The last consumer of a queue led here has gone."""
+
+    @abstractmethod
+    def queue_due(self, queue: Queue, due_ms: i64) -> None:
+        """Call `QueueHost.tick` at this Unix time, unless it is called before that anyway."""
+
+    @abstractmethod
+    def dead_lettered(
+        self, queue: Queue, arguments: dict[str, Any], letters: list[Letter]
+    ) -> None:
+        """Messages left the queue for its dead letter exchange; nobody else has them now."""
+
+    @abstractmethod
+    def dead_letters_congested(self) -> bool:
+        """Return whether more letters would soon be too many for what carries them away."""
+
+    @abstractmethod
+    def dead_letters_kept(self, queue: Queue) -> None:
+        """The machine keeps messages until they have arrived where they are to go."""
+
+    @abstractmethod
+    def dead_letters_forgotten(self, queue: Queue, ids: list[int]) -> None:
+        """The machine keeps these messages no more."""
