@@ -77,3 +77,4 @@ DEAD_LETTER_OCTETS_MAX: Final = 32 << 20  # octets on their way to dead letter e
 DEAD_LETTER_KEPT_OCTETS_MAX: Final = 16 << 20  # the same at least once, per node; more wait in their queues
 DEAD_LETTERS_IN_FLIGHT_MAX: Final = 256  # of one queue at least once; RabbitMQ has 32
 DEAD_LETTER_SESSIONS_MAX: Final = 1024  # queues a node keeps a session with for dead letters though nothing is under way there
+TICK_HELD_MS_MAX: Final = 10_000  # milliseconds for which what is due waits for dead letters to leave; then some are dropped

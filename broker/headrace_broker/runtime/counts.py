@@ -40,7 +40,7 @@ def counts_of(host: QueueHost) -> QueueCounts:
 
 
 class CountsClient:
-    """Asks leaders, here or on other nodes.
+    """Asks leaders, here or on other nodes, for clients: to be asked about is to be used.
 
     Args:
         node: this node's id.
@@ -78,6 +78,7 @@ class CountsClient:
                 while True:
                     host = self._hosts.get(queue.group)
                     if host is not None and host.serving:
+                        host.use()
                         return counts_of(host)
                     if not self._exists(queue):
                         raise QueueGoneError(f"no queue '{queue.name}' in vhost '{queue.vhost}'")
@@ -110,6 +111,7 @@ class CountsClient:
         answer = Counts(request=request.request)
         host = self._hosts.get(request.group)
         if host is not None and host.serving:
+            host.use()
             counts = counts_of(host)
             answer.serving = True
             answer.ready, answer.unsettled, answer.consumers = counts

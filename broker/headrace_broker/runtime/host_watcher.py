@@ -54,9 +54,7 @@ class HostWatcher:
         """Call `QueueHost.tick` at this Unix time, unless it is called before that anyway."""
 
     @abstractmethod
-    def dead_lettered(
-        self, queue: Queue, arguments: dict[str, Any], letters: list[Letter]
-    ) -> None:
+    def dead_lettered(self, queue: Queue, arguments: dict[str, Any], letters: list[Letter]) -> None:
         """Messages left the queue for its dead letter exchange; nobody else has them now."""
 
     @abstractmethod

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
 
+from mypy_extensions import i64
 from typing_extensions import override
 
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.session import boot_mark, session_id
+from headrace_broker.runtime.duties import Duties
+from headrace_broker.runtime.host_watcher import Configuration, HostWatcher
 from headrace_broker.runtime.lane_port import SessionOwner
+from headrace_broker.runtime.letter import Letter
 from headrace_broker.runtime.port import QueueListener
-from headrace_broker.runtime.queue_host import HostWatcher, QueueHost
+from headrace_broker.runtime.queue_host import QueueHost
 from headrace_broker.runtime.queue_log import MemoryQueueLog, RaftQueueLog
 from headrace_broker.runtime.session import QueueSession
 from headrace_broker.runtime.traffic import Traffic
@@ -49,6 +53,30 @@ class _Watcher(HostWatcher):
     def command_rejected(self, queue: Queue, reason: str) -> None:
         log.error("queue %r (group %d): command ignored: %s", queue.name, queue.group, reason)
 
+    @override
+    def configuration(self, queue: Queue) -> Configuration:
+        return self._hosting.duties.configuration(queue)
+
+    @override
+    def queue_due(self, queue: Queue, due_ms: i64) -> None:
+        self._hosting.duties.queue_due(queue, due_ms)
+
+    @override
+    def dead_lettered(self, queue: Queue, arguments: dict[str, Any], letters: list[Letter]) -> None:
+        self._hosting.duties.dead_lettered(queue, arguments, letters)
+
+    @override
+    def dead_letters_congested(self) -> bool:
+        return self._hosting.duties.dead_letters_congested()
+
+    @override
+    def dead_letters_kept(self, queue: Queue) -> None:
+        self._hosting.duties.dead_letters_kept(queue)
+
+    @override
+    def dead_letters_forgotten(self, queue: Queue, ids: list[int]) -> None:
+        self._hosting.duties.dead_letters_forgotten(queue, ids)
+
 
 @final
 class _Owner(SessionOwner):
@@ -71,7 +99,8 @@ class Hosting:
     Attributes:
         switchboard: connects sessions and replicas.
         hosts: replicas on this node by queue group.
-        traffic: counts what goes through the sessions.
+        traffic: counts what goes through the sessions of clients.
+        duties: what this node does for the queues that it leads.
         on_unused: called with an auto-delete queue led here whose last consumer has gone.
         on_unreadable: called when a message that a queue still holds cannot be read; the node
             must stop.
@@ -89,6 +118,8 @@ class Hosting:
         self.on_unused: Callable[[Queue], None] = _ignore
         self.on_unreadable: Callable[[BaseException], None] = _ignore_failure
         self.traffic = Traffic()
+        self.duties = Duties()
+        self._letter_traffic = Traffic()
         self._raft = raft
         self._node = node
         self._watcher = _Watcher(self)
@@ -102,6 +133,7 @@ class Hosting:
         self._tick_handle: asyncio.TimerHandle | None = None
         self._grace_handles: dict[int, asyncio.TimerHandle] = {}
         self._owed: set[tuple[int, int]] = set()  # groups and nodes: NODE_DOWN was not taken
+        self._unconfigured: set[int] = set()  # groups: CONFIGURE was not taken
 
     # Life
 
@@ -127,6 +159,9 @@ class Hosting:
             host = self.hosts.get(group)
             if host is not None:
                 self._report(host, node)
+        unconfigured, self._unconfigured = self._unconfigured, set()
+        for group in unconfigured:
+            self.configure(group)
         for session in list(self._sessions.values()):
             session.tick()
 
@@ -170,6 +205,8 @@ class Hosting:
         """Stop this node's replica and tell the sessions that the queue is gone."""
         host = self._unregister(queue)
         self._asked.pop(queue.group, None)
+        if host is not None:
+            self.duties.left(queue)
         if host is not None and queue.logged:
             self._raft.remove_group(queue.group)
         asyncio.get_running_loop().call_soon(self._deleted, queue)
@@ -200,7 +237,12 @@ class Hosting:
             return
         if leader:
             self._answer_waiters(queue.group)
+        if not host.leading:
+            self.duties.left(queue)
+        elif not host.serving:
+            self._unconfigured.add(queue.group)
         if host.serving:
+            self.duties.led(host)
             self._report(host, self._node)
             for peer, boot in self._peers_up.items():
                 if boot:
@@ -209,6 +251,16 @@ class Hosting:
                     self._after_grace(peer)
         for session in list(self._by_group.get(queue.group, {}).values()):
             session.relocate(leader)
+
+    def configure(self, group: int) -> None:
+        """Have a queue told what holds now, if it is led here; try again later if need be."""
+        host = self.hosts.get(group)
+        if host is None or not host.leading:
+            return
+        if not host.configure():
+            self._unconfigured.add(group)
+        elif host.serving:
+            self.duties.configured(host)
 
     async def wait_leader(self, queue: Queue, seconds: float) -> bool:
         """Wait until a leader of the queue is known here; return False when the time is over.
@@ -237,10 +289,18 @@ class Hosting:
     # Sessions
 
     def open_session(self, queue: Queue, listener: QueueListener) -> QueueSession:
-        """Start a session of this node with a queue."""
-        number = session_id(self._node, self._raft.boot, self._next_number)
+        """Start a client's session with a queue."""
+        return self._open(queue, listener, False)
+
+    def open_letter_session(self, queue: Queue, listener: QueueListener) -> QueueSession:
+        """Start a session of the node's own with a queue, by which it sends dead letters."""
+        return self._open(queue, listener, True)
+
+    def _open(self, queue: Queue, listener: QueueListener, letters: bool) -> QueueSession:
+        number = session_id(self._node, self._raft.boot, self._next_number, deaths=letters)
         self._next_number += 1
-        session = QueueSession(number, queue, listener, self.switchboard, self._owner, self.traffic)
+        traffic = self._letter_traffic if letters else self.traffic
+        session = QueueSession(number, queue, listener, self.switchboard, self._owner, traffic)
         self._sessions[number] = session
         self._by_group.setdefault(queue.group, {})[number] = session
         self.switchboard.sessions[number] = session.end

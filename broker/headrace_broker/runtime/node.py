@@ -15,7 +15,10 @@ from headrace_broker.runtime.broker import NodeBroker
 from headrace_broker.runtime.catalog_service import CatalogService, CatalogUnavailableError
 from headrace_broker.runtime.client_list import ClientList
 from headrace_broker.runtime.counts import CountsClient
+from headrace_broker.runtime.dead_letter_carrier import Carrier
+from headrace_broker.runtime.dead_letter_office import DeadLetterOffice
 from headrace_broker.runtime.disk_watch import DiskWatch
+from headrace_broker.runtime.duties import LeaderDuties
 from headrace_broker.runtime.hosting import Hosting
 from headrace_broker.runtime.pb.cluster_pb2 import ClusterPayload
 from headrace_broker.runtime.reaper import Reaper
@@ -64,6 +67,8 @@ class BrokerNode:
         hosting: queues on this node and sessions of its gateways.
         broker: what gateways use.
         clients: the client connections of the cluster.
+        duties: what is done for the queues that are led here.
+        letters: their dead letters.
         peers_up: boot count by node id of the other nodes that are heard, 0 for those that are not.
     """
 
@@ -85,6 +90,12 @@ class BrokerNode:
         )
         self.topology = Topology(node, self.catalog, self.hosting, self.counts)
         self.reaper = Reaper(self.topology, self.hosting.hosts)
+        carrier = Carrier(self.hosting.open_letter_session)
+        self.letters = DeadLetterOffice(self.router, carrier)
+        self.duties = LeaderDuties(
+            self.hosting.hosts, self.catalog.catalog, self.letters, self.reaper.drop_expired
+        )
+        self.hosting.duties = self.duties
         self.hosting.on_unused = self.reaper.drop_unused
         self.hosting.on_unreadable = on_fatal
         self.catalog.subscribe(self.router.on_events)
@@ -147,6 +158,7 @@ class BrokerNode:
     async def stop(self) -> None:
         """Stop all parts; what is durable stays."""
         self.disk.stop()
+        self.duties.stop()
         self.hosting.stop()
         self.reaper.stop()
         await self.catalog.stop()
@@ -159,6 +171,8 @@ class BrokerNode:
                 self.hosting.add_queue(event.queue)
             elif isinstance(event, QueueRemoved):
                 self.hosting.remove_queue(event.queue)
+        for queue in self.duties.on_events(events):
+            self.hosting.configure(queue.group)
 
     def _send_catalog(self, peer: int, data: bytes) -> bool:
         payload = ClusterPayload(catalog_forward=data)

@@ -49,7 +49,7 @@ from headrace_broker.core.leader_command import (
 from headrace_broker.core.queue_machine import MACHINE_VERSION, QueueMachine
 from headrace_broker.core.settings import DEAD_LETTER_AT_MOST_ONCE
 from headrace_broker.model.definition import Queue
-from headrace_broker.model.limits import TIMER_STEP_MS
+from headrace_broker.model.limits import TICK_HELD_MS_MAX, TIMER_STEP_MS
 from headrace_broker.model.message import DeliveryRun
 from headrace_broker.model.session import session_node
 from headrace_broker.runtime.feed import Feed
@@ -95,6 +95,7 @@ class QueueHost(HostEnd):
         self._configured = b""  # the newest CONFIGURE in the log
         self._armed_ms: i64 = 0  # when the node calls `tick`, 0 for not
         self._ticking = False  # a TICK is in the log and not applied
+        self._held_since_ms: i64 = 0  # since when ticks wait for dead letters to leave, 0 for not
 
     @property
     def feed_count(self) -> int:
@@ -281,7 +282,7 @@ class QueueHost(HostEnd):
     def tick(self, now_ms: i64) -> None:
         """Have the machine do what is due at this Unix time; called when the node was asked to.
 
-        While dead letters cannot leave fast enough, nothing more is let go.
+        While dead letters cannot leave fast enough, what is due waits, but not for ever.
         """
         self._armed_ms = 0
         if not self.serving or self._ticking:
@@ -291,15 +292,21 @@ class QueueHost(HostEnd):
             return
         if due > now_ms:
             self._arm()
-        elif self._is_held_back() or self.propose(encode_tick()) != TAKEN:
+        elif self._is_held_back(now_ms) or self.propose(encode_tick()) != TAKEN:
             self._wake_at(now_ms + TIMER_STEP_MS)
         else:
             self._ticking = True
 
-    def _is_held_back(self) -> bool:
-        if self.machine.settings.dead_letter != DEAD_LETTER_AT_MOST_ONCE:
+    def _is_held_back(self, now_ms: i64) -> bool:
+        if (
+            self.machine.settings.dead_letter != DEAD_LETTER_AT_MOST_ONCE
+            or not self._watcher.dead_letters_congested()
+        ):
+            self._held_since_ms = 0
             return False
-        return self._watcher.dead_letters_congested()
+        if self._held_since_ms == 0:
+            self._held_since_ms = now_ms
+        return now_ms - self._held_since_ms < TICK_HELD_MS_MAX
 
     def _ticked(self, data: bytes) -> None:
         """Go on at once when a tick, whose work is bounded, has left something that was due."""
@@ -322,6 +329,10 @@ class QueueHost(HostEnd):
         self._watcher.queue_due(self.queue, step)
 
     # Dead letters that are kept
+
+    def kept(self, limit: int) -> list[tuple[Acquired, int]]:
+        """Return the oldest dead letters that the machine keeps, at most `limit`, with reasons."""
+        return self.machine.kept_dead(limit)
 
     def letters(self, messages: list[Acquired], reason: i64) -> list[Letter]:
         """Return messages that the machine keeps, with their bodies."""

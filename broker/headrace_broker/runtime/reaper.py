@@ -29,6 +29,7 @@ class Reaper:
         self._topology = topology
         self._hosts = hosts
         self._tasks: set[asyncio.Task[None]] = set()
+        self._expiring: set[int] = set()
 
     @property
     def task_count(self) -> int:
@@ -51,6 +52,13 @@ class Reaper:
     def drop_unused(self, queue: Queue) -> None:
         """Delete an auto-delete queue whose last consumer has gone, unless another comes."""
         self._start(self._drop_unused(queue))
+
+    def drop_expired(self, queue: Queue) -> None:
+        """Delete a queue that nobody used for its time, unless somebody uses it meanwhile."""
+        host = self._hosts.get(queue.group)
+        if host is not None and queue.group not in self._expiring:
+            self._expiring.add(queue.group)
+            self._start(self._drop_expired(host))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -75,6 +83,21 @@ class Reaper:
                 await asyncio.sleep(RETRY_SECONDS)
             else:
                 return
+
+    async def _drop_expired(self, host: QueueHost) -> None:
+        queue = host.queue
+        used_ms = host.used_ms
+        try:
+            while self._is_unused(queue) and host.used_ms == used_ms:
+                try:
+                    await self._topology.drop_unused(queue)
+                except AmqpError as error:
+                    log.warning("expired queue %r is deleted later: %s", queue.name, error)
+                    await asyncio.sleep(RETRY_SECONDS)
+                else:
+                    return
+        finally:
+            self._expiring.discard(queue.group)
 
     def _is_unused(self, queue: Queue) -> bool:
         host = self._hosts.get(queue.group)

@@ -9,13 +9,16 @@ from typing import Any
 import pytest
 
 from headrace_broker.codecs.batch import message_body
+from headrace_broker.core.settings import QueueSettings
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.message import DeliveryRun, Publish
 from headrace_broker.model.session import session_id
+from headrace_broker.runtime.host_watcher import Configuration, HostWatcher
 from headrace_broker.runtime.lane_port import SessionOwner
+from headrace_broker.runtime.letter import Letter
 from headrace_broker.runtime.pb.cluster_pb2 import ClusterPayload
 from headrace_broker.runtime.port import QueueClient, QueueListener, Ticket
-from headrace_broker.runtime.queue_host import HostWatcher, QueueHost
+from headrace_broker.runtime.queue_host import QueueHost
 from headrace_broker.runtime.queue_log import BUSY, NOT_LEADING, TAKEN, QueueLog
 from headrace_broker.runtime.session import QueueSession
 from headrace_broker.runtime.traffic import Traffic
@@ -55,15 +58,43 @@ class Watcher(HostWatcher):
     def __init__(self) -> None:
         self.unused = 0
         self.rejected: list[str] = []
+        self.version = 1
+        self.settings = QueueSettings()
+        self.arguments: dict[str, Any] = {}
+        self.due: list[int] = []
+        self.letters: list[Letter] = []
+        self.congested = False
+        self.kept = 0
+        self.forgotten: list[int] = []
+        self.leaders: list[int] = []
 
     def queue_leader_changed(self, queue: Queue, leader: int) -> None:
         """Leaders change only through `World.lead`, which relocates sessions itself."""
+        self.leaders.append(leader)
 
     def queue_unused(self, queue: Queue) -> None:
         self.unused += 1
 
     def command_rejected(self, queue: Queue, reason: str) -> None:
         self.rejected.append(reason)
+
+    def configuration(self, queue: Queue) -> Configuration:
+        return Configuration(self.version, self.settings, self.arguments)
+
+    def queue_due(self, queue: Queue, due_ms: int) -> None:
+        self.due.append(due_ms)
+
+    def dead_lettered(self, queue: Queue, arguments: dict[str, Any], letters: list[Letter]) -> None:
+        self.letters += letters
+
+    def dead_letters_congested(self) -> bool:
+        return self.congested
+
+    def dead_letters_kept(self, queue: Queue) -> None:
+        self.kept += 1
+
+    def dead_letters_forgotten(self, queue: Queue, ids: list[int]) -> None:
+        self.forgotten += ids
 
 
 class Listener(QueueListener):

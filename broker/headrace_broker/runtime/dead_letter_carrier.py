@@ -1,0 +1,180 @@
+"""Carries dead letters to their queues over sessions of the node's own."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import abstractmethod
+from collections.abc import Callable, Iterable
+from typing import Final, final
+
+from typing_extensions import override
+
+from headrace_broker.model.definition import Queue
+from headrace_broker.model.limits import DEAD_LETTER_SESSIONS_MAX
+from headrace_broker.model.message import DeliveryRun, Publish
+from headrace_broker.runtime.port import QueueClient, QueueListener, Ticket
+from headrace_broker.runtime.session import QueueSession
+
+IDLE_SECONDS: Final = 30.0  # a session with nothing under way is kept so long for the next letter
+
+
+class Parcel:
+    """One letter on its way to one or more queues.
+
+    Attributes:
+        waits: queues that have not answered.
+        arrived: groups of queues that have it.
+        failed: groups of queues that refused it or are gone.
+    """
+
+    def __init__(self) -> None:
+        self.waits = 0
+        self.arrived: list[int] = []
+        self.failed: list[int] = []
+
+    @abstractmethod
+    def done(self) -> None:
+        """Every queue has answered; called where a log is being applied, so it must not wait."""
+
+
+class _Line:
+    """The session with one queue.
+
+    Attributes:
+        under_way: letters that it has not answered.
+    """
+
+    def __init__(self, session: QueueSession) -> None:
+        self.session = session
+        self.under_way = 0
+
+
+@final
+class Carrier(QueueListener):
+    """Publishes letters and tells their parcels what became of them.
+
+    Args:
+        open_session: starts a session with a queue whose messages' x-death the broker writes.
+    """
+
+    def __init__(self, open_session: Callable[[Queue, QueueListener], QueueSession]) -> None:
+        self._open_session = open_session
+        self._lines: dict[int, _Line] = {}
+        self._idle: dict[int, float] = {}  # group -> since when, the longest first
+        self._touched: dict[int, QueueSession] = {}
+        self._parcels: dict[int, Parcel] = {}  # by the number of a ticket
+        self._next_number = 1
+        self._sweep: asyncio.TimerHandle | None = None
+
+    @property
+    def session_count(self) -> int:
+        """Number of sessions that are open."""
+        return len(self._lines)
+
+    @property
+    def under_way_count(self) -> int:
+        """Number of publishes that were not answered."""
+        return len(self._parcels)
+
+    def stop(self) -> None:
+        """Look at idle sessions no more; what is under way is not waited for."""
+        if self._sweep is not None:
+            self._sweep.cancel()
+            self._sweep = None
+
+    def send(self, publish: Publish, queues: Iterable[Queue], parcel: Parcel) -> None:
+        """Hand a letter to its queues' sessions, where it stays until `flush`."""
+        targets = list(queues)
+        parcel.waits = len(targets)
+        for queue in targets:
+            number = self._next_number
+            self._next_number += 1
+            self._parcels[number] = parcel
+            line = self._line(queue)
+            line.under_way += 1
+            self._touched[queue.group] = line.session
+            line.session.publish([publish], Ticket(number, number))
+
+    def flush(self) -> None:
+        """Send what was handed over."""
+        touched, self._touched = self._touched, {}
+        for session in touched.values():
+            session.flush()
+
+    def _line(self, queue: Queue) -> _Line:
+        line = self._lines.get(queue.group)
+        if line is None:
+            line = _Line(self._open_session(queue, self))
+            self._lines[queue.group] = line
+        self._idle.pop(queue.group, None)
+        return line
+
+    # From the queues
+
+    @override
+    def on_confirmed(self, client: QueueClient, tickets: list[Ticket]) -> None:
+        """Note arrivals; what a deleted queue "confirms" has not arrived."""
+        line = self._lines[client.queue.group]
+        self._answer(line, tickets, not line.session.link.gone)
+
+    @override
+    def on_rejected(self, client: QueueClient, tickets: list[Ticket]) -> None:
+        self._answer(self._lines[client.queue.group], tickets, False)
+
+    @override
+    def on_writable(self, client: QueueClient) -> None:
+        """Nothing waits for that: what is under way is bounded by who sends."""
+
+    @override
+    def on_delivery(self, client: QueueClient, run: DeliveryRun) -> None:
+        raise AssertionError("dead letters are not consumed")
+
+    @override
+    def on_cancelled(self, client: QueueClient, consumer: int, reason: str) -> None:
+        raise AssertionError("dead letters are not consumed")
+
+    @override
+    def on_timed_out(self, client: QueueClient, consumer: int) -> None:
+        raise AssertionError("dead letters are not consumed")
+
+    def _answer(self, line: _Line, tickets: list[Ticket], arrived: bool) -> None:
+        group = line.session.queue.group
+        line.under_way -= len(tickets)
+        if line.under_way == 0:
+            self._rest(group)
+        for ticket in tickets:
+            parcel = self._parcels.pop(int(ticket.first))
+            (parcel.arrived if arrived else parcel.failed).append(group)
+            parcel.waits -= 1
+            if parcel.waits == 0:
+                parcel.done()
+
+    # Idle sessions
+
+    def _rest(self, group: int) -> None:
+        loop = asyncio.get_running_loop()
+        self._idle[group] = loop.time()
+        if len(self._idle) > DEAD_LETTER_SESSIONS_MAX or self._lines[group].session.link.gone:
+            loop.call_soon(self._close_surplus)
+        if self._sweep is None:
+            self._sweep = loop.call_later(IDLE_SECONDS, self._close_idle)
+
+    def _close_surplus(self) -> None:
+        surplus = list(self._idle)[: max(len(self._idle) - DEAD_LETTER_SESSIONS_MAX, 0)]
+        gone = [group for group in self._idle if self._lines[group].session.link.gone]
+        for group in {*surplus, *gone}:
+            self._close(group)
+
+    def _close_idle(self) -> None:
+        self._sweep = None
+        loop = asyncio.get_running_loop()
+        for group, since in list(self._idle.items()):
+            if loop.time() - since < IDLE_SECONDS:
+                self._sweep = loop.call_at(since + IDLE_SECONDS, self._close_idle)
+                return
+            self._close(group)
+
+    def _close(self, group: int) -> None:
+        del self._idle[group]
+        self._touched.pop(group, None)
+        self._lines.pop(group).session.close()

@@ -1,0 +1,297 @@
+"""Dead letters of one queue, which its machine keeps until they have arrived."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, Protocol, final
+
+from typing_extensions import override
+
+from headrace_broker.core.effect import Acquired
+from headrace_broker.model.definition import Queue
+from headrace_broker.model.limits import DEAD_LETTERS_IN_FLIGHT_MAX, TIMER_STEP_MS
+from headrace_broker.runtime.dead_letter import address
+from headrace_broker.runtime.dead_letter_carrier import Carrier, Parcel
+from headrace_broker.runtime.letter import Letter
+from headrace_broker.runtime.router import Router
+
+RETRY_SECONDS_MIN: Final = 1.0  # before a letter that did not arrive is sent again
+RETRY_SECONDS_MAX: Final = 60.0  # the same after many attempts, each of which doubles it
+
+REFUSED: Final = "a queue that it goes to refused it or was deleted"
+
+
+class KeptSource(Protocol):
+    """The leading replica of a queue, as far as it matters here."""
+
+    queue: Queue
+    arguments: dict[str, Any]
+
+    def kept(self, limit: int) -> list[tuple[Acquired, int]]:
+        """Return the oldest letters, at most `limit`, with the reasons of their deaths."""
+
+    def letters(self, messages: list[Acquired], reason: int) -> list[Letter]:
+        """Return letters with their bodies."""
+
+    def forget(self, ids: list[int]) -> bool:
+        """Have the machine forget letters that have arrived; False when it cannot now."""
+
+
+class Reporter(Protocol):
+    """Who tells people."""
+
+    def arrived(self, group: int) -> None:
+        """A letter has arrived."""
+
+    def complain(self, source: Queue, problem: str, outcome: str) -> None:
+        """A letter does not get where it is to go."""
+
+
+@final
+class Allowance:
+    """Octets that all keepers of a node may have under way together.
+
+    Attributes:
+        held: octets under way.
+    """
+
+    def __init__(self, octets_max: int) -> None:
+        self.held = 0
+        self._octets_max = octets_max
+        self._waiting: dict[Callable[[], None], None] = {}
+
+    def take(self, octets: int, waiter: Callable[[], None]) -> bool:
+        """Take octets; where they do not fit, have `waiter` called once half of all are free."""
+        if self.held > 0 and self.held + octets > self._octets_max:
+            self._waiting[waiter] = None
+            return False
+        self.held += octets
+        return True
+
+    def give_back(self, octets: int) -> None:
+        """Give octets back."""
+        self.held -= octets
+        if self._waiting and self.held <= self._octets_max // 2:
+            waiting, self._waiting = self._waiting, {}
+            for waiter in waiting:
+                waiter()
+
+
+@final
+class _Flight(Parcel):
+    """A letter under way.
+
+    Attributes:
+        message: what the machine keeps.
+        reason: of its death.
+        octets: taken of the allowance.
+        before: groups of queues that have it since an earlier attempt.
+    """
+
+    def __init__(
+        self, keeper: Keeper, message: Acquired, reason: int, octets: int, before: frozenset[int]
+    ) -> None:
+        super().__init__()
+        self.message = message
+        self.reason = reason
+        self.octets = octets
+        self.before = before
+        self._keeper = keeper
+
+    @override
+    def done(self) -> None:
+        self._keeper.answered(self)
+
+
+@final
+class _Stuck:
+    """A letter that did not arrive everywhere; `before` as in `_Flight`."""
+
+    def __init__(self, message: Acquired, reason: int, before: frozenset[int]) -> None:
+        self.message = message
+        self.reason = reason
+        self.before = before
+
+
+class Keeper:
+    """Sends a queue's letters, a bounded number at a time, and has those forgotten that arrived.
+
+    Nothing is lost with this object: the machine has the letters, and the next leader begins with
+    the oldest. What arrived and was not forgotten by then arrives once more.
+
+    A letter that can go nowhere, or that a queue refused, is tried again, at first after
+    RETRY_SECONDS_MIN; queues that have it do not get it twice.
+    """
+
+    def __init__(
+        self,
+        source: KeptSource,
+        router: Router,
+        carrier: Carrier,
+        allowance: Allowance,
+        reporter: Reporter,
+    ) -> None:
+        self._source = source
+        self._router = router
+        self._carrier = carrier
+        self._allowance = allowance
+        self._reporter = reporter
+        self._more = True  # the machine may keep some that were not looked at
+        self._next: deque[_Stuck] = deque()  # to be sent now
+        self._flights: dict[int, _Flight] = {}
+        self._stuck: dict[int, _Stuck] = {}
+        self._arrived: dict[int, None] = {}
+        self._forgetting: dict[int, None] = {}
+        self._closed = False
+        self._handle: asyncio.Handle | None = None
+        self._retry_handle: asyncio.TimerHandle | None = None
+        self._retry_seconds = RETRY_SECONDS_MIN
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing to do."""
+        return not (
+            self._more
+            or self._next
+            or self._flights
+            or self._stuck
+            or self._arrived
+            or self._forgetting
+        )
+
+    def look(self) -> None:
+        """See what the machine keeps, in the next turn of the loop."""
+        self._more = True
+        self._soon()
+
+    def forgotten(self, ids: list[int]) -> None:
+        """The machine keeps these letters no more."""
+        for message_id in ids:
+            self._forgetting.pop(message_id, None)
+        if self._more:
+            self._soon()
+
+    def hurry(self) -> None:
+        """Try what did not arrive again as soon as it may be: something has changed."""
+        handle = self._retry_handle
+        if handle is None:
+            return
+        loop = asyncio.get_running_loop()
+        if handle.when() > loop.time() + RETRY_SECONDS_MIN:
+            handle.cancel()
+            self._retry_handle = loop.call_later(RETRY_SECONDS_MIN, self._retry)
+
+    def close(self) -> None:
+        """Do nothing more; what is under way gives its octets back when it is answered."""
+        self._closed = True
+        for handle in (self._handle, self._retry_handle):
+            if handle is not None:
+                handle.cancel()
+
+    def answered(self, flight: _Flight) -> None:
+        """Every queue has answered for a letter."""
+        self._allowance.give_back(flight.octets)
+        if self._closed:
+            return
+        message_id = int(flight.message.message_id)
+        del self._flights[message_id]
+        if flight.failed:
+            before = flight.before | frozenset(flight.arrived)
+            self._hold(_Stuck(flight.message, flight.reason, before), REFUSED)
+        else:
+            self._has_arrived(message_id)
+        self._soon()
+
+    def _has_arrived(self, message_id: int) -> None:
+        self._arrived[message_id] = None
+        self._retry_seconds = RETRY_SECONDS_MIN
+        self._reporter.arrived(self._source.queue.group)
+
+    def _hold(self, stuck: _Stuck, problem: str) -> None:
+        """Keep a letter for another attempt."""
+        self._stuck[int(stuck.message.message_id)] = stuck
+        self._reporter.complain(self._source.queue, problem, "kept")
+        if self._retry_handle is None:
+            loop = asyncio.get_running_loop()
+            self._retry_handle = loop.call_later(self._retry_seconds, self._retry)
+            self._retry_seconds = min(2 * self._retry_seconds, RETRY_SECONDS_MAX)
+
+    def _retry(self) -> None:
+        if self._retry_handle is not None:
+            self._retry_handle.cancel()
+            self._retry_handle = None
+        self._next.extend(self._stuck.values())
+        self._stuck.clear()
+        self._soon()
+
+    def _soon(self) -> None:
+        if self._handle is None and not self._closed:
+            self._handle = asyncio.get_running_loop().call_soon(self._pump)
+
+    def _pump(self) -> None:
+        """Send what may be sent now, and have forgotten what has arrived."""
+        self._handle = None
+        if self._closed:
+            return
+        self._refill()
+        while self._next and len(self._flights) < DEAD_LETTERS_IN_FLIGHT_MAX:
+            item = self._next.popleft()
+            try:
+                letter = self._source.letters([item.message], item.reason)[0]
+            except KeyError:  # other settings: the machine has let it go meanwhile
+                continue
+            if not self._allowance.take(int(letter.octets), self._soon):
+                self._next.appendleft(item)
+                break
+            self._send(item, letter)
+        self._carrier.flush()
+        self._have_forgotten()
+
+    def _refill(self) -> None:
+        """Look for letters in the machine once half of those that there may be are done."""
+        busy = len(self._flights) + len(self._stuck) + len(self._next) + len(self._arrived)
+        if not self._more or busy > DEAD_LETTERS_IN_FLIGHT_MAX // 2:
+            return
+        known = {
+            *self._flights,
+            *self._stuck,
+            *self._arrived,
+            *self._forgetting,
+            *[int(item.message.message_id) for item in self._next],
+        }
+        limit = len(known) + DEAD_LETTERS_IN_FLIGHT_MAX - busy
+        found = self._source.kept(limit)
+        self._more = len(found) == limit
+        for message, reason in found:
+            if int(message.message_id) not in known:
+                self._next.append(_Stuck(message, int(reason), frozenset()))
+
+    def _send(self, item: _Stuck, letter: Letter) -> None:
+        source = self._source
+        addressed = address(letter, source.queue, source.arguments, self._router, int(time.time()))
+        queues = [queue for queue in addressed.queues if queue.group not in item.before]
+        message_id = int(item.message.message_id)
+        if queues:
+            flight = _Flight(self, item.message, item.reason, int(letter.octets), item.before)
+            self._flights[message_id] = flight
+            self._carrier.send(addressed.publish, queues, flight)
+            return
+        self._allowance.give_back(int(letter.octets))
+        if item.before:  # all queues that it goes to have it
+            self._has_arrived(message_id)
+        else:
+            self._hold(item, addressed.problem)
+
+    def _have_forgotten(self) -> None:
+        if not self._arrived:
+            return
+        ids = sorted(self._arrived)
+        if self._source.forget(ids):
+            self._forgetting.update(self._arrived)
+            self._arrived.clear()
+        elif self._handle is None:
+            loop = asyncio.get_running_loop()
+            self._handle = loop.call_later(TIMER_STEP_MS / 1000, self._pump)

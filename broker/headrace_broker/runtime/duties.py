@@ -1,0 +1,197 @@
+"""What a node does for the queues that it leads, beyond serving sessions."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, final
+
+from mypy_extensions import i64
+from typing_extensions import override
+
+from headrace_broker.catalog.effective import EffectiveArguments
+from headrace_broker.catalog.event import Event, NodeAdded
+from headrace_broker.catalog.view import CatalogView
+from headrace_broker.core.queue_machine import MACHINE_VERSION
+from headrace_broker.core.settings import QueueSettings
+from headrace_broker.model.definition import Queue
+from headrace_broker.runtime.dead_letter_office import DeadLetterOffice
+from headrace_broker.runtime.host_watcher import Configuration
+from headrace_broker.runtime.letter import Letter
+from headrace_broker.runtime.queue_host import QueueHost
+from headrace_broker.runtime.queue_settings import expires_ms, queue_settings
+from headrace_broker.runtime.queue_timer import QueueTimer
+
+FIRST_VERSION: Final = 1  # of machines, which cannot be configured
+
+log = logging.getLogger(__name__)
+
+
+class Duties:
+    """None: what a node has until its parts are together. See `HostWatcher` for most of them."""
+
+    def configuration(self, queue: Queue) -> Configuration:
+        """Return what a queue is to be now."""
+        return Configuration(FIRST_VERSION, QueueSettings(), {})
+
+    def queue_due(self, queue: Queue, due_ms: i64) -> None:
+        """Call `QueueHost.tick` at this Unix time."""
+
+    def dead_lettered(self, queue: Queue, arguments: dict[str, Any], letters: list[Letter]) -> None:
+        """Take messages on their way to a dead letter exchange."""
+
+    def dead_letters_congested(self) -> bool:
+        """Return whether more letters would soon be too many."""
+        return False
+
+    def dead_letters_kept(self, queue: Queue) -> None:
+        """The machine of a queue led here keeps messages until they have arrived."""
+
+    def dead_letters_forgotten(self, queue: Queue, ids: list[int]) -> None:
+        """The machine keeps these messages no more."""
+
+    def led(self, host: QueueHost) -> None:
+        """A queue is led here now."""
+
+    def configured(self, host: QueueHost) -> None:
+        """The effective arguments of a queue led here are others now."""
+
+    def left(self, queue: Queue) -> None:
+        """A queue is led here no more, or gone."""
+
+
+@final
+class LeaderDuties(Duties):
+    """Keeps queues to their arguments and policies, wakes them, and sends their dead letters.
+
+    Args:
+        hosts: replicas on this node by queue group.
+        view: the catalog.
+        office: takes dead letters.
+        drop_expired: deletes a queue, unless it is used meanwhile.
+    """
+
+    def __init__(
+        self,
+        hosts: Mapping[int, QueueHost],
+        view: CatalogView,
+        office: DeadLetterOffice,
+        drop_expired: Callable[[Queue], None],
+    ) -> None:
+        self.office = office
+        self._hosts = hosts
+        self._view = view
+        self._drop_expired = drop_expired
+        self._effective = EffectiveArguments(view)
+        self._ticks = QueueTimer(self._tick, _unix_ms)
+        self._expiries = QueueTimer(self._look_at_expiry, _monotonic_ms)
+
+    def stop(self) -> None:
+        """Do nothing any more."""
+        self._ticks.stop()
+        self._expiries.stop()
+        self.office.stop()
+
+    def on_events(self, events: Iterable[Event]) -> list[Queue]:
+        """Follow the catalog; return the queues, led here or not, that have to be told of it."""
+        changed = {queue.group: queue for queue in self._effective.changed(events)}
+        upgraded = {event.node.id for event in events if isinstance(event, NodeAdded)}
+        if upgraded:
+            for host in self._hosts.values():
+                if host.leading and not upgraded.isdisjoint(host.queue.members):
+                    changed[host.queue.group] = host.queue
+        self.office.on_events(events)
+        return list(changed.values())
+
+    # What queues are
+
+    @override
+    def configuration(self, queue: Queue) -> Configuration:
+        arguments = self._effective.of(queue)
+        return Configuration(self._version(queue), queue_settings(queue, arguments), arguments)
+
+    def _version(self, queue: Queue) -> int:
+        """Return the highest machine version that this node and all other members know."""
+        version = int(MACHINE_VERSION)
+        for member in queue.members:
+            node = self._view.node(member)
+            if node is not None:
+                version = min(version, node.machine_version)
+        return version
+
+    @override
+    def led(self, host: QueueHost) -> None:
+        self.configured(host)
+        self.office.release(host.queue.group)  # what an earlier leadership had under way is void
+        if host.kept(1):
+            self.office.keep(host)
+
+    @override
+    def configured(self, host: QueueHost) -> None:
+        expiry = expires_ms(host.arguments)
+        if expiry:
+            self._expiries.arm(host.queue.group, int(host.used_ms) + expiry)
+        else:
+            self._expiries.forget(host.queue.group)
+
+    @override
+    def left(self, queue: Queue) -> None:
+        self._effective.forget(queue)
+        self._ticks.forget(queue.group)
+        self._expiries.forget(queue.group)
+        self.office.release(queue.group)
+
+    # Time
+
+    @override
+    def queue_due(self, queue: Queue, due_ms: i64) -> None:
+        self._ticks.arm(queue.group, int(due_ms))
+
+    def _tick(self, group: int, now_ms: int) -> None:
+        host = self._hosts.get(group)
+        if host is not None:
+            host.tick(now_ms)
+
+    def _look_at_expiry(self, group: int, now_ms: int) -> None:
+        """Have a queue deleted that nobody used for its time; else look again when it could be."""
+        host = self._hosts.get(group)
+        if host is None or not host.serving:
+            return
+        expiry = expires_ms(host.arguments)
+        if not expiry:
+            return
+        since = now_ms if host.machine.consumers() else int(host.used_ms)
+        if since + expiry > now_ms:
+            self._expiries.arm(group, since + expiry)
+            return
+        log.info("queue %r in vhost %r has expired", host.queue.name, host.queue.vhost)
+        self._drop_expired(host.queue)
+
+    # Dead letters
+
+    @override
+    def dead_lettered(self, queue: Queue, arguments: dict[str, Any], letters: list[Letter]) -> None:
+        self.office.take(queue, arguments, letters)
+
+    @override
+    def dead_letters_congested(self) -> bool:
+        return self.office.congested
+
+    @override
+    def dead_letters_kept(self, queue: Queue) -> None:
+        host = self._hosts.get(queue.group)
+        if host is not None:
+            self.office.keep(host)
+
+    @override
+    def dead_letters_forgotten(self, queue: Queue, ids: list[int]) -> None:
+        self.office.forgotten(queue.group, ids)
+
+
+def _unix_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _monotonic_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

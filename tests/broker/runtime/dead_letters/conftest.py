@@ -1,0 +1,181 @@
+"""Queues that answer when the test says so, and a router that knows the way to them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from headrace_broker.catalog import command as commands
+from headrace_broker.catalog.command import AnyCommand, encode_request
+from headrace_broker.catalog.event import Event
+from headrace_broker.catalog.machine import Catalog
+from headrace_broker.catalog.request import Request
+from headrace_broker.catalog.result import Ok
+from headrace_broker.codecs.header_edit import Death, dead_letter
+from headrace_broker.core.effect import REASON_EXPIRED
+from headrace_broker.model.definition import Binding, Exchange, Node, Queue, User
+from headrace_broker.model.message import Publish
+from headrace_broker.runtime.dead_letter_carrier import Carrier
+from headrace_broker.runtime.letter import Letter
+from headrace_broker.runtime.port import Ticket
+from headrace_broker.runtime.router import Router
+
+
+class Link:
+    def __init__(self) -> None:
+        self.gone = False
+
+
+class Session:
+    """The session with a queue that answers nothing by itself."""
+
+    def __init__(self, queue: Queue, listener: Any) -> None:
+        self.queue = queue
+        self.link = Link()
+        self.listener = listener
+        self.gathered: list[tuple[Publish, Ticket]] = []
+        self.sent: list[tuple[Publish, Ticket]] = []
+        self.closed = False
+
+    def publish(self, publishes: list[Publish], ticket: Ticket) -> bool:
+        assert not self.closed
+        self.gathered.extend((publish, ticket) for publish in publishes)
+        return True
+
+    def flush(self) -> None:
+        self.sent += self.gathered
+        self.gathered.clear()
+
+    def close(self) -> None:
+        self.closed = True
+
+    def take(self, count: int | None = None) -> list[Ticket]:
+        """The tickets of what was sent, which are answered now."""
+        tickets = [ticket for _, ticket in self.sent[:count]]
+        self.sent = self.sent[len(tickets) :]
+        return tickets
+
+    def confirm(self, count: int | None = None) -> None:
+        self.listener.on_confirmed(self, self.take(count))
+
+    def refuse(self) -> None:
+        tickets = self.take()
+        for ticket in tickets:
+            ticket.refuse(ticket.first, ticket.last)
+        self.listener.on_rejected(self, tickets)
+
+    def delete(self) -> None:
+        self.link.gone = True
+        self.flush()
+        self.confirm()
+
+    @property
+    def bodies(self) -> list[bytes]:
+        return [publish.body for publish, _ in self.sent]
+
+
+class Network:
+    """A catalog, the router that follows it, and sessions with its queues."""
+
+    def __init__(self) -> None:
+        self.catalog = Catalog()
+        self.router = Router()
+        self.events: list[Event] = []
+        self._index = 0
+        self.do(commands.Bootstrap((Node(1, "n1", "h:1"),), "/", User("guest", b"", b"")))
+        self.opened: list[Session] = []
+        self.carrier = Carrier(self._open)
+
+    def _open(self, queue: Queue, listener: Any) -> Any:
+        session = Session(queue, listener)
+        self.opened.append(session)
+        return session
+
+    def do(self, command: AnyCommand) -> Any:
+        self._index += 1
+        data = encode_request(Request(1, 1, self._index), command)
+        result, self.events = self.catalog.apply(self._index, data)
+        self.router.on_events(self.events)
+        return result.value if isinstance(result, Ok) else None
+
+    def queue(self, name: str) -> Queue:
+        queue: Queue = self.do(commands.DeclareQueue("/", name, "classic"))
+        return queue
+
+    def exchange(self, name: str, kind: str = "fanout") -> None:
+        self.do(commands.DeclareExchange(Exchange("/", name, kind)))
+
+    def bind(self, source: str, queue: str, key: str = "") -> None:
+        self.do(commands.Bind(Binding("/", source, "queue", queue, key)))
+
+    def session(self, name: str) -> Session:
+        """The newest open session with a queue."""
+        found = [each for each in self.opened if each.queue.name == name and not each.closed]
+        return found[-1]
+
+
+def short(text: str) -> bytes:
+    return bytes((len(text),)) + text.encode()
+
+
+def make_letter(
+    message_id: int = 1,
+    body: bytes = b"body",
+    exchange: str = "orders",
+    key: str = "new",
+    properties: bytes = b"\x00\x00",
+    reason: int = REASON_EXPIRED,
+    trusted: bool = True,
+) -> Letter:
+    return Letter(message_id, reason, short(exchange) + short(key), properties, body, trusted)
+
+
+def make_died(*deaths: tuple[str, str]) -> bytes:
+    """Properties of a message that died of this, the newest last."""
+    properties = b"\x00\x00"
+    for queue, reason in deaths:
+        death = Death(queue.encode(), reason.encode(), b"x", b"k", 1)
+        properties = dead_letter(properties, death, True, True).octets
+    return properties
+
+
+@pytest.fixture
+def network() -> Network:
+    """A catalog with nothing in it, and nobody talked to yet."""
+    return Network()
+
+
+@pytest.fixture
+def letter() -> Callable[..., Letter]:
+    """Make a letter."""
+    return make_letter
+
+
+@pytest.fixture
+def died() -> Callable[..., bytes]:
+    """Make properties with a past."""
+    return make_died
+
+
+@pytest.fixture
+def run() -> Callable[[Callable[[], Coroutine[Any, Any, None]]], None]:
+    """Run a scenario on an event loop."""
+
+    def runner(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        asyncio.run(scenario())
+
+    return runner
+
+
+@pytest.fixture
+def turns() -> Callable[..., Coroutine[Any, Any, None]]:
+    """Let the loop turn a few times."""
+
+    async def turn(count: int = 6) -> None:
+        for _ in range(count):
+            await asyncio.sleep(0)
+
+    return turn
