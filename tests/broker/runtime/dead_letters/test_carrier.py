@@ -1,0 +1,133 @@
+"""Sessions by which dead letters are sent, and what their parcels are told."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from headrace_broker.model.message import Publish
+from headrace_broker.runtime import dead_letter_carrier as module
+from headrace_broker.runtime.dead_letter_carrier import Parcel
+
+
+class Told(Parcel):
+    def __init__(self):
+        super().__init__()
+        self.count = 0
+
+    def done(self):
+        self.count += 1
+
+
+def publish(body=b"x"):
+    return Publish(0, b"\x00\x00", False, False, b"\x00\x00", body)
+
+
+def send(network, parcel, *names, body=b"x"):
+    queues = [network.catalog.queue("/", name) for name in names]
+    network.carrier.send(publish(body), queues, parcel)
+
+
+@pytest.fixture
+def hurried(monkeypatch):
+    """Close sessions as soon as they have nothing to do."""
+    monkeypatch.setattr(module, "IDLE_SECONDS", 0.0)
+
+
+def test_parcel_is_told_once_all_queues_have_answered(network, run):
+    async def scenario():
+        for name in ("a", "b"):
+            network.queue(name)
+        parcel = Told()
+        send(network, parcel, "a", "b")
+        assert network.session("a").sent == []
+        network.carrier.flush()
+        assert network.session("a").bodies == [b"x"]
+        network.session("a").confirm()
+        assert parcel.count == 0
+        network.session("b").confirm()
+        assert parcel.count == 1
+        assert (len(parcel.arrived), parcel.failed) == (2, [])
+        network.carrier.stop()
+
+    run(scenario)
+
+
+def test_refusal_by_one_queue_does_not_count_for_another(network, run):
+    async def scenario():
+        groups = {name: network.queue(name).group for name in ("a", "b")}
+        parcel = Told()
+        send(network, parcel, "a", "b")
+        network.carrier.flush()
+        network.session("a").refuse()
+        network.session("b").confirm()
+        assert (parcel.arrived, parcel.failed) == ([groups["b"]], [groups["a"]])
+        network.carrier.stop()
+
+    run(scenario)
+
+
+def test_what_a_deleted_queue_confirms_has_not_arrived(network, run, turns):
+    async def scenario():
+        group = network.queue("a").group
+        parcel = Told()
+        send(network, parcel, "a")
+        network.session("a").delete()
+        assert (parcel.count, parcel.failed) == (1, [group])
+        await turns()
+        assert network.carrier.session_count == 0
+        network.carrier.stop()
+
+    run(scenario)
+
+
+def test_session_is_kept_for_the_next_letter(network, run):
+    async def scenario():
+        network.queue("a")
+        for _ in range(3):
+            send(network, Told(), "a")
+            network.carrier.flush()
+            network.session("a").confirm()
+        assert len(network.opened) == 1
+        assert network.carrier.under_way_count == 0
+        network.carrier.stop()
+
+    run(scenario)
+
+
+def test_idle_session_is_closed_and_a_busy_one_is_not(network, run, hurried):
+    async def scenario():
+        for name in ("a", "b"):
+            network.queue(name)
+            send(network, Told(), name)
+        network.carrier.flush()
+        network.session("a").confirm()
+        for _ in range(1000):
+            await asyncio.sleep(0)
+            if network.carrier.session_count == 1:
+                break
+        closed = {session.queue.name: session.closed for session in network.opened}
+        assert closed == {"a": True, "b": False}
+        send(network, Told(), "a")
+        network.carrier.flush()
+        assert network.session("a").bodies == [b"x"]
+        network.carrier.stop()
+
+    run(scenario)
+
+
+def test_sessions_are_bounded_and_the_longest_idle_goes(network, run, turns, monkeypatch):
+    monkeypatch.setattr(module, "DEAD_LETTER_SESSIONS_MAX", 2)
+
+    async def scenario():
+        for name in ("a", "b", "c"):
+            network.queue(name)
+            send(network, Told(), name)
+            network.carrier.flush()
+            network.session(name).confirm()
+        await turns()
+        assert [each.queue.name for each in network.opened if not each.closed] == ["b", "c"]
+        network.carrier.stop()
+
+    run(scenario)

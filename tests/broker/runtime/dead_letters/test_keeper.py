@@ -1,0 +1,346 @@
+"""Letters that a queue keeps until they have arrived."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from headrace_broker.catalog import command as commands
+from headrace_broker.core.effect import REASON_EXPIRED, Acquired
+from headrace_broker.model.limits import DEAD_LETTERS_IN_FLIGHT_MAX
+from headrace_broker.runtime import dead_letter_keeper as keeper_module
+from headrace_broker.runtime import dead_letter_office as office_module
+from headrace_broker.runtime.dead_letter_office import DeadLetterOffice
+
+
+class Source:
+    """The leading replica of a queue; what is forgotten is forgotten once `apply` is called."""
+
+    def __init__(self, queue, letter):
+        self.queue = queue
+        self.arguments = {"dead-letter-exchange": "dlx"}
+        self.machine: dict[int, Acquired] = {}
+        self.busy = False
+        self.proposed: list[list[int]] = []
+        self.looks: list[int] = []
+        self.gone: set[int] = set()
+        self._letter = letter
+
+    def add(self, *ids):
+        for message_id in ids:
+            self.machine[message_id] = Acquired(message_id, 1, 0, 4, 0, 0)
+
+    def kept(self, limit):
+        self.looks.append(limit)
+        return [(message, REASON_EXPIRED) for message in list(self.machine.values())[:limit]]
+
+    def letters(self, messages, reason):
+        if any(int(message.message_id) in self.gone for message in messages):
+            raise KeyError(1)
+        return [self._letter(int(m.message_id), b"%d" % m.message_id) for m in messages]
+
+    def forget(self, ids):
+        if not self.busy:
+            self.proposed.append(list(ids))
+        return not self.busy
+
+    def apply(self, office):
+        proposed, self.proposed = self.proposed, []
+        for ids in proposed:
+            for message_id in ids:
+                self.machine.pop(message_id, None)
+            office.forgotten(self.queue.group, ids)
+
+
+@pytest.fixture
+def office(network):
+    """An office with a way to queue "dead"."""
+    network.queue("dead")
+    network.exchange("dlx")
+    network.bind("dlx", "dead")
+    return DeadLetterOffice(network.router, network.carrier)
+
+
+@pytest.fixture
+def source(network, letter):
+    """The queue "work" and what it keeps."""
+    return Source(network.queue("work"), letter)
+
+
+@pytest.fixture
+def hurried(monkeypatch):
+    """Try again at once."""
+    monkeypatch.setattr(keeper_module, "RETRY_SECONDS_MIN", 0.0)
+
+
+async def until(condition):
+    for _ in range(10_000):
+        if condition():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it never came to that")
+
+
+def test_letter_is_forgotten_once_it_has_arrived(office, source, network, run, turns):
+    async def scenario():
+        source.add(1, 2)
+        office.keep(source)
+        await turns()
+        assert network.session("dead").bodies == [b"1", b"2"]
+        assert source.proposed == []
+        network.session("dead").confirm()
+        await turns()
+        assert source.proposed == [[1, 2]]
+        assert office.keeper_count == 1
+        source.apply(office)
+        await turns()
+        assert (office.keeper_count, office.held_octets, office.sent_count) == (0, 0, 2)
+        office.stop()
+
+    run(scenario)
+
+
+def test_further_letters_are_sent_and_none_twice(office, source, network, run, turns):
+    async def scenario():
+        source.add(1)
+        office.keep(source)
+        await turns()
+        source.add(2)
+        office.keep(source)
+        await turns()
+        assert network.session("dead").bodies == [b"1", b"2"]
+        network.session("dead").confirm(1)
+        await turns()
+        source.add(3)
+        office.keep(source)
+        await turns()
+        assert network.session("dead").bodies == [b"2", b"3"]
+        source.apply(office)
+        network.session("dead").confirm()
+        await turns()
+        source.apply(office)
+        await turns()
+        assert (source.machine, office.keeper_count) == ({}, 0)
+        office.stop()
+
+    run(scenario)
+
+
+def test_letters_under_way_are_bounded_and_the_rest_stays_in_the_machine(
+    office, source, network, run, turns
+):
+    async def scenario():
+        count = 3 * DEAD_LETTERS_IN_FLIGHT_MAX
+        source.add(*range(1, count + 1))
+        office.keep(source)
+        await turns()
+        dead = network.session("dead")
+        assert len(dead.sent) == DEAD_LETTERS_IN_FLIGHT_MAX
+        assert source.looks == [DEAD_LETTERS_IN_FLIGHT_MAX]
+        seen = list(dead.bodies)
+        while source.machine:
+            dead.confirm(50)
+            await turns()
+            source.apply(office)
+            await turns()
+            assert len(dead.sent) <= DEAD_LETTERS_IN_FLIGHT_MAX
+            seen += [body for body in dead.bodies if body not in seen]
+        assert seen == [b"%d" % number for number in range(1, count + 1)]
+        assert len(source.looks) < 20
+        office.stop()
+
+    run(scenario)
+
+
+def test_octets_under_way_are_bounded_over_all_queues(
+    network, letter, run, turns, monkeypatch, source
+):
+    monkeypatch.setattr(office_module, "DEAD_LETTER_KEPT_OCTETS_MAX", 40)
+    network.queue("dead")
+    network.exchange("dlx")
+    network.bind("dlx", "dead")
+    office = DeadLetterOffice(network.router, network.carrier)
+    other = Source(network.queue("other"), letter)
+
+    async def scenario():
+        source.add(1, 2, 3, 4)
+        other.add(5, 6)
+        office.keep(source)
+        office.keep(other)
+        await turns()
+        dead = network.session("dead")
+        seen = list(dead.bodies)
+        assert 1 <= len(seen) < 6
+        assert office.held_octets <= 40
+        while source.machine or other.machine:
+            dead.confirm()
+            await turns()
+            source.apply(office)
+            other.apply(office)
+            await turns()
+            assert office.held_octets <= 40
+            seen += dead.bodies
+        assert sorted(seen) == [b"1", b"2", b"3", b"4", b"5", b"6"]
+        office.stop()
+
+    run(scenario)
+
+
+def test_letter_without_a_way_waits_for_one(office, source, network, run, turns, hurried, caplog):
+    async def scenario():
+        source.arguments = {"dead-letter-exchange": "later"}
+        source.add(1)
+        office.keep(source)
+        await turns(50)
+        assert (source.proposed, office.lost_count) == ([], 0)
+        [record] = caplog.records
+        assert record.levelno == logging.WARNING
+        assert "kept, for its dead letter exchange does not exist" in record.message
+        network.exchange("later")
+        network.bind("later", "dead")
+        await until(lambda: any(each.queue.name == "dead" for each in network.opened))
+        network.session("dead").confirm()
+        await turns()
+        assert source.proposed == [[1]]
+        office.stop()
+
+    run(scenario)
+
+
+def test_way_that_appears_is_taken_before_a_long_pause_is_over(
+    office, source, network, run, turns, monkeypatch
+):
+    monkeypatch.setattr(keeper_module, "RETRY_SECONDS_MIN", 3600.0)
+
+    async def scenario():
+        source.arguments = {"dead-letter-exchange": "later"}
+        source.add(1)
+        office.keep(source)
+        await turns()
+        network.exchange("later")
+        network.bind("later", "dead")
+        monkeypatch.setattr(keeper_module, "RETRY_SECONDS_MIN", 0.0)
+        office.on_events(network.events)
+        await until(lambda: network.opened)
+        assert network.session("dead").bodies == [b"1"]
+        office.stop()
+
+    run(scenario)
+
+
+def test_queue_that_has_a_letter_does_not_get_it_twice(
+    office, source, network, run, turns, hurried
+):
+    async def scenario():
+        network.queue("full")
+        network.bind("dlx", "full")
+        source.add(1)
+        office.keep(source)
+        await turns()
+        network.session("dead").confirm()
+        network.session("full").refuse()
+        await until(lambda: network.session("full").sent)
+        assert network.session("dead").sent == []
+        assert source.proposed == []
+        network.session("full").confirm()
+        await turns()
+        assert source.proposed == [[1]]
+        office.stop()
+
+    run(scenario)
+
+
+def test_letter_is_done_when_the_queue_that_lacked_it_is_gone(
+    office, source, network, run, turns, hurried
+):
+    async def scenario():
+        network.queue("full")
+        network.bind("dlx", "full")
+        source.add(1)
+        office.keep(source)
+        await turns()
+        network.session("dead").confirm()
+        network.do(commands.DeleteQueue("/", "full", network.catalog.queue("/", "full").group))
+        network.session("full").delete()
+        await until(lambda: source.proposed)
+        assert source.proposed == [[1]]
+        office.stop()
+
+    run(scenario)
+
+
+def test_only_queue_deleted_under_way_leaves_the_letter_kept(
+    office, source, network, run, turns, hurried
+):
+    async def scenario():
+        source.add(1)
+        office.keep(source)
+        await turns()
+        network.do(commands.DeleteQueue("/", "dead", network.catalog.queue("/", "dead").group))
+        network.session("dead").delete()
+        await turns(20)
+        assert source.proposed == []
+        network.queue("dead")
+        network.bind("dlx", "dead")
+        await until(lambda: len(network.opened) == 2 and network.opened[1].sent)
+        network.opened[1].confirm()
+        await turns()
+        assert source.proposed == [[1]]
+        office.stop()
+
+    run(scenario)
+
+
+def test_forgetting_is_tried_again_when_the_log_takes_nothing(
+    office, source, network, run, turns, monkeypatch
+):
+    monkeypatch.setattr(keeper_module, "TIMER_STEP_MS", 0)
+
+    async def scenario():
+        source.busy = True
+        source.add(1)
+        office.keep(source)
+        await turns()
+        network.session("dead").confirm()
+        await turns()
+        assert source.proposed == []
+        source.busy = False
+        await until(lambda: source.proposed)
+        assert source.proposed == [[1]]
+        office.stop()
+
+    run(scenario)
+
+
+def test_letter_that_the_machine_let_go_meanwhile_is_passed_over(
+    office, source, network, run, turns
+):
+    async def scenario():
+        source.add(1, 2)
+        source.gone = {1}
+        office.keep(source)
+        await turns()
+        assert network.session("dead").bodies == [b"2"]
+        office.stop()
+
+    run(scenario)
+
+
+def test_released_queue_is_left_to_its_next_leader(office, source, network, run, turns):
+    async def scenario():
+        source.add(1)
+        office.keep(source)
+        await turns()
+        office.release(source.queue.group)
+        assert office.held_octets > 0
+        network.session("dead").confirm()
+        await turns()
+        assert (source.proposed, office.held_octets, office.keeper_count) == ([], 0, 0)
+        office.keep(source)  # it is led here again
+        await turns()
+        assert network.session("dead").bodies == [b"1"]
+        office.stop()
+
+    run(scenario)
