@@ -49,7 +49,6 @@ from headrace_broker.core.leader_command import (
 from headrace_broker.core.queue_machine import MACHINE_VERSION, QueueMachine
 from headrace_broker.core.settings import DEAD_LETTER_AT_MOST_ONCE
 from headrace_broker.model.definition import Queue
-from headrace_broker.model.limits import TICK_HELD_MS_MAX, TIMER_STEP_MS
 from headrace_broker.model.message import DeliveryRun
 from headrace_broker.model.session import session_node
 from headrace_broker.runtime.feed import Feed
@@ -58,6 +57,7 @@ from headrace_broker.runtime.host_watcher import HostWatcher
 from headrace_broker.runtime.lane_port import HostEnd, Reach
 from headrace_broker.runtime.letter import Letter, cut_letters
 from headrace_broker.runtime.queue_log import BUSY, TAKEN, QueueLog
+from headrace_broker.runtime.ticking import Ticking
 from headrace_raftlog.model.entry import Entry
 
 
@@ -93,9 +93,7 @@ class QueueHost(HostEnd):
         self._feeds = Feeds()
         self._early: dict[int, None] = {}  # sessions that asked before this replica served
         self._configured = b""  # the newest CONFIGURE in the log
-        self._armed_ms: i64 = 0  # when the node calls `tick`, 0 for not
-        self._ticking = False  # a TICK is in the log and not applied
-        self._held_since_ms: i64 = 0  # since when ticks wait for dead letters to leave, 0 for not
+        self._ticking = Ticking(queue, watcher)
 
     @property
     def feed_count(self) -> int:
@@ -201,7 +199,7 @@ class QueueHost(HostEnd):
                 self._ticked(data)
             elif kind == FORGET:
                 self._forgotten(data)
-            self._arm()
+            self._ticking.arm(self.machine.due_ms())
 
     def _check_version(self, data: bytes) -> None:
         version = data[STAMP_OCTETS + 2] if len(data) > STAMP_OCTETS + 2 else 0
@@ -233,8 +231,7 @@ class QueueHost(HostEnd):
         """
         self.leading = serving
         self.serving = False
-        self._ticking = False
-        self._armed_ms = 0
+        self._ticking.reset()
         self.arguments = {}
         if serving:
             machine = self.machine
@@ -270,7 +267,7 @@ class QueueHost(HostEnd):
         self.serving = True
         self.use()
         self._call_early(self._node)
-        self._arm()
+        self._ticking.arm(self.machine.due_ms())
         self._watcher.queue_leader_changed(self.queue, self._node)
 
     # Time
@@ -280,53 +277,19 @@ class QueueHost(HostEnd):
         self.used_ms = time.monotonic_ns() // 1_000_000
 
     def tick(self, now_ms: i64) -> None:
-        """Have the machine do what is due at this Unix time; called when the node was asked to.
-
-        While dead letters cannot leave fast enough, what is due waits, but not for ever.
-        """
-        self._armed_ms = 0
-        if not self.serving or self._ticking:
-            return
-        due = self.machine.due_ms()
-        if due == 0:
-            return
-        if due > now_ms:
-            self._arm()
-        elif self._is_held_back(now_ms) or self.propose(encode_tick()) != TAKEN:
-            self._wake_at(now_ms + TIMER_STEP_MS)
-        else:
-            self._ticking = True
-
-    def _is_held_back(self, now_ms: i64) -> bool:
-        if (
-            self.machine.settings.dead_letter != DEAD_LETTER_AT_MOST_ONCE
-            or not self._watcher.dead_letters_congested()
-        ):
-            self._held_since_ms = 0
-            return False
-        if self._held_since_ms == 0:
-            self._held_since_ms = now_ms
-        return now_ms - self._held_since_ms < TICK_HELD_MS_MAX
+        """Have the machine do what is due at this Unix time; called when the node was asked to."""
+        if self.serving:
+            machine = self.machine
+            sends_letters = machine.settings.dead_letter == DEAD_LETTER_AT_MOST_ONCE
+            if self._ticking.is_time(machine.due_ms(), now_ms, sends_letters):
+                self._ticking.proposed(self.propose(encode_tick()) == TAKEN, now_ms)
 
     def _ticked(self, data: bytes) -> None:
         """Go on at once when a tick, whose work is bounded, has left something that was due."""
-        self._ticking = False
-        due = self.machine.due_ms()
+        self._ticking.applied()
         stamp = read_i64_be(data, 0)
-        if 0 < due <= stamp:
+        if 0 < self.machine.due_ms() <= stamp:
             self.tick(stamp)
-
-    def _arm(self) -> None:
-        """Ask to be called when the next thing is due."""
-        due = self.machine.due_ms()
-        if due > 0 and not self._ticking:
-            step = -(-due // TIMER_STEP_MS) * TIMER_STEP_MS
-            if self._armed_ms == 0 or step < self._armed_ms:
-                self._wake_at(step)
-
-    def _wake_at(self, step: i64) -> None:
-        self._armed_ms = step
-        self._watcher.queue_due(self.queue, step)
 
     # Dead letters that are kept
 

@@ -1,0 +1,77 @@
+"""When the leader of a queue has its machine do what is due."""
+
+from __future__ import annotations
+
+from typing import final
+
+from mypy_extensions import i64
+
+from headrace_broker.model.definition import Queue
+from headrace_broker.model.limits import TICK_HELD_MS_MAX, TIMER_STEP_MS
+from headrace_broker.runtime.host_watcher import HostWatcher
+
+
+@final
+class Ticking:
+    """Asks the node for a call at the right time, and decides then whether to propose a TICK.
+
+    At most one TICK is in the log and not applied. What costs: nothing for a queue that has nothing
+    to wait for, and a comparison for each command of one that has.
+    """
+
+    def __init__(self, queue: Queue, watcher: HostWatcher) -> None:
+        self._queue = queue
+        self._watcher = watcher
+        self._armed_ms: i64 = 0  # when the node calls, 0 for not
+        self._under_way = False
+        self._held_since_ms: i64 = 0  # since when dead letters must leave first, 0 for not
+
+    def reset(self) -> None:
+        """Begin anew: another leadership."""
+        self._armed_ms = 0
+        self._under_way = False
+        self._held_since_ms = 0
+
+    def arm(self, due_ms: i64) -> None:
+        """Ask to be called at `due_ms` (0: nothing is due ever) or less than a step later."""
+        if due_ms > 0 and not self._under_way:
+            step = -(-due_ms // TIMER_STEP_MS) * TIMER_STEP_MS
+            if self._armed_ms == 0 or step < self._armed_ms:
+                self._wake_at(step)
+
+    def is_time(self, due_ms: i64, now_ms: i64, sends_letters: bool) -> bool:
+        """Return whether to propose a TICK in answer to a call of the node.
+
+        While dead letters cannot leave fast enough, what would make more of them waits, but not
+        longer than TICK_HELD_MS_MAX.
+        """
+        self._armed_ms = 0
+        if self._under_way or due_ms == 0:
+            return False
+        if due_ms > now_ms:
+            self.arm(due_ms)
+            return False
+        if sends_letters and self._watcher.dead_letters_congested():
+            if self._held_since_ms == 0:
+                self._held_since_ms = now_ms
+            if now_ms - self._held_since_ms < TICK_HELD_MS_MAX:
+                self._wake_at(now_ms + TIMER_STEP_MS)
+                return False
+        else:
+            self._held_since_ms = 0
+        return True
+
+    def proposed(self, taken: bool, now_ms: i64) -> None:
+        """Note what the log said to a TICK; one that it did not take is proposed a step later."""
+        if taken:
+            self._under_way = True
+        else:
+            self._wake_at(now_ms + TIMER_STEP_MS)
+
+    def applied(self) -> None:
+        """Note that a TICK was applied."""
+        self._under_way = False
+
+    def _wake_at(self, step: i64) -> None:
+        self._armed_ms = step
+        self._watcher.queue_due(self._queue, step)
