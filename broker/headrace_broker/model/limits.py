@@ -78,3 +78,5 @@ DEAD_LETTER_KEPT_OCTETS_MAX: Final = 16 << 20  # the same at least once, per nod
 DEAD_LETTERS_IN_FLIGHT_MAX: Final = 256  # of one queue at least once; RabbitMQ has 32
 DEAD_LETTER_SESSIONS_MAX: Final = 1024  # queues a node keeps a session with for dead letters though nothing is under way there
 TICK_HELD_MS_MAX: Final = 10_000  # milliseconds for which what is due waits for dead letters to leave; then some are dropped
+HASH_WEIGHT_MAX: Final = 1_000_000  # weight of a binding to a consistent-hash exchange; shares are finer than anybody tunes
+REPLY_PROBE_SECONDS_MAX: Final = 5  # wait for another node's word on a direct reply-to consumer; links beat faster
