@@ -11,12 +11,20 @@ from headrace_broker.catalog.permission import Permissions
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.model.client_limits import ClientLimits
 from headrace_broker.model.definition import Binding, Exchange, Queue
+from headrace_broker.model.message import Publish
 from headrace_broker.model.reply_code import INTERNAL_ERROR, NOT_FOUND, AmqpError
 from headrace_broker.runtime.authenticator import Authenticator
 from headrace_broker.runtime.counts import CountsClient, CountsUnavailableError, QueueGoneError
 from headrace_broker.runtime.hosting import Hosting
-from headrace_broker.runtime.port import Broker, ConnectionInfo, QueueClient, QueueListener
+from headrace_broker.runtime.port import (
+    Broker,
+    ConnectionInfo,
+    QueueClient,
+    QueueListener,
+    ReplyListener,
+)
 from headrace_broker.runtime.reaper import Reaper
+from headrace_broker.runtime.replies import Replies
 from headrace_broker.runtime.router import Route, Router
 from headrace_broker.runtime.topology import Topology
 
@@ -40,6 +48,7 @@ class NodeBroker(Broker):
         topology: Topology,
         counts: CountsClient,
         reaper: Reaper,
+        replies: Replies,
     ) -> None:
         self.node_name, self.cluster_name = names
         self.limits = limits
@@ -52,6 +61,7 @@ class NodeBroker(Broker):
         self._topology = topology
         self._counts = counts
         self._reaper = reaper
+        self._replies = replies
         self._authenticator = Authenticator(view.user)
         self._blocked = ""
         self._watchers: list[Callable[[str], None]] = []
@@ -96,8 +106,17 @@ class NodeBroker(Broker):
         return self._router.route(vhost, raw_route)
 
     @override
-    def route_with_headers(self, vhost: str, raw_route: bytes, headers: dict[str, Any]) -> Route:
-        return self._router.route_with_headers(vhost, raw_route, headers)
+    def route_message(self, vhost: str, raw_route: bytes, properties: bytes) -> Route:
+        return self._router.route_message(vhost, raw_route, properties)
+
+    @override
+    def allows_immediate(self, vhost: str, queues: tuple[Queue, ...]) -> bool:
+        return self._router.allows_immediate(vhost, queues)
+
+    @override
+    def user_tags(self, user: str) -> tuple[str, ...]:
+        found = self._view.user(user)
+        return found.tags if found is not None else ()
 
     @override
     def queue(self, vhost: str, name: str) -> Queue | None:
@@ -120,6 +139,24 @@ class NodeBroker(Broker):
     @override
     async def catch_up(self) -> None:
         await self._topology.catch_up()
+
+    # Direct replies
+
+    @override
+    def open_replies(self, listener: ReplyListener) -> str:
+        return self._replies.open(listener)
+
+    @override
+    def close_replies(self, name: str) -> None:
+        self._replies.close(name)
+
+    @override
+    def reply(self, name: str, publish: Publish) -> bool:
+        return self._replies.send(name, publish)
+
+    @override
+    async def replies_open(self, name: str) -> bool:
+        return await self._replies.exists(name)
 
     # Sessions
 

@@ -23,6 +23,7 @@ from headrace_broker.runtime.duties import LeaderDuties
 from headrace_broker.runtime.hosting import Hosting
 from headrace_broker.runtime.pb.cluster_pb2 import ClusterPayload
 from headrace_broker.runtime.reaper import Reaper
+from headrace_broker.runtime.replies import Replies
 from headrace_broker.runtime.router import Router
 from headrace_broker.runtime.topology import Topology
 from headrace_raftlog.model.group import CoreOptions
@@ -84,7 +85,8 @@ class BrokerNode:
         self.peers_up: dict[int, int] = dict.fromkeys(others, 0)
         nodes = [Node(member.id, member.name, member.address) for member in config.cluster.nodes]
         self.catalog = CatalogService(self.raft, node, nodes, self._send_catalog)
-        self.router = Router()
+        self.router = Router(self.catalog.catalog)
+        self.replies = Replies(node, self.raft.send)
         self.hosting = Hosting(self.raft, node, others, self.raft.send)
         self.counts = CountsClient(
             node, self.hosting.hosts, self.hosting.locate, self.raft.send, self._queue_exists
@@ -134,6 +136,7 @@ class BrokerNode:
             self.topology,
             self.counts,
             self.reaper,
+            self.replies,
         )
         self.catalog.subscribe(self.broker.permissions.on_events)
         self.hosting.start()
@@ -199,6 +202,12 @@ class BrokerNode:
             self.clients.inquiries.receive_question(peer, payload.question)
         elif kind == "answer":
             self.clients.inquiries.receive_answer(payload.answer)
+        elif kind == "reply":
+            self.replies.receive_reply(payload.reply)
+        elif kind == "reply_probe":
+            self.replies.receive_probe(peer, payload.reply_probe)
+        elif kind == "reply_alive":
+            self.replies.receive_alive(payload.reply_alive)
         else:
             self.hosting.switchboard.receive(payload)
 

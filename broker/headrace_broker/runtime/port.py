@@ -36,11 +36,14 @@ class Ticket:
     The runtime calls `refuse` and hands tickets back; all else is the channel's.
 
     Attributes:
-        first: publish sequence number (the confirm's delivery tag) of the first one.
+        first: publish sequence number (the confirm's delivery tag) of the first one, 0 outside of
+            confirm mode.
         last: of the last one.
         pending: queues that have not answered yet.
         refused: numbers of those that a queue refused, None for none.
         answered: whether the client was told.
+        immediate: the one publish, when it has the flag `immediate`.
+        takers: then, how many queues may still take it.
     """
 
     def __init__(self, first: i64, last: i64) -> None:
@@ -49,6 +52,8 @@ class Ticket:
         self.pending: i64 = 0
         self.refused: set[int] | None = None
         self.answered = False
+        self.immediate: Publish | None = None
+        self.takers: i64 = 0
 
     def refuse(self, first: i64, last: i64) -> None:
         """Note that a queue refused the publishes with the numbers `first` to `last`."""
@@ -94,6 +99,15 @@ class Attachment:
         self.prefetch_octets = prefetch_octets
         self.timeout_ms = timeout_ms
         self.filter_table = filter_table
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class ReplyListener:
+    """Who waits for direct replies."""
+
+    @abstractmethod
+    def on_reply(self, publish: Publish) -> None:
+        """Take a message, or drop it where there is no room; nothing may block."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -336,8 +350,37 @@ class Broker:
         """Return where messages with this exchange and routing key (`Publish.route`) go; cached."""
 
     @abstractmethod
-    def route_with_headers(self, vhost: str, raw_route: bytes, headers: dict[str, Any]) -> Route:
-        """Return where a message with these headers goes: for routes with `needs_headers`."""
+    def route_message(self, vhost: str, raw_route: bytes, properties: bytes) -> Route:
+        """Return where one message goes: for routes with `needs_message`, and for CC and BCC.
+
+        Raises:
+            DistributionError: CC or BCC is of a wrong type.
+            AmqpError: SYNTAX_ERROR, headers that matter hold a value that cannot be decoded.
+        """
+
+    @abstractmethod
+    def allows_immediate(self, vhost: str, queues: tuple[Queue, ...]) -> bool:
+        """Return whether policies let the flag `immediate` be used towards these queues."""
+
+    @abstractmethod
+    def user_tags(self, user: str) -> tuple[str, ...]:
+        """Return a user's tags, none for one who is not there any more."""
+
+    @abstractmethod
+    def open_replies(self, listener: ReplyListener) -> str:
+        """Give a listener a name under which direct replies reach it, from all nodes."""
+
+    @abstractmethod
+    def close_replies(self, name: str) -> None:
+        """Forget a listener by the name it was given."""
+
+    @abstractmethod
+    def reply(self, name: str, publish: Publish) -> bool:
+        """Send a direct reply to whom a name belongs; False when it is known not to arrive."""
+
+    @abstractmethod
+    async def replies_open(self, name: str) -> bool:
+        """Return whether somebody listens under a name; False where that is not known."""
 
     @abstractmethod
     def queue(self, vhost: str, name: str) -> Queue | None:

@@ -156,8 +156,10 @@ class Router:
                 return False
         if queues:
             return True
-        policies = self._view.policies(vhost)
-        return any([policy.definition.get(ALLOW_IMMEDIATE) is True for policy in policies])
+        for policy in self._view.policies(vhost):
+            if policy.definition.get(ALLOW_IMMEDIATE) is True:
+                return True
+        return False
 
     def route(self, vhost: str, raw_route: bytes) -> Route:
         """Return where messages with a route go, from memory where possible.

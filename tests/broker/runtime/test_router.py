@@ -9,14 +9,17 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from pamqp.commands import Basic as frame_properties  # noqa: N813 - a namespace of classes
 
 from headrace_broker.catalog import command as commands
 from headrace_broker.catalog.command import AnyCommand, encode_request
 from headrace_broker.catalog.machine import Catalog
 from headrace_broker.catalog.request import Request
 from headrace_broker.catalog.result import Ok
-from headrace_broker.model.definition import Binding, Exchange, Node, Queue, User
+from headrace_broker.core.distribution import DistributionError
+from headrace_broker.model.definition import Binding, Exchange, Node, Policy, Queue, User
 from headrace_broker.model.limits import ROUTES_CACHED_MAX
+from headrace_broker.model.reply_queue import REPLY_PREFIX
 from headrace_broker.runtime.plain_table import plain_table
 from headrace_broker.runtime.router import Route, Router, split_route
 
@@ -28,12 +31,17 @@ def raw(exchange: str | bytes, routing_key: str | bytes = b"") -> bytes:
     return b"".join(bytes([len(part)]) + part for part in parts)
 
 
+def block(**properties: Any) -> bytes:
+    data: bytes = frame_properties.Properties(**properties).marshal()
+    return data
+
+
 class Followed:
     """A catalog and the router that follows it."""
 
     def __init__(self) -> None:
         self.catalog = Catalog()
-        self.router = Router()
+        self.router = Router(self.catalog)
         self.index = 0
         self.do(commands.Bootstrap((NODE,), "/", User("guest", b"", b"")))
 
@@ -105,11 +113,13 @@ def test_headers_decide_where_a_headers_exchange_is_met(followed: Followed) -> N
     followed.bind("amq.headers", "q", "", time=0, price=1.5)
     ask = raw("amq.headers", "k")
     route = followed.router.route("/", ask)
+    assert route.needs_message
     assert route.needs_headers
     assert route.queues == ()
-    decoded = {"time": datetime(1970, 1, 1, tzinfo=UTC), "price": Decimal("1.5")}
-    assert followed.router.route_with_headers("/", ask, decoded).queues == (queue,)
-    assert followed.router.route_with_headers("/", ask, {"time": 0}).queues == ()
+    wanted = block(headers={"time": datetime(1970, 1, 1, tzinfo=UTC), "price": Decimal("1.5")})
+    assert followed.router.route_message("/", ask, wanted).queues == (queue,)
+    assert followed.router.route_message("/", ask, block(headers={"time": 0})).queues == ()
+    assert followed.router.route_message("/", ask, block()).queues == ()
     assert followed.router.route("/", ask) is route
 
 
@@ -136,16 +146,20 @@ def test_deleted_vhost_leaves_nothing(followed: Followed) -> None:
 def random_command(pick: random.Random) -> AnyCommand:
     exchange = pick.choice(["x", "y", "z"])
     queue = pick.choice("abc")
-    key = pick.choice(["", "k", "*", "#"])
+    key = pick.choice(["", "k", "*", "#", "2"])
     kind = pick.choice(["queue", "queue", "exchange"])
     target = queue if kind == "queue" else pick.choice(["x", "y", "z"])
     binding = Binding("/", exchange, kind, target, key, pick.choice([{}, {"h": 1}]))
-    types = ["direct", "fanout", "topic", "headers"]
+    types = ["direct", "fanout", "topic", "headers", "x-consistent-hash"]
+    arguments = pick.choice([{}, {}, {"alternate-exchange": pick.choice("xyz")}])
+    policy = Policy("/", "p", pick.choice(["^x", "."]), {"alternate-exchange": pick.choice("xyz")})
     auto_delete = pick.random() < 0.3
     makers: list[Callable[[], AnyCommand]] = [
         lambda: commands.DeclareQueue("/", queue, "classic"),
         lambda: commands.DeclareExchange(
-            Exchange("/", exchange, pick.choice(types), auto_delete=auto_delete)
+            Exchange(
+                "/", exchange, pick.choice(types), auto_delete=auto_delete, arguments=arguments
+            )
         ),
         lambda: commands.Bind(binding),
         lambda: commands.Bind(binding),
@@ -153,12 +167,14 @@ def random_command(pick: random.Random) -> AnyCommand:
         lambda: commands.Unbind(binding),
         lambda: commands.DeleteQueue("/", queue),
         lambda: commands.DeleteExchange("/", exchange),
+        lambda: commands.PutPolicy(policy),
+        lambda: commands.DeletePolicy("/", "p"),
     ]
-    return pick.choices(makers, [4, 4, 4, 4, 4, 2, 1, 1])[0]()
+    return pick.choices(makers, [4, 4, 4, 4, 4, 2, 1, 1, 1, 1])[0]()
 
 
 def answer(route: Route) -> tuple[bool, bool, tuple[Queue, ...]]:
-    return (route.known, route.needs_headers, route.queues)
+    return (route.known, route.needs_message, route.queues)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -168,7 +184,7 @@ def test_follower_equals_one_that_starts_from_the_contents(followed: Followed, s
     delivered = 0
     for _ in range(200):
         followed.do(random_command(pick))
-        fresh = Router()
+        fresh = Router(followed.catalog)
         fresh.on_events(followed.catalog.contents())
         for ask in asks:
             route = followed.router.route("/", ask)
@@ -187,3 +203,101 @@ def test_plain_table_has_plain_values_and_leaves_the_original_alone() -> None:
     assert plain == {"naive": 7, "bytes": b"\xff", "nested": [2.0, {"deep": [None, True]}]}
     assert type(plain["bytes"]) is bytes
     assert isinstance(table["bytes"], bytearray)
+
+
+# Single messages
+
+
+def test_copies_count_beside_the_routing_key(followed: Followed) -> None:
+    queues = (followed.queue("a"), followed.queue("b"))
+    followed.bind("amq.direct", "a", "k")
+    followed.bind("amq.direct", "b", "l")
+    ask = raw("amq.direct", "k")
+    copied = block(headers={"CC": ["l"], "BCC": ["none"]})
+    assert followed.router.route_message("/", ask, copied).queues == queues
+    assert followed.router.route_message(
+        "/", raw("", "a"), block(headers={"CC": ["b"]})
+    ).queues == (queues)
+
+
+def test_message_without_copies_has_the_remembered_route(followed: Followed) -> None:
+    followed.queue("q")
+    ask = raw("", "q")
+    for properties in (block(), block(headers={"h": 1})):
+        assert followed.router.route_message("/", ask, properties) is followed.router.route(
+            "/", ask
+        )
+
+
+def test_copies_of_a_wrong_type_raise(followed: Followed) -> None:
+    with pytest.raises(DistributionError):
+        followed.router.route_message("/", raw("", "q"), block(headers={"CC": "q"}))
+
+
+def test_copies_that_lead_to_a_headers_exchange_have_its_headers_read(followed: Followed) -> None:
+    queue = followed.queue("q")
+    followed.bind("amq.headers", "q", "", h=1)
+    followed.do(commands.Bind(Binding("/", "amq.direct", "exchange", "amq.headers", "l")))
+    ask = raw("amq.direct", "k")
+    assert not followed.router.route("/", ask).needs_message
+    fitting = block(headers={"CC": ["l"], "h": 1})
+    assert followed.router.route_message("/", ask, fitting).queues == (queue,)
+    assert followed.router.route_message("/", ask, block(headers={"CC": ["l"]})).queues == ()
+
+
+def test_reply_name_is_told(followed: Followed) -> None:
+    route = followed.router.route("/", raw("", REPLY_PREFIX + "1.t"))
+    assert (route.queues, route.replies) == ((), (REPLY_PREFIX + "1.t",))
+
+
+# Policies
+
+
+def put_policy(followed: Followed, pattern: str, priority: int = 0, **definition: Any) -> None:
+    table = {name.replace("_", "-"): value for name, value in definition.items()}
+    policy = Policy("/", f"{pattern}-{priority}", pattern, table, priority)
+    assert followed.do(commands.PutPolicy(policy)) == policy
+
+
+def test_policy_names_the_alternate_exchange_and_takes_it_away(followed: Followed) -> None:
+    queue = followed.queue("q")
+    followed.bind("amq.fanout", "q")
+    ask = raw("x", "none")
+    put_policy(followed, "^x$", alternate_exchange="amq.fanout")
+    followed.do(commands.DeclareExchange(Exchange("/", "x", "direct")))
+    assert followed.router.route("/", ask).queues == (queue,)
+    put_policy(followed, "^x$", 1, alternate_exchange="amq.topic")
+    assert followed.router.route("/", ask).queues == ()
+    followed.do(commands.DeletePolicy("/", "^x$-1"))
+    assert followed.router.route("/", ask).queues == (queue,)
+    followed.do(commands.DeletePolicy("/", "^x$-0"))
+    assert followed.router.route("/", ask).queues == ()
+
+
+def test_argument_counts_before_the_policy(followed: Followed) -> None:
+    queue = followed.queue("q")
+    followed.bind("amq.fanout", "q")
+    arguments = {"alternate-exchange": "amq.fanout"}
+    followed.do(commands.DeclareExchange(Exchange("/", "x", "direct", arguments=arguments)))
+    put_policy(followed, "^x$", alternate_exchange="amq.topic")
+    assert followed.router.route("/", raw("x")).queues == (queue,)
+
+
+def test_policy_allows_immediate_to_queues_that_it_is_for(followed: Followed) -> None:
+    router = followed.router
+    one, other = followed.queue("now-1"), followed.queue("later")
+    assert not router.allows_immediate("/", (one,))
+    assert not router.allows_immediate("/", ())
+    put_policy(followed, "^now-", allow_immediate=True)
+    assert router.allows_immediate("/", (one,))
+    assert not router.allows_immediate("/", (one, other))
+    assert router.allows_immediate("/", ())
+    put_policy(followed, "^now-1", 1, allow_immediate=False)
+    assert not router.allows_immediate("/", (one,))
+    for name in ("^now--0", "^now-1-1"):
+        followed.do(commands.DeletePolicy("/", name))
+    assert not router.allows_immediate("/", ())
+
+
+def test_without_policies_nothing_is_immediate(followed: Followed) -> None:
+    assert not Router().allows_immediate("/", (followed.queue("q"),))
