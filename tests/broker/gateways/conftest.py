@@ -37,7 +37,9 @@ from headrace_broker.runtime.port import (
     ConnectionInfo,
     QueueClient,
     QueueListener,
+    ReplyListener,
 )
+from headrace_broker.runtime.replies import Replies
 from headrace_broker.runtime.router import Route, Router
 
 WINDOW_BYTES = 256 << 10
@@ -66,6 +68,10 @@ class FakeBroker(Broker):
         self.lost = False  # no quorum
         self.log: list[str] = []  # topology operations in the order in which they were applied
         self.router = Router()
+        self.replies = Replies(1, lambda node, payload: False)
+        self.immediate = False
+        self.not_immediate: set[str] = set()
+        self.tags: tuple[str, ...] = ()
         self.next_group = 1
         self.router.on_events([VhostAdded(Vhost("/"))])
         for kind in ("direct", "fanout", "topic", "headers"):
@@ -128,8 +134,26 @@ class FakeBroker(Broker):
     def route(self, vhost: str, raw_route: bytes) -> Route:
         return self.router.route(vhost, raw_route)
 
-    def route_with_headers(self, vhost: str, raw_route: bytes, headers: dict[str, Any]) -> Route:
-        return self.router.route_with_headers(vhost, raw_route, headers)
+    def route_message(self, vhost: str, raw_route: bytes, properties: bytes) -> Route:
+        return self.router.route_message(vhost, raw_route, properties)
+
+    def allows_immediate(self, vhost: str, queues: tuple[Queue, ...]) -> bool:
+        return self.immediate and all(queue.name not in self.not_immediate for queue in queues)
+
+    def user_tags(self, user: str) -> tuple[str, ...]:
+        return self.tags
+
+    def open_replies(self, listener: ReplyListener) -> str:
+        return self.replies.open(listener)
+
+    def close_replies(self, name: str) -> None:
+        self.replies.close(name)
+
+    def reply(self, name: str, publish: Publish) -> bool:
+        return self.replies.send(name, publish)
+
+    async def replies_open(self, name: str) -> bool:
+        return await self.replies.exists(name)
 
     def queue(self, vhost: str, name: str) -> Queue | None:
         found = self.queues.get(name)

@@ -14,6 +14,7 @@ from headrace_broker.gateways.amqp.handler_port import (
     find_queue,
     server_name,
 )
+from headrace_broker.gateways.amqp.replying import cancel_replies, consume_replies
 from headrace_broker.gateways.amqp.states import (
     CONSUMER_ACTIVE,
     CONSUMER_ENDED,
@@ -45,7 +46,9 @@ def _qos(channel: Channel, command: commands.Basic.Qos) -> None:
     channel.send(commands.Basic.QosOk())
 
 
-def _consume(channel: Channel, command: commands.Basic.Consume) -> Operation:
+def _consume(channel: Channel, command: commands.Basic.Consume) -> Operation | None:
+    if consume_replies(channel, command):
+        return None
     queue = find_queue(channel, command.queue)
     tag = command.consumer_tag or server_name("amq.ctag-")
     if tag in channel.consumers:
@@ -91,6 +94,8 @@ async def _attach(channel: Channel, consumer: Consumer, command: commands.Basic.
 
 
 def _cancel(channel: Channel, command: commands.Basic.Cancel) -> Operation | None:
+    if cancel_replies(channel, command):
+        return None
     consumer = channel.consumers.get(command.consumer_tag or "")
     if consumer is None or consumer.state != CONSUMER_ACTIVE:
         _cancelled(channel, command)

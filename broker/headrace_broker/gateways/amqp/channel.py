@@ -26,12 +26,14 @@ from headrace_broker.gateways.amqp.handler_port import Handler, Operation
 from headrace_broker.gateways.amqp.links import Links
 from headrace_broker.gateways.amqp.outlet import Outlet
 from headrace_broker.gateways.amqp.publishing import Publisher
+from headrace_broker.gateways.amqp.replying import ReplyConsumer
 from headrace_broker.gateways.amqp.transaction import Transaction
 from headrace_broker.model.limits import CHANNEL_COMMANDS_MAX
 from headrace_broker.model.message import DeliveryRun, Publish
 from headrace_broker.model.reply_code import (
     CHANNEL_ERROR,
     CONTENT_TOO_LARGE,
+    NO_CONSUMERS,
     NOT_FOUND,
     NOT_IMPLEMENTED,
     PRECONDITION_FAILED,
@@ -81,6 +83,7 @@ class Channel(QueueListener):
         publisher: hands out its publishes.
         deliveries: to its client.
         consumers: by tag.
+        replies: its consumer of direct replies, if it has one.
         last_queue: name of the queue that was declared last, "" for none.
         prefetch: for consumers that come, 0 for no limit.
     """
@@ -102,6 +105,7 @@ class Channel(QueueListener):
         self.transaction = Transaction(self.outlet.broker.limits.message_bytes_max)
         self.deliveries = Deliveries(self.number, self.outlet, self.transaction)
         self.consumers: dict[str, Consumer] = {}
+        self.replies: ReplyConsumer | None = None
         self.last_queue = ""
         self.prefetch: i64 = 0
         self.publisher = Publisher(self.outlet, self.links, self.confirms, self.transaction)
@@ -286,6 +290,7 @@ class Channel(QueueListener):
         self.transaction.discard()
         self.confirms.discard()
         self.consumers.clear()
+        self.set_replies(None)
         self.links.close()
 
     async def _operate(
@@ -326,11 +331,19 @@ class Channel(QueueListener):
 
     def on_confirmed(self, client: QueueClient, tickets: list[Ticket]) -> None:
         """Confirm publishes at the end of the turn."""
-        self._answer(client, tickets)
+        link = self.links.find(client)
+        if link is not None:
+            link.tickets -= len(tickets)
+            self.confirms.settle(tickets)
+            self._confirm()
 
     def on_rejected(self, client: QueueClient, tickets: list[Ticket]) -> None:
-        """Refuse publishes at the end of the turn."""
-        self._answer(client, tickets)
+        """Refuse publishes at the end of the turn, or return those that are immediate."""
+        link = self.links.find(client)
+        if link is not None:
+            link.tickets -= len(tickets)
+            self.confirms.refuse(tickets)
+            self._confirm()
 
     def on_delivery(self, client: QueueClient, run: DeliveryRun) -> None:
         """Send a run, or hold it."""
@@ -383,6 +396,13 @@ class Channel(QueueListener):
         if link is not None:
             self.outlet.relieve(link)
 
+    def set_replies(self, replies: ReplyConsumer | None) -> None:
+        """Have direct replies go to a consumer, or to nobody."""
+        if self.replies is not None:
+            self.replies.close()
+        self.replies = replies
+        self.publisher.screen.reply_name = "" if replies is None else replies.name
+
     def forget_consumer(self, consumer: Consumer, event: int) -> None:
         """End a consumer; what it held and was not sent is given back, or void when it is lost."""
         consumer.enter(event)
@@ -398,9 +418,7 @@ class Channel(QueueListener):
         if self.outlet.cancel_notify:
             self.send(commands.Basic.Cancel(consumer.tag, True))
 
-    def _answer(self, client: QueueClient, tickets: list[Ticket]) -> None:
-        link = self.links.find(client)
-        if link is not None:
-            link.tickets -= len(tickets)
-            self.confirms.settle(tickets)
-            self.outlet.confirm(self.confirms)
+    def _confirm(self) -> None:
+        for publish in self.confirms.take_returned():
+            self.publisher.return_publish(publish, NO_CONSUMERS, b"NO_CONSUMERS")
+        self.outlet.confirm(self.confirms)

@@ -8,6 +8,7 @@ from librt.strings import BytesWriter
 from mypy_extensions import i64
 
 from headrace_broker.codecs.delivery_encoder import encode_ack, encode_nack
+from headrace_broker.model.message import Publish
 from headrace_broker.runtime.port import Ticket
 
 _COMPACT_AFTER: Final = 1024  # answered tickets at the front of the list before it is cut
@@ -31,6 +32,7 @@ class Confirms:
         self._tickets: list[Ticket] = []
         self._head: i64 = 0
         self._done: list[Ticket] = []
+        self._returned: list[Publish] = []
 
     @property
     def outstanding_count(self) -> int:
@@ -47,15 +49,46 @@ class Confirms:
             self._done.append(ticket)
         return ticket
 
+    def issue_immediate(self, publish: Publish, queues: i64) -> Ticket:
+        """Return the ticket of a publish that comes back when no queue takes it, in any mode."""
+        ticket = self.issue(1, queues) if self.enabled else Ticket(0, 0)
+        ticket.pending = queues
+        ticket.immediate = publish
+        ticket.takers = queues
+        return ticket
+
     def settle(self, tickets: list[Ticket]) -> None:
         """Take the answer of one queue for each of `tickets`."""
         for ticket in tickets:
             ticket.pending -= 1
             if ticket.pending == 0:
-                self._done.append(ticket)
+                if ticket.immediate is not None:
+                    self._end_immediate(ticket, ticket.immediate)
+                if ticket.first > 0:
+                    self._done.append(ticket)
+
+    def refuse(self, tickets: list[Ticket]) -> None:
+        """Take the answer of one queue for each of `tickets`: not all of it."""
+        for ticket in tickets:
+            ticket.takers -= 1
+        self.settle(tickets)
+
+    def _end_immediate(self, ticket: Ticket, publish: Publish) -> None:
+        """Confirm it whoever refused it: one queue has it, or it comes back."""
+        ticket.refused = None
+        if ticket.takers == 0:
+            self._returned.append(publish)
+
+    def take_returned(self) -> list[Publish]:
+        """Return the immediate publishes that no queue took; they go back before they are confirmed."""
+        returned = self._returned
+        if returned:
+            self._returned = []
+        return returned
 
     def discard(self) -> None:
         """Forget everything: the channel closes."""
+        self._returned = []
         self._done = []
         self._tickets = []
         self._head = 0

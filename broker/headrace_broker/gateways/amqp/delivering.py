@@ -7,7 +7,7 @@ from typing import final
 
 from mypy_extensions import i64
 
-from headrace_broker.codecs.batch import body_bytes
+from headrace_broker.codecs.batch import body_bytes, encode_batch
 from headrace_broker.codecs.delivery_encoder import encode_deliveries, encode_get_ok
 from headrace_broker.gateways.amqp.consumer import Consumer, Link
 from headrace_broker.gateways.amqp.outlet import Holder, Outlet
@@ -15,7 +15,7 @@ from headrace_broker.gateways.amqp.states import CONSUMER_ACTIVE, CONSUMER_ENDED
 from headrace_broker.gateways.amqp.transaction import Transaction
 from headrace_broker.gateways.amqp.unsettled import ALL_HELD, TagRange, Unsettled
 from headrace_broker.model.limits import OUTPUT_FLUSH_BYTES
-from headrace_broker.model.message import DeliveryRun
+from headrace_broker.model.message import DeliveryRun, Publish
 from headrace_broker.model.reply_code import PRECONDITION_FAILED, AmqpError
 from headrace_broker.runtime.port import ACCEPT, RELEASE
 
@@ -89,6 +89,17 @@ class Deliveries(Holder):
         encode_get_ok(outlet.out, self.channel, tag, run, 0, left, outlet.frame_max)
         outlet.written()
         outlet.spend(link.getter, body_bytes(run.blob, run.base, run.positions))
+
+    def reply(self, consumer_tag: bytes, publish: Publish) -> None:
+        """Send a direct reply, or drop it when the client does not read or wants nothing."""
+        outlet = self._outlet
+        if not self.flowing or not outlet.writable:
+            return
+        run = DeliveryRun(0, 0, encode_batch([publish]), 0, [0], b"\0")
+        tag = self._next_tag
+        self._next_tag += 1
+        encode_deliveries(outlet.out, self.channel, consumer_tag, tag, run, 0, 1, outlet.frame_max)
+        outlet.written()
 
     def _open_to(self, consumer: Consumer) -> bool:
         return (

@@ -78,6 +78,11 @@ class Outlet:
         self._spent: list[Consumer] = []
         self._holders: deque[Holder] = deque()
 
+    @property
+    def user(self) -> str:
+        """Who has logged in."""
+        return self._info.user
+
     # Output
 
     def send(self, channel: i64, command: base.Frame) -> None:

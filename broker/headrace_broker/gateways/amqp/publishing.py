@@ -6,21 +6,26 @@ from typing import TYPE_CHECKING, final
 
 from headrace_broker.catalog.permission import WRITE
 from headrace_broker.codecs.delivery_encoder import encode_return
-from headrace_broker.codecs.method import decode_headers
+from headrace_broker.core.distribution import BCC, DistributionError
+from headrace_broker.core.property_edit import without_header
 from headrace_broker.gateways.amqp.authorization import EXCHANGE, check
 from headrace_broker.gateways.amqp.confirming import Confirms
 from headrace_broker.gateways.amqp.links import Links
 from headrace_broker.gateways.amqp.outlet import Outlet
+from headrace_broker.gateways.amqp.screening import Screen, with_properties, worth_a_look
 from headrace_broker.gateways.amqp.transaction import Transaction
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.message import Publish
 from headrace_broker.model.reply_code import (
     ACCESS_REFUSED,
+    NO_CONSUMERS,
     NO_ROUTE,
     NOT_FOUND,
     NOT_IMPLEMENTED,
+    PRECONDITION_FAILED,
     AmqpError,
 )
+from headrace_broker.runtime.port import Ticket
 
 if TYPE_CHECKING:
     from headrace_broker.runtime.router import Route
@@ -28,11 +33,16 @@ if TYPE_CHECKING:
 
 @final
 class Publisher:
-    """Routes publishes and hands them to the sessions of their queues."""
+    """Routes publishes and hands them to the sessions of their queues.
+
+    Attributes:
+        screen: what is checked of their properties.
+    """
 
     def __init__(
         self, outlet: Outlet, links: Links, confirms: Confirms, transaction: Transaction
     ) -> None:
+        self.screen = Screen(outlet)
         self._outlet = outlet
         self._links = links
         self._confirms = confirms
@@ -54,12 +64,10 @@ class Publisher:
 
         Raises:
             AmqpError: NOT_IMPLEMENTED (immediate), NOT_FOUND (exchange), ACCESS_REFUSED (internal
-                exchange, no permission): none was published. SYNTAX_ERROR (headers): those before
-                it were.
+                exchange, no permission): none was published. PRECONDITION_FAILED (a property),
+                SYNTAX_ERROR (headers), NOT_IMPLEMENTED where headers decide: those before it were.
         """
         head = publishes[0]
-        if head.immediate:
-            raise AmqpError(NOT_IMPLEMENTED, "immediate=true")
         outlet = self._outlet
         outlet.published()
         route = outlet.broker.route(outlet.vhost, head.route)
@@ -68,30 +76,48 @@ class Publisher:
             check(outlet, WRITE, EXCHANGE, route.exchange)
             self._permitted = route.exchange
             self._permitted_version = version
-        if not current and not route.queues and not route.needs_headers and not route.internal:
+        lost = not route.queues and not route.needs_message and not route.replies
+        if lost and not current and not route.internal:
             return publishes
         if not route.known or route.internal:
             self._refuse(route)
-        if not route.needs_headers:
-            self._distribute(publishes, route)
-            return []
-        for done, publish in enumerate(publishes):
-            headers = decode_headers(publish.properties)
-            found = outlet.broker.route_with_headers(outlet.vhost, publish.route, headers)
-            if not current and not found.queues:
-                return publishes[done:]
-            self._distribute([publish], found)
+        if route.needs_message or worth_a_look(publishes):
+            return self._publish_singly(publishes, route, current)
+        self._pass_on(publishes, route)
         return []
 
-    def distribute_held(self) -> list[tuple[Queue, list[Publish]]]:
-        """Take what the transaction holds: send back what finds no queue, the rest by queue."""
-        batches: dict[int, tuple[Queue, list[Publish]]] = {}
-        for publishes, route in self._transaction.take_publishes():
-            if not route.queues:
-                self._return(publishes)
-            for queue in route.queues:
-                batches.setdefault(queue.group, (queue, []))[1].extend(publishes)
-        return list(batches.values())
+    def _publish_singly(
+        self, publishes: list[Publish], route: Route, current: bool
+    ) -> list[Publish]:
+        """Look at each message; those that take the common way stay together."""
+        together: list[Publish] = []
+        try:
+            for done, publish in enumerate(publishes):
+                checked = self.screen.check(publish)
+                if not route.needs_message and not self.screen.distributes(publish):
+                    together.append(checked)
+                    continue
+                found = self._route_message(checked)
+                if not current and not found.queues and not found.replies:
+                    return publishes[done:]
+                if together:
+                    self._pass_on(together, route)
+                    together = []
+                if BCC in checked.properties:
+                    properties = without_header(checked.properties, BCC)
+                    checked = with_properties(checked, properties)
+                self._pass_on([checked], found)
+        finally:
+            if together:
+                self._pass_on(together, route)
+        return []
+
+    def _route_message(self, publish: Publish) -> Route:
+        outlet = self._outlet
+        try:
+            return outlet.broker.route_message(outlet.vhost, publish.route, publish.properties)
+        except DistributionError as error:
+            raise AmqpError(PRECONDITION_FAILED, f"invalid message: {error}") from error
 
     def _refuse(self, route: Route) -> None:
         vhost = self._outlet.vhost
@@ -100,30 +126,86 @@ class Publisher:
         text = f"cannot publish to internal exchange '{route.exchange}' in vhost '{vhost}'"
         raise AmqpError(ACCESS_REFUSED, text)
 
-    def _distribute(self, publishes: list[Publish], route: Route) -> None:
+    def distribute_held(self) -> list[tuple[Queue, list[Publish]]]:
+        """Take what the transaction holds: send back what finds no queue, the rest by queue."""
+        batches: dict[int, tuple[Queue, list[Publish]]] = {}
+        for publishes, route in self._transaction.take_publishes():
+            if route.replies:
+                self._reply(publishes, route)
+            elif not route.queues:
+                self._return_unroutable(publishes)
+            for queue in route.queues:
+                batches.setdefault(queue.group, (queue, []))[1].extend(publishes)
+        return list(batches.values())
+
+    def _pass_on(self, publishes: list[Publish], route: Route) -> None:
+        """Hand out messages that all go where `route` says, and that nothing is wrong with."""
         if self._transaction.selected:
             self._transaction.hold(publishes, route)
-            return
+        elif publishes[0].immediate:
+            self._publish_immediate(publishes, route)
+        else:
+            self._distribute(publishes, route)
+
+    def _distribute(self, publishes: list[Publish], route: Route) -> None:
         outlet = self._outlet
         confirms = self._confirms
         queues = route.queues
         ticket = confirms.issue(len(publishes), len(queues)) if confirms.enabled else None
-        if not queues:
-            self._return(publishes)
-            if ticket is not None:
-                outlet.confirm(confirms)
+        if route.replies:
+            self._reply(publishes, route)
+        elif not queues:
+            self._return_unroutable(publishes)
+        if ticket is not None and not queues:
+            outlet.confirm(confirms)
         for queue in queues:
-            link = self._links.open(queue)
-            if ticket is not None:
-                link.tickets += 1
-            if not link.client.publish(publishes, ticket):
-                outlet.congest(link)
-            outlet.touch(link)
+            self._hand_over(publishes, queue, ticket)
 
-    def _return(self, publishes: list[Publish]) -> None:
-        """Return mandatory publishes that no queue takes."""
+    def _hand_over(self, publishes: list[Publish], queue: Queue, ticket: Ticket | None) -> None:
         outlet = self._outlet
+        link = self._links.open(queue)
+        if ticket is not None:
+            link.tickets += 1
+        if not link.client.publish(publishes, ticket):
+            outlet.congest(link)
+        outlet.touch(link)
+
+    def _publish_immediate(self, publishes: list[Publish], route: Route) -> None:
+        """Hand out messages that come back where no queue has a consumer that can take them."""
+        outlet = self._outlet
+        queues = route.queues
+        if not outlet.broker.allows_immediate(outlet.vhost, queues):
+            raise AmqpError(NOT_IMPLEMENTED, "immediate=true")
+        for publish in publishes:
+            ticket = self._confirms.issue_immediate(publish, len(queues))
+            if route.replies:
+                self._reply([publish], route)
+            elif not queues and publish.mandatory:
+                self._return_unroutable([publish])
+            elif not queues:
+                self.return_publish(publish, NO_CONSUMERS, b"NO_CONSUMERS")
+            if not queues:
+                outlet.confirm(self._confirms)
+            for queue in queues:
+                self._hand_over([publish], queue, ticket)
+
+    def _reply(self, publishes: list[Publish], route: Route) -> None:
+        """Send direct replies; what reaches nobody and goes to no queue is not routed."""
+        broker = self._outlet.broker
+        for publish in publishes:
+            reached = bool(route.queues)
+            for name in route.replies:
+                if broker.reply(name, publish):
+                    reached = True
+            if not reached:
+                self._return_unroutable([publish])
+
+    def _return_unroutable(self, publishes: list[Publish]) -> None:
         if publishes[0].mandatory:
             for publish in publishes:
-                encode_return(outlet.out, publish, NO_ROUTE, b"NO_ROUTE", outlet.frame_max)
-                outlet.written()
+                self.return_publish(publish, NO_ROUTE, b"NO_ROUTE")
+
+    def return_publish(self, publish: Publish, code: int, text: bytes) -> None:
+        """Send a message back to its publisher."""
+        encode_return(self._outlet.out, publish, code, text, self._outlet.frame_max)
+        self._outlet.written()

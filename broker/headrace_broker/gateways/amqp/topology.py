@@ -29,6 +29,7 @@ from headrace_broker.gateways.amqp.handler_port import (
     queue_name,
     server_name,
 )
+from headrace_broker.gateways.amqp.replying import declare_replies
 from headrace_broker.model.definition import EXCHANGE_TYPES, Binding, Queue
 from headrace_broker.model.reply_code import (
     ACCESS_REFUSED,
@@ -44,6 +45,8 @@ _RESERVED_PREFIX: Final = "amq."
 
 
 async def _declare_queue(channel: Channel, command: commands.Queue.Declare) -> None:
+    if await declare_replies(channel, command):
+        return
     if command.passive:
         name = queue_name(channel, command.queue)
         check_any(channel.outlet, QUEUE, name)

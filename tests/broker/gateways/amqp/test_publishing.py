@@ -151,7 +151,7 @@ def test_internal_exchange_is_refused(kit, broker, peer):
     assert "internal exchange 'inner'" in close.reply_text
 
 
-def test_immediate_is_not_implemented(kit, broker, peer):
+def test_immediate_is_not_implemented_unless_a_policy_allows_it(kit, broker, peer):
     broker.add_queue("q")
     peer.feed(kit.publish(1, "", "q", b"x", immediate=True))
     [(channel, close)] = peer.turn()
