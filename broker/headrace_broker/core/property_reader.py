@@ -272,7 +272,7 @@ def header_key(blob: bytes, start: i64, stop: i64, name: bytes) -> bytes | None:
         return None
     if kind == 0x53 or kind == 0x78:  # S, x
         return b"S" + blob[pos + 5 : field_stop(blob, pos, stop)]
-    number = _integer(blob, pos)
+    number = integer_at(blob, pos)
     if number == NO_INTEGER:
         return blob[pos : field_stop(blob, pos, stop)]
     out = BytesWriter()
@@ -292,14 +292,14 @@ def header_int(blob: bytes, start: i64, stop: i64, name: bytes) -> i64:
 
 def field_int(blob: bytes, pos: i64, stop: i64) -> i64:
     """Return the integer at an offset that `find_field` gave, or NO_INTEGER; see `header_int`."""
-    number = _integer(blob, pos)
+    number = integer_at(blob, pos)
     if number != NO_INTEGER or blob[pos] != 0x53:  # S
         return number
     return _decimal(blob, pos + 5, field_stop(blob, pos, stop))
 
 
-def _integer(blob: bytes, pos: i64) -> i64:
-    """Return the value of one of the integer types, NO_INTEGER for other types."""
+def integer_at(blob: bytes, pos: i64) -> i64:
+    """Return the value of an integer type at an offset that `find_field` gave, or NO_INTEGER."""
     kind: i64 = blob[pos]
     if kind == 0x49:  # I
         return i64(read_i32_be(blob, pos + 1))

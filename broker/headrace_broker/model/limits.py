@@ -80,3 +80,7 @@ DEAD_LETTER_SESSIONS_MAX: Final = 1024  # queues a node keeps a session with for
 TICK_HELD_MS_MAX: Final = 10_000  # milliseconds for which what is due waits for dead letters to leave; then some are dropped
 HASH_WEIGHT_MAX: Final = 1_000_000  # weight of a binding to a consistent-hash exchange; shares are finer than anybody tunes
 REPLY_PROBE_SECONDS_MAX: Final = 5  # wait for another node's word on a direct reply-to consumer; links beat faster
+SELECTOR_CHARACTERS_MAX: Final = 4096  # characters of a consumer's selector; as RabbitMQ's SQL filters
+SELECTOR_DEPTH_MAX: Final = 32  # parentheses, signs and NOTs within each other in a selector
+SELECTOR_NODES_MAX: Final = 512  # names, literals and operators of a filter; bounds the time for one message
+LIKE_CHARACTERS_MAX: Final = 8192  # characters of a text that LIKE looks at; longer ones are not LIKE anything

@@ -1,0 +1,165 @@
+"""A message as a filter sees it: properties and headers by name, decoded when asked for.
+
+Values are int, float, bool, octets of texts and byte arrays, None for what is not there (or void),
+and OPAQUE for a table or an array, which is there and equals nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from librt.strings import read_f32_be, read_f64_be, read_i32_be, read_i64_be
+from mypy_extensions import i64
+
+from headrace_broker.core.property_reader import (
+    APP_ID,
+    CLUSTER_ID,
+    CONTENT_ENCODING,
+    CONTENT_TYPE,
+    CORRELATION_ID,
+    DELIVERY_MODE,
+    EXPIRATION,
+    MESSAGE_ID,
+    PRIORITY,
+    REPLY_TO,
+    TIMESTAMP,
+    TYPE,
+    USER_ID,
+    PropertyReader,
+    field_stop,
+    integer_at,
+)
+
+# What is no plain property: numbers that are no flag of one.
+HEADER: Final = 0
+JMS_PRIORITY: Final = 1  # 4 unless the message says otherwise
+JMS_TIMESTAMP: Final = 2  # in milliseconds
+JMS_DELIVERY_MODE: Final = 3  # a text
+DURABLE: Final = 5  # a boolean
+
+PROPERTIES: Final = {
+    "content_type": CONTENT_TYPE,
+    "content_encoding": CONTENT_ENCODING,
+    "delivery_mode": DELIVERY_MODE,
+    "priority": PRIORITY,
+    "correlation_id": CORRELATION_ID,
+    "reply_to": REPLY_TO,
+    "expiration": EXPIRATION,
+    "message_id": MESSAGE_ID,
+    "timestamp": TIMESTAMP,
+    "creation_time": TIMESTAMP,
+    "type": TYPE,
+    "user_id": USER_ID,
+    "app_id": APP_ID,
+    "cluster_id": CLUSTER_ID,
+}
+JMS_NAMES: Final = {
+    "JMSPriority": JMS_PRIORITY,
+    "JMSTimestamp": JMS_TIMESTAMP,
+    "JMSDeliveryMode": JMS_DELIVERY_MODE,
+    "JMSMessageID": MESSAGE_ID,
+    "JMSCorrelationID": CORRELATION_ID,
+    "JMSType": TYPE,
+    "JMSXUserID": USER_ID,
+}
+_SECTION_HEADER: Final = {"priority": PRIORITY, "durable": DURABLE}
+_JMS_PRIORITY_DEFAULT: Final = 4
+_PERSISTENT: Final = 2
+
+
+@final
+class Opaque:
+    """A value that can be there or not, and no more."""
+
+
+OPAQUE: Final = Opaque()
+
+
+@final
+class MessageView:
+    """One message at a time."""
+
+    def __init__(self) -> None:
+        self._reader = PropertyReader()
+        self._blob = b""
+
+    def show(self, blob: bytes, start: i64) -> bool:
+        """Turn to the message whose properties' length stands at `start`; False if malformed."""
+        self._blob = blob
+        return self._reader.scan(blob, start)
+
+    def header(self, name: bytes) -> object:
+        """Return the value of a header."""
+        reader = self._reader
+        pos = reader.header(self._blob, name)
+        if pos < 0:
+            return None
+        return _field_value(self._blob, pos, reader.headers_stop)
+
+    def property(self, field: i64) -> object:
+        """Return the value of a property: one of PROPERTIES or JMS_NAMES, or DURABLE."""
+        reader = self._reader
+        if field == PRIORITY:
+            return None if reader.priority < 0 else int(reader.priority)
+        if field == JMS_PRIORITY:
+            return int(_JMS_PRIORITY_DEFAULT if reader.priority < 0 else reader.priority)
+        if field == DELIVERY_MODE:
+            return None if reader.delivery_mode < 0 else int(reader.delivery_mode)
+        if field == JMS_DELIVERY_MODE:
+            return b"PERSISTENT" if reader.delivery_mode == _PERSISTENT else b"NON_PERSISTENT"
+        if field == DURABLE:
+            return reader.delivery_mode == _PERSISTENT
+        if field == EXPIRATION:
+            return None if reader.expiration_ms < 0 else int(reader.expiration_ms)
+        if field in (TIMESTAMP, JMS_TIMESTAMP):
+            seconds = reader.timestamp(self._blob)
+            if seconds < 0:
+                return None
+            return int(seconds) * 1000 if field == JMS_TIMESTAMP else int(seconds)
+        return reader.text(self._blob, field)
+
+
+def property_of(name: str) -> int:
+    """Return the field that a selector's name means, or HEADER for the header of that name.
+
+    Raises:
+        KeyError: it names a property that messages do not have; nothing else begins like that.
+    """
+    if name in JMS_NAMES:
+        return JMS_NAMES[name]
+    if name.startswith("JMS") and not name.startswith(("JMSX", "JMS_")):
+        raise KeyError(name)
+    section, dot, rest = name.partition(".")
+    if dot and section in ("properties", "p"):
+        return PROPERTIES[rest]
+    if dot and section in ("header", "h"):
+        return _SECTION_HEADER[rest]
+    return HEADER
+
+
+def header_name(name: str) -> str:
+    """Return the header that a selector's name means, if `property_of` says HEADER."""
+    section, dot, rest = name.partition(".")
+    return rest if dot and rest and section in ("application_properties", "a") else name
+
+
+def _field_value(blob: bytes, pos: i64, stop: i64) -> object:
+    kind: i64 = blob[pos]
+    if kind in (0x53, 0x78):  # S, x
+        return blob[pos + 5 : field_stop(blob, pos, stop)]
+    if kind == 0x74:  # t
+        return blob[pos + 1] != 0
+    if kind == 0x64:  # d
+        return read_f64_be(blob, pos + 1)
+    if kind == 0x66:  # f
+        return read_f32_be(blob, pos + 1)
+    if kind == 0x44:  # D
+        scale: i64 = blob[pos + 1]
+        return float(int(read_i32_be(blob, pos + 2))) / 10.0 ** int(scale)
+    if kind == 0x54:  # T
+        return int(read_i64_be(blob, pos + 1))
+    if kind == 0x56:  # V
+        return None
+    if kind in (0x41, 0x46):  # A, F
+        return OPAQUE
+    return int(integer_at(blob, pos))
