@@ -1,0 +1,143 @@
+"""How far a filter has looked through a queue, and what it found there."""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, final
+
+from mypy_extensions import i64
+
+from headrace_broker.codecs.batch import message_start, properties_start
+from headrace_broker.core.command import ENQUEUE_BATCH_OFFSET
+from headrace_broker.core.effect import Acquired
+from headrace_broker.core.queue_machine import QueueMachine
+from headrace_broker.core.selector import Filter
+from headrace_broker.model.limits import (
+    FILTER_RETURNED_MAX,
+    FILTER_STEP_MESSAGES,
+    FILTER_STEP_MS,
+    FILTER_STEP_OCTETS,
+)
+from headrace_broker.runtime.queue_log import QueueLog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@final
+class ScanBudget:
+    """What one loop turn may still spend on filters.
+
+    Args:
+        clock_ns: time that never goes back.
+    """
+
+    def __init__(self, clock_ns: Callable[[], int]) -> None:
+        self.messages: i64 = FILTER_STEP_MESSAGES
+        self.octets: i64 = FILTER_STEP_OCTETS
+        self._clock_ns = clock_ns
+        self._until_ns: i64 = clock_ns() + FILTER_STEP_MS * 1_000_000
+
+    def spent(self) -> bool:
+        """Return whether the rest has to wait."""
+        if self.messages <= 0 or self.octets <= 0:
+            return True
+        return self._clock_ns() >= self._until_ns
+
+
+@final
+class FilterCursor:
+    """One filter on one queue, at its leader.
+
+    Every message is put to the filter once when the cursor passes it, and once more whenever it
+    becomes available again behind the cursor.
+
+    Attributes:
+        position: messages with ids up to this one were looked at.
+        consumers: consumers (session, number) that want what the filter wants.
+        messages_read: how many messages were put to the filter so far.
+    """
+
+    def __init__(self, wanted: Filter, log: QueueLog) -> None:
+        self.position: i64 = 0
+        self.consumers: dict[tuple[int, int], None] = {}
+        self.messages_read: i64 = 0
+        self._filter = wanted
+        self._log = log
+        self._found: list[tuple[int, int]] = []  # heap: higher priorities first, then older ones
+        self._returned: dict[int, Acquired] = {}
+        self._entry_index: i64 = -1
+        self._entry = b""
+
+    @property
+    def found_count(self) -> int:
+        """Number of messages that were found and not taken yet."""
+        return len(self._found)
+
+    def returned(self, message: Acquired) -> None:
+        """Take note that a message is available again; one ahead of the cursor is met anyway."""
+        if message.message_id > self.position:
+            return
+        self._returned[message.message_id] = message
+        if len(self._returned) > FILTER_RETURNED_MAX:
+            self.position = 0
+            self._returned.clear()
+            self._found.clear()
+
+    def is_through(self, machine: QueueMachine) -> bool:
+        """Return whether every message of the queue was looked at."""
+        return not self._returned and self.position >= machine.last_id
+
+    def take(self, count: i64) -> list[tuple[int, int]]:
+        """Take up to `count` that were found, the first to be delivered first.
+
+        Returns:
+            Pairs of the negative priority and the message id.
+        """
+        return [heappop(self._found) for _ in range(min(count, len(self._found)))]
+
+    def put_back(self, taken: list[tuple[int, int]]) -> None:
+        """Take back what `take` gave and nobody wanted."""
+        for each in taken:
+            heappush(self._found, each)
+
+    def advance(self, machine: QueueMachine, wanted: i64, budget: ScanBudget) -> None:
+        """Look on until `wanted` messages are found, all were looked at, or the budget is spent.
+
+        Args:
+            machine: the queue.
+            wanted: number of messages that consumers could take now.
+            budget: of this loop turn; what is used is taken off.
+        """
+        while self._returned and len(self._found) < wanted and not budget.spent():
+            message_id = next(iter(self._returned))
+            self._look_at(self._returned.pop(message_id), budget)
+        while not self._returned and len(self._found) < wanted and not budget.spent():
+            if self.position >= machine.last_id:
+                break
+            room = min(budget.messages, wanted - len(self._found))
+            messages = machine.available_from(self.position, room)
+            for message in messages:
+                if budget.spent():
+                    break
+                self._look_at(message, budget)
+                self.position = message.message_id
+            else:
+                if len(messages) < room:
+                    self.position = machine.last_id
+        self._entry_index = -1
+        self._entry = b""
+
+    def _look_at(self, message: Acquired, budget: ScanBudget) -> None:
+        budget.messages -= 1
+        self.messages_read += 1
+        if message.entry_index != self._entry_index:
+            try:
+                self._entry = self._log.entry_data(message.entry_index)
+            except KeyError:
+                return  # it was settled, expired or removed since it came back
+            self._entry_index = message.entry_index
+            budget.octets -= len(self._entry)
+        start = message_start(self._entry, ENQUEUE_BATCH_OFFSET, message.position)
+        if self._filter.matches(self._entry, properties_start(self._entry, start)):
+            heappush(self._found, (-int(message.priority), int(message.message_id)))

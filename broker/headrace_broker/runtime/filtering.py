@@ -1,0 +1,202 @@
+"""Consumers with filters, at the leader of their queue.
+
+The queue's machine gives a filtered consumer nothing by itself. The leader looks for messages that
+its filter wants, from the oldest on and in steps of one loop turn, and proposes ACQUIRE of those it
+found while the consumer has credit. Consumers with one filter share one cursor.
+
+Nothing is looked at while no filtered consumer has credit, and nothing twice, but for messages that
+became available again. What a filter found may be taken by somebody else before its ACQUIRE is
+applied: the machine verifies, and whatever comes back later is looked at anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING, final
+
+from librt.strings import read_i32_be, read_i64_be
+from mypy_extensions import i64
+
+from headrace_broker.core.command import ACQUIRE, STAMP_OCTETS
+from headrace_broker.core.leader_command import encode_acquire
+from headrace_broker.core.queue_machine import QueueMachine
+from headrace_broker.core.selector_lexer import SelectorError
+from headrace_broker.model.limits import FILTER_ACQUIRE_MAX, FILTERS_IDLE_MAX
+from headrace_broker.runtime.filter_argument import decode_filter
+from headrace_broker.runtime.filter_cursor import FilterCursor, ScanBudget
+from headrace_broker.runtime.queue_log import TAKEN, QueueLog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+log = logging.getLogger(__name__)
+
+Consumer = tuple[int, int]  # session and number
+
+
+def run_soon(step: Callable[[], None]) -> None:
+    """Run a step in the next loop turn."""
+    asyncio.get_running_loop().call_soon(step)
+
+
+@final
+class Filtering:
+    """The filtered consumers of one queue that is led here.
+
+    Args:
+        queue_log: where the messages' octets are.
+        propose: appends a command, see `QueueLog.propose`.
+
+    Attributes:
+        later: runs a step in the next loop turn.
+        clock_ns: time that never goes back.
+    """
+
+    def __init__(self, queue_log: QueueLog, propose: Callable[[bytes], i64]) -> None:
+        self.later: Callable[[Callable[[], None]], None] = run_soon
+        self.clock_ns: Callable[[], int] = time.monotonic_ns
+        self._log = queue_log
+        self._propose = propose
+        self._machine: QueueMachine | None = None
+        self._cursors: dict[bytes, FilterCursor] = {}  # by filter, longest without consumer first
+        self._filters: dict[Consumer, bytes] = {}
+        self._proposed: dict[Consumer, None] = {}  # whose ACQUIRE is not applied yet
+        self._turn_due = False
+
+    def open(self, machine: QueueMachine, session: i64, consumer: i64, octets: bytes) -> None:
+        """Serve a consumer with a filter as `encode_filter` gave it; again changes nothing."""
+        key = (int(session), int(consumer))
+        if self._filters.get(key) == octets:
+            return
+        self.close(session, consumer)
+        cursor = self._cursors.get(octets)
+        if cursor is None:
+            try:
+                cursor = FilterCursor(decode_filter(octets), self._log)
+            except SelectorError as error:
+                log.error("consumer %d of session %d gets nothing: %s", consumer, session, error)
+                return
+            self._cursors[octets] = cursor
+        cursor.consumers[key] = None
+        self._filters[key] = octets
+        self._machine = machine
+        machine.watch_returned(True)
+        self._schedule()
+
+    def close(self, session: i64, consumer: i64) -> None:
+        """Forget a consumer; the place of its filter is remembered for a while."""
+        key = (int(session), int(consumer))
+        self._proposed.pop(key, None)
+        octets = self._filters.pop(key, None)
+        if octets is None:
+            return
+        cursor = self._cursors.pop(octets)
+        del cursor.consumers[key]
+        self._cursors[octets] = cursor
+        idle = [each for each, found in self._cursors.items() if not found.consumers]
+        for each in idle[: max(0, len(idle) - FILTERS_IDLE_MAX)]:
+            del self._cursors[each]
+
+    def close_session(self, session: i64) -> None:
+        """Forget the consumers of a session."""
+        for key in [each for each in self._filters if each[0] == session]:
+            self.close(key[0], key[1])
+
+    def reset(self) -> None:
+        """Forget everything: the queue is led elsewhere."""
+        if self._machine is not None:
+            self._machine.watch_returned(False)
+        self._machine = None
+        self._cursors.clear()
+        self._filters.clear()
+        self._proposed.clear()
+
+    def applied(self, data: bytes) -> None:
+        """Follow an entry that was applied: messages may have come, and come back, and credit."""
+        machine = self._machine
+        if machine is None:
+            return
+        if len(data) > STAMP_OCTETS and data[STAMP_OCTETS] == ACQUIRE:
+            self._acquired(data)
+        for message in machine.take_returned():
+            for cursor in self._cursors.values():
+                cursor.returned(message)
+        self._schedule()
+
+    def poke(self) -> None:
+        """Try again what the log may have refused for want of room."""
+        if self._machine is not None:
+            self._schedule()
+
+    def _acquired(self, data: bytes) -> None:
+        start: i64 = STAMP_OCTETS + 2
+        session = read_i64_be(data, start)
+        consumer = i64(read_i32_be(data, start + 8)) & 0xFFFFFFFF
+        self._proposed.pop((int(session), int(consumer)), None)
+
+    def _schedule(self) -> None:
+        if not self._turn_due and self._filters:
+            self._turn_due = True
+            self.later(self._turn)
+
+    def _turn(self) -> None:
+        """Look on for consumers with credit, within one turn's budget, and propose what is found.
+
+        Another turn follows by itself only while a consumer has credit and messages are left that
+        its filter has not seen.
+        """
+        self._turn_due = False
+        machine = self._machine
+        if machine is None:
+            return
+        open_credits = self._credits(machine)
+        budget = ScanBudget(self.clock_ns)
+        unseen = False
+        for octets in list(open_credits):
+            cursor = self._cursors[octets]
+            waiting = open_credits[octets]
+            wanted: i64 = 0
+            for item in waiting:
+                wanted += item[1]
+            wanted = min(wanted, FILTER_ACQUIRE_MAX)
+            cursor.advance(machine, wanted, budget)
+            self._hand_out(cursor, waiting)
+            if cursor.found_count < wanted and not cursor.is_through(machine):
+                unseen = True
+        self._rotate(open_credits)
+        if unseen:
+            self._schedule()
+
+    def _open_credits(self, machine: QueueMachine) -> dict[bytes, list[tuple[Consumer, i64]]]:
+        """Return by filter which consumers can take how many messages now."""
+        by_filter: dict[bytes, list[tuple[Consumer, i64]]] = {}
+        for session, number, credit in machine.filtered_waiting():
+            key = (session, number)
+            octets = self._filters.get(key)
+            if octets is not None and key not in self._proposed and credit > 0:
+                by_filter.setdefault(octets, []).append((key, credit))
+        return {each: by_filter[each] for each in self._cursors if each in by_filter}
+
+    def _hand_out(self, cursor: FilterCursor, waiting: list[tuple[Consumer, i64]]) -> None:
+        """Share what was found between the consumers of a filter, in their rotation."""
+        left: i64 = len(waiting)
+        for key, credit in waiting:
+            share = (cursor.found_count + left - 1) // left
+            left -= 1
+            taken = cursor.take(min(credit, share))
+            if not taken:
+                continue
+            ids = [each[1] for each in taken]
+            if self._propose(encode_acquire(key[0], key[1], ids)) == TAKEN:
+                self._proposed[key] = None
+            else:
+                cursor.put_back(taken)
+                return
+
+    def _rotate(self, served: dict[bytes, list[tuple[Consumer, i64]]]) -> None:
+        """Let the filter served first be the last one next time: a budget serves few of many."""
+        for octets in served:
+            self._cursors[octets] = self._cursors.pop(octets)
+            return
