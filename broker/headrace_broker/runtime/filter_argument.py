@@ -9,21 +9,17 @@ from pamqp import decode, encode
 from headrace_broker.codecs.field import FieldWalker
 from headrace_broker.core.selector import Filter, make_filter
 from headrace_broker.core.selector_lexer import SelectorError
-from headrace_broker.model.reply_code import PRECONDITION_FAILED, AmqpError
 
 X_FILTER: Final = "x-filter"
 
 
-def check_filter(value: object) -> None:
-    """Check the argument `x-filter` of basic.consume.
-
-    Raises:
-        AmqpError: PRECONDITION_FAILED, naming the argument, the rule and the place.
-    """
+def filter_problem(value: object) -> str:
+    """Say what is wrong with the argument `x-filter` of basic.consume: rule and place; or ""."""
     try:
         make_filter(value)
     except SelectorError as error:
-        raise AmqpError(PRECONDITION_FAILED, f"{X_FILTER}: {error}") from None
+        return str(error)
+    return ""
 
 
 def encode_filter(value: Any) -> bytes:

@@ -169,7 +169,7 @@ class Filtering:
         if unseen:
             self._schedule()
 
-    def _open_credits(self, machine: QueueMachine) -> dict[bytes, list[tuple[Consumer, i64]]]:
+    def _credits(self, machine: QueueMachine) -> dict[bytes, list[tuple[Consumer, i64]]]:
         """Return by filter which consumers can take how many messages now."""
         by_filter: dict[bytes, list[tuple[Consumer, i64]]] = {}
         for session, number, credit in machine.filtered_waiting():

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pamqp import encode
-
 from headrace_broker.catalog.argument import type_name
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import CONSUMER_TIMEOUT_MS_MAX
 from headrace_broker.model.reply_code import PRECONDITION_FAILED, AmqpError
+from headrace_broker.runtime.filter_argument import X_FILTER, encode_filter, filter_problem
 from headrace_broker.runtime.port import Attachment
 
 PRIORITY: Final = "x-priority"
 PREFETCH_BYTES: Final = "x-prefetch-bytes"
 TIMEOUT: Final = "x-consumer-timeout"
-FILTER: Final = "x-filter"
 
 # Smallest and largest value of the numbers.
 _BOUNDS: Final = {
@@ -50,7 +48,6 @@ def attachment(
 
     What is settled by being sent holds no octets, so their bound means nothing then.
     """
-    table = {FILTER: arguments[FILTER]} if FILTER in arguments else None
     return Attachment(
         tag,
         credit,
@@ -58,14 +55,14 @@ def attachment(
         arguments.get(PRIORITY, 0),
         0 if no_ack else arguments.get(PREFETCH_BYTES, 0),
         arguments.get(TIMEOUT, 0),
-        encode.field_table(table) if table is not None else b"",
+        encode_filter(arguments[X_FILTER]) if X_FILTER in arguments else b"",
     )
 
 
 def _problem(name: str, value: object) -> str:
     """Say what is wrong with an argument, "" for nothing."""
-    if name == FILTER:
-        return ""
+    if name == X_FILTER:
+        return filter_problem(value)
     bounds = _BOUNDS.get(name)
     if bounds is None:
         return "unknown"
