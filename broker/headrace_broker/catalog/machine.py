@@ -15,7 +15,6 @@ from headrace_broker.catalog import command as commands
 from headrace_broker.catalog.argument import (
     QUEUE_TYPE,
     first_difference,
-    phrase,
     phrases,
     table_problem,
 )

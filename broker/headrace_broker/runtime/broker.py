@@ -14,8 +14,9 @@ from headrace_broker.model.definition import Binding, Exchange, Queue
 from headrace_broker.model.message import Publish
 from headrace_broker.model.reply_code import INTERNAL_ERROR, NOT_FOUND, AmqpError
 from headrace_broker.runtime.authenticator import Authenticator
-from headrace_broker.runtime.counts import CountsClient, CountsUnavailableError, QueueGoneError
+from headrace_broker.runtime.counts import CountsClient
 from headrace_broker.runtime.hosting import Hosting
+from headrace_broker.runtime.leader_client import LeaderUnavailableError, QueueGoneError
 from headrace_broker.runtime.port import (
     Broker,
     ConnectionInfo,
@@ -130,7 +131,7 @@ class NodeBroker(Broker):
     async def queue_counts(self, queue: Queue) -> tuple[int, int]:
         try:
             counts = await self._counts.ask(queue)
-        except CountsUnavailableError as error:
+        except LeaderUnavailableError as error:
             raise AmqpError(INTERNAL_ERROR, str(error)) from error
         except QueueGoneError as error:
             raise AmqpError(NOT_FOUND, str(error)) from error

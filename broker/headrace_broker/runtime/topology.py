@@ -37,13 +37,9 @@ from headrace_broker.model.reply_code import (
     AmqpError,
 )
 from headrace_broker.runtime.catalog_service import CatalogService, CatalogUnavailableError
-from headrace_broker.runtime.counts import (
-    CountsClient,
-    CountsUnavailableError,
-    QueueCounts,
-    QueueGoneError,
-)
+from headrace_broker.runtime.counts import CountsClient, QueueCounts
 from headrace_broker.runtime.hosting import Hosting
+from headrace_broker.runtime.leader_client import LeaderUnavailableError, QueueGoneError
 
 LEADER_SECONDS_MAX: Final = 10.0  # a declare waits so long for its queue's first leader
 
@@ -180,7 +176,7 @@ class Topology:
         where = f"queue '{queue.name}' in vhost '{queue.vhost}'"
         try:
             counts = await self._counts.ask(queue)
-        except CountsUnavailableError as error:
+        except LeaderUnavailableError as error:
             if if_unused or if_empty:
                 raise AmqpError(INTERNAL_ERROR, str(error)) from error
             counts = QueueCounts(0, 0, 0)

@@ -7,14 +7,10 @@ import asyncio
 import pytest
 
 from headrace_broker.model.definition import QUEUE_QUORUM, Queue
-from headrace_broker.runtime import counts as module
-from headrace_broker.runtime.counts import (
-    CountsClient,
-    CountsUnavailableError,
-    QueueCounts,
-    QueueGoneError,
-)
-from headrace_broker.runtime.pb.cluster_pb2 import ClusterPayload, Counts
+from headrace_broker.runtime import leader_client as module
+from headrace_broker.runtime.counts import CountsClient, QueueCounts
+from headrace_broker.runtime.leader_client import LeaderUnavailableError, QueueGoneError
+from headrace_broker.runtime.pb.cluster_pb2 import ClusterPayload, Counts, CountsRequest
 
 QUEUE = Queue("/", "work", QUEUE_QUORUM, 7, (1, 2))
 
@@ -83,7 +79,7 @@ def test_leader_here_answers_at_once(pair):
 def test_leader_elsewhere_is_asked(pair):
     assert asyncio.run(pair.clients[2].ask(QUEUE)) == QueueCounts(2, 0, 0)
     assert pair.requests == 1
-    assert pair.clients[2]._waiting == {}
+    assert pair.clients[2]._leaders._waiting == {}
 
 
 def test_election_is_waited_for_with_pauses(pair, monkeypatch):
@@ -96,7 +92,7 @@ def test_election_is_waited_for_with_pauses(pair, monkeypatch):
             pair.world.hosts[1].leadership(1, 2, True)
         await sleep(0)
 
-    monkeypatch.setattr("headrace_broker.runtime.counts.asyncio.sleep", pause)
+    monkeypatch.setattr("headrace_broker.runtime.leader_client.asyncio.sleep", pause)
     pair.world.hosts[1].leadership(0, 1, False)
     assert asyncio.run(pair.clients[2].ask(QUEUE)) == QueueCounts(2, 0, 0)
     assert pauses == [module.PAUSE_SECONDS] * 20
@@ -106,24 +102,26 @@ def test_election_is_waited_for_with_pauses(pair, monkeypatch):
 def test_nobody_answers(pair, hurried, located):
     pair.located = [located]
     pair.lost = True
-    with pytest.raises(CountsUnavailableError, match="'work'"):
+    with pytest.raises(LeaderUnavailableError, match="'work'"):
         asyncio.run(pair.clients[2].ask(QUEUE))
-    assert pair.clients[2]._waiting == {}
+    assert pair.clients[2]._leaders._waiting == {}
 
 
 def test_late_answer_is_dropped(pair):
     pair.clients[2].receive_answer(Counts(request=99, serving=True))
-    assert pair.clients[2]._waiting == {}
+    assert pair.clients[2]._leaders._waiting == {}
 
 
-def test_request_for_an_unknown_queue_is_answered(pair):
-    far = Queue("/", "far", QUEUE_QUORUM, 8, (1, 2))
+def test_request_for_an_unknown_queue_is_answered():
+    sent = []
 
-    async def work():
-        return await pair.clients[2]._ask_node(1, far)
+    def send(target, data):
+        sent.append((target, ClusterPayload.FromString(data).counts))
+        return True
 
-    answer = asyncio.run(work())
-    assert not answer.serving
+    client = CountsClient(1, {}, lambda queue: 0, send, lambda queue: True)
+    client.receive_request(2, CountsRequest(group=8, request=5))
+    assert sent == [(2, Counts(request=5, serving=False))]
 
 
 def test_deleted_queue_is_not_waited_for(pair, monkeypatch):
@@ -133,8 +131,8 @@ def test_deleted_queue_is_not_waited_for(pair, monkeypatch):
         assert QUEUE not in pair.deleted, "a pause after the delete was applied"
         pair.deleted.append(QUEUE)
 
-    monkeypatch.setattr("headrace_broker.runtime.counts.asyncio.sleep", pause)
+    monkeypatch.setattr("headrace_broker.runtime.leader_client.asyncio.sleep", pause)
     pair.world.hosts[1].leadership(0, 1, False)
     with pytest.raises(QueueGoneError, match="no queue 'work' in vhost '/'"):
         asyncio.run(pair.clients[2].ask(QUEUE))
-    assert pair.clients[2]._waiting == {}
+    assert pair.clients[2]._leaders._waiting == {}

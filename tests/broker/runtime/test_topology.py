@@ -36,7 +36,8 @@ from headrace_broker.model.reply_code import (
     AmqpError,
 )
 from headrace_broker.runtime.catalog_service import CatalogUnavailableError
-from headrace_broker.runtime.counts import CountsUnavailableError, QueueCounts, QueueGoneError
+from headrace_broker.runtime.counts import QueueCounts
+from headrace_broker.runtime.leader_client import LeaderUnavailableError, QueueGoneError
 from headrace_broker.runtime.topology import Topology
 
 QUEUE = Queue("/", "work", QUEUE_QUORUM, 7, (1, 2, 3))
@@ -203,7 +204,7 @@ def test_conditions_of_delete(parts, counts, flags, text):
 
 
 def test_queue_without_a_leader_is_deleted_unless_its_contents_matter(parts):
-    parts.counts = CountsUnavailableError("no leader")
+    parts.counts = LeaderUnavailableError("no leader")
     parts.fails(INTERNAL_ERROR, "delete_queue", QUEUE, True, False)
     parts.fails(INTERNAL_ERROR, "delete_queue", QUEUE, False, True)
     assert parts.submitted == []

@@ -43,6 +43,8 @@ class ClusterPayload(_message.Message):
     REPLY_ALIVE_FIELD_NUMBER: _builtins.int
     QUESTION_FIELD_NUMBER: _builtins.int
     ANSWER_FIELD_NUMBER: _builtins.int
+    BROWSE_REQUEST_FIELD_NUMBER: _builtins.int
+    BROWSED_PAGE_FIELD_NUMBER: _builtins.int
     catalog_forward: _builtins.bytes
     """A catalog command on its way to the leader of group 0."""
     question: _builtins.bytes
@@ -80,6 +82,10 @@ class ClusterPayload(_message.Message):
     def reply_probe(self) -> Global___ReplyProbe: ...
     @_builtins.property
     def reply_alive(self) -> Global___ReplyAlive: ...
+    @_builtins.property
+    def browse_request(self) -> Global___BrowseRequest: ...
+    @_builtins.property
+    def browsed_page(self) -> Global___BrowsedPage: ...
     def __init__(
         self,
         *,
@@ -102,12 +108,14 @@ class ClusterPayload(_message.Message):
         reply_alive: Global___ReplyAlive | None = ...,
         question: _builtins.bytes = ...,
         answer: _builtins.bytes = ...,
+        browse_request: Global___BrowseRequest | None = ...,
+        browsed_page: Global___BrowsedPage | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "body", b"body", "catalog_forward", b"catalog_forward", "command", b"command", "controlled", b"controlled", "counts", b"counts", "counts_request", b"counts_request", "detached", b"detached", "enqueued", b"enqueued", "gap", b"gap", "got", b"got", "question", b"question", "refused", b"refused", "reply", b"reply", "reply_alive", b"reply_alive", "reply_probe", b"reply_probe", "resync", b"resync", "run", b"run", "timed_out", b"timed_out", "window", b"window"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "body", b"body", "browse_request", b"browse_request", "browsed_page", b"browsed_page", "catalog_forward", b"catalog_forward", "command", b"command", "controlled", b"controlled", "counts", b"counts", "counts_request", b"counts_request", "detached", b"detached", "enqueued", b"enqueued", "gap", b"gap", "got", b"got", "question", b"question", "refused", b"refused", "reply", b"reply", "reply_alive", b"reply_alive", "reply_probe", b"reply_probe", "resync", b"resync", "run", b"run", "timed_out", b"timed_out", "window", b"window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "body", b"body", "catalog_forward", b"catalog_forward", "command", b"command", "controlled", b"controlled", "counts", b"counts", "counts_request", b"counts_request", "detached", b"detached", "enqueued", b"enqueued", "gap", b"gap", "got", b"got", "question", b"question", "refused", b"refused", "reply", b"reply", "reply_alive", b"reply_alive", "reply_probe", b"reply_probe", "resync", b"resync", "run", b"run", "timed_out", b"timed_out", "window", b"window"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "body", b"body", "browse_request", b"browse_request", "browsed_page", b"browsed_page", "catalog_forward", b"catalog_forward", "command", b"command", "controlled", b"controlled", "counts", b"counts", "counts_request", b"counts_request", "detached", b"detached", "enqueued", b"enqueued", "gap", b"gap", "got", b"got", "question", b"question", "refused", b"refused", "reply", b"reply", "reply_alive", b"reply_alive", "reply_probe", b"reply_probe", "resync", b"resync", "run", b"run", "timed_out", b"timed_out", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["catalog_forward", "command", "resync", "window", "enqueued", "controlled", "run", "got", "gap", "refused", "detached", "counts_request", "counts", "timed_out", "reply", "reply_probe", "reply_alive", "question", "answer"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["catalog_forward", "command", "resync", "window", "enqueued", "controlled", "run", "got", "gap", "refused", "detached", "counts_request", "counts", "timed_out", "reply", "reply_probe", "reply_alive", "question", "answer", "browse_request", "browsed_page"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -587,3 +595,118 @@ class ReplyAlive(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ReplyAlive: _TypeAlias = ReplyAlive  # noqa: Y015
+
+@_typing.final
+class BrowseRequest(_message.Message):
+    """Any node to queue leader: which messages wait in the queue?"""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_FIELD_NUMBER: _builtins.int
+    REQUEST_FIELD_NUMBER: _builtins.int
+    AFTER_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    BODY_OCTETS_FIELD_NUMBER: _builtins.int
+    group: _builtins.int
+    request: _builtins.int
+    after: _builtins.int
+    """Only messages with higher ids."""
+    limit: _builtins.int
+    body_octets: _builtins.int
+    """Octets of a body after which it is cut off."""
+    def __init__(
+        self,
+        *,
+        group: _builtins.int = ...,
+        request: _builtins.int = ...,
+        after: _builtins.int = ...,
+        limit: _builtins.int = ...,
+        body_octets: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "body_octets", b"body_octets", "group", b"group", "limit", b"limit", "request", b"request"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BrowseRequest: _TypeAlias = BrowseRequest  # noqa: Y015
+
+@_typing.final
+class BrowsedPage(_message.Message):
+    """The answer; `serving` is false when this node does not lead the queue."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_FIELD_NUMBER: _builtins.int
+    SERVING_FIELD_NUMBER: _builtins.int
+    MESSAGES_FIELD_NUMBER: _builtins.int
+    MORE_FIELD_NUMBER: _builtins.int
+    request: _builtins.int
+    serving: _builtins.bool
+    more: _builtins.bool
+    """Whether messages with ids above the last one may wait."""
+    @_builtins.property
+    def messages(self) -> _containers.RepeatedCompositeFieldContainer[Global___BrowsedMessage]: ...
+    def __init__(
+        self,
+        *,
+        request: _builtins.int = ...,
+        serving: _builtins.bool = ...,
+        messages: _abc.Iterable[Global___BrowsedMessage] | None = ...,
+        more: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["messages", b"messages", "more", b"more", "request", b"request", "serving", b"serving"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BrowsedPage: _TypeAlias = BrowsedPage  # noqa: Y015
+
+@_typing.final
+class BrowsedMessage(_message.Message):
+    """One message that waits."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    ARRIVED_MS_FIELD_NUMBER: _builtins.int
+    PRIORITY_FIELD_NUMBER: _builtins.int
+    OCTETS_FIELD_NUMBER: _builtins.int
+    ACQUIRED_COUNT_FIELD_NUMBER: _builtins.int
+    DELIVERY_COUNT_FIELD_NUMBER: _builtins.int
+    ROUTE_FIELD_NUMBER: _builtins.int
+    PROPERTIES_FIELD_NUMBER: _builtins.int
+    BODY_FIELD_NUMBER: _builtins.int
+    id: _builtins.int
+    arrived_ms: _builtins.int
+    priority: _builtins.int
+    octets: _builtins.int
+    """Octets of the whole body."""
+    acquired_count: _builtins.int
+    delivery_count: _builtins.int
+    route: _builtins.bytes
+    """Exchange and routing key, two short strings."""
+    properties: _builtins.bytes
+    """Property flags and list."""
+    body: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        id: _builtins.int = ...,
+        arrived_ms: _builtins.int = ...,
+        priority: _builtins.int = ...,
+        octets: _builtins.int = ...,
+        acquired_count: _builtins.int = ...,
+        delivery_count: _builtins.int = ...,
+        route: _builtins.bytes = ...,
+        properties: _builtins.bytes = ...,
+        body: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acquired_count", b"acquired_count", "arrived_ms", b"arrived_ms", "body", b"body", "delivery_count", b"delivery_count", "id", b"id", "octets", b"octets", "priority", b"priority", "properties", b"properties", "route", b"route"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BrowsedMessage: _TypeAlias = BrowsedMessage  # noqa: Y015
