@@ -227,8 +227,8 @@ class QueueClient:
         """End a consumer: no deliveries once this returns; its unsettled ones stay unsettled."""
 
     @abstractmethod
-    async def get(self) -> tuple[DeliveryRun, int] | None:
-        """Take one message, as consumer GET_CONSUMER.
+    async def get(self, message_id: int = 0) -> tuple[DeliveryRun, int] | None:
+        """Take one message, as consumer GET_CONSUMER: that with an id, or for 0 the first.
 
         Returns:
             A run of one delivery and how many ready messages are left, or None when there is none.
@@ -237,6 +237,13 @@ class QueueClient:
     @abstractmethod
     async def purge(self) -> int:
         """Drop all ready messages and return how many there were."""
+
+    @abstractmethod
+    async def remove(self, message_ids: list[int]) -> int:
+        """Drop waiting messages by their ids and return how many of them there were.
+
+        Settles that were handed over before are applied when this returns.
+        """
 
     @abstractmethod
     def consumed(self, consumer: int, octets: int) -> None:

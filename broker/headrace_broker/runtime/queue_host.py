@@ -211,6 +211,10 @@ class QueueHost(HostEnd):
                 f" {MACHINE_VERSION} only: start it with a release as new as its peers'"
             )
 
+    def entry_data(self, index: int) -> bytes:
+        """Return the entry that holds a message; as `QueueLog.entry_data`."""
+        return self._log.entry_data(index)
+
     def snapshot(self) -> tuple[bytes, array[int]]:
         """Return the machine's state, and the positions of the entries that hold its messages."""
         return self.machine.snapshot(), self.machine.live_entries()

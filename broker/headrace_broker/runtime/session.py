@@ -8,7 +8,7 @@ from typing import Final, final
 from mypy_extensions import i64
 from typing_extensions import override
 
-from headrace_broker.core.command import encode_get, encode_purge
+from headrace_broker.core.command import encode_get, encode_purge, encode_remove
 from headrace_broker.core.effect import LANE_PUBLISH
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import REQUEST_SECONDS_MAX
@@ -112,10 +112,10 @@ class QueueSession(QueueClient):
         await self.consuming.cancel(consumer)
 
     @override
-    async def get(self) -> tuple[DeliveryRun, int] | None:
+    async def get(self, message_id: int = 0) -> tuple[DeliveryRun, int] | None:
         self.consuming.expect_get()
         number = self.control.settles_sent()
-        got = self.control.request(encode_get(self.session, number))
+        got = self.control.request(encode_get(self.session, number, message_id))
         await wait_answer(self.queue, got)
         return self._got.pop(number, None)
 
@@ -124,6 +124,13 @@ class QueueSession(QueueClient):
         number = self.control.settles_sent()
         purged = self.control.request(encode_purge(self.session, number))
         _, count = await wait_answer(self.queue, purged)
+        return count
+
+    @override
+    async def remove(self, message_ids: list[int]) -> int:
+        number = self.control.settles_sent()
+        removed = self.control.request(encode_remove(self.session, number, message_ids))
+        _, count = await wait_answer(self.queue, removed)
         return count
 
     @override

@@ -230,7 +230,8 @@ class FakeClient(QueueClient):
         if found is not None:  # it was not lost meanwhile
             self.fake.consumers.remove(found)
 
-    async def get(self) -> tuple[DeliveryRun, int] | None:
+    async def get(self, message_id: int = 0) -> tuple[DeliveryRun, int] | None:
+        assert message_id == 0, "basic.get names no message"
         await self.broker.gate
         if not self.fake.ready or self.closed:
             return None
@@ -242,6 +243,9 @@ class FakeClient(QueueClient):
         self.fake.purged += [message.number for message in self.fake.ready]
         self.fake.ready.clear()
         return count
+
+    async def remove(self, message_ids: list[int]) -> int:
+        raise AssertionError("no AMQP method removes messages by their ids")
 
     def consumed(self, consumer: int, octets: int) -> None:
         assert not self.closed
