@@ -55,13 +55,11 @@ class FilterCursor:
     Attributes:
         position: messages with ids up to this one were looked at.
         consumers: consumers (session, number) that want what the filter wants.
-        messages_read: how many messages were put to the filter so far.
     """
 
     def __init__(self, wanted: Filter, log: QueueLog) -> None:
         self.position: i64 = 0
         self.consumers: dict[tuple[int, int], None] = {}
-        self.messages_read: i64 = 0
         self._filter = wanted
         self._log = log
         self._found: list[tuple[int, int]] = []  # heap: higher priorities first, then older ones
@@ -101,14 +99,18 @@ class FilterCursor:
         for each in taken:
             heappush(self._found, each)
 
-    def advance(self, machine: QueueMachine, wanted: i64, budget: ScanBudget) -> None:
+    def advance(self, machine: QueueMachine, wanted: i64, budget: ScanBudget) -> i64:
         """Look on until `wanted` messages are found, all were looked at, or the budget is spent.
 
         Args:
             machine: the queue.
             wanted: number of messages that consumers could take now.
             budget: of this loop turn; what is used is taken off.
+
+        Returns:
+            How many messages were put to the filter.
         """
+        before = budget.messages
         while self._returned and len(self._found) < wanted and not budget.spent():
             message_id = next(iter(self._returned))
             self._look_at(self._returned.pop(message_id), budget)
@@ -127,10 +129,10 @@ class FilterCursor:
                     self.position = machine.last_id
         self._entry_index = -1
         self._entry = b""
+        return before - budget.messages
 
     def _look_at(self, message: Acquired, budget: ScanBudget) -> None:
         budget.messages -= 1
-        self.messages_read += 1
         if message.entry_index != self._entry_index:
             try:
                 self._entry = self._log.entry_data(message.entry_index)

@@ -24,6 +24,7 @@ from headrace_broker.core.leader_command import encode_acquire
 from headrace_broker.core.queue_machine import QueueMachine
 from headrace_broker.core.selector_lexer import SelectorError
 from headrace_broker.model.limits import FILTER_ACQUIRE_MAX, FILTERS_IDLE_MAX
+from headrace_broker.runtime.feeds import Feeds
 from headrace_broker.runtime.filter_argument import decode_filter
 from headrace_broker.runtime.filter_cursor import FilterCursor, ScanBudget
 from headrace_broker.runtime.queue_log import TAKEN, QueueLog
@@ -47,17 +48,23 @@ class Filtering:
 
     Args:
         queue_log: where the messages' octets are.
+        feeds: who is served from here; a consumer without one is forgotten.
         propose: appends a command, see `QueueLog.propose`.
 
     Attributes:
         later: runs a step in the next loop turn.
         clock_ns: time that never goes back.
+        messages_read: how often a message was put to a filter, since this object exists.
     """
 
-    def __init__(self, queue_log: QueueLog, propose: Callable[[bytes], i64]) -> None:
+    def __init__(
+        self, queue_log: QueueLog, feeds: Feeds, propose: Callable[[bytes], i64]
+    ) -> None:
         self.later: Callable[[Callable[[], None]], None] = run_soon
         self.clock_ns: Callable[[], int] = time.monotonic_ns
+        self.messages_read: i64 = 0
         self._log = queue_log
+        self._feeds = feeds
         self._propose = propose
         self._machine: QueueMachine | None = None
         self._cursors: dict[bytes, FilterCursor] = {}  # by filter, longest without consumer first
@@ -65,12 +72,17 @@ class Filtering:
         self._proposed: dict[Consumer, None] = {}  # whose ACQUIRE is not applied yet
         self._turn_due = False
 
+    @property
+    def filter_count(self) -> int:
+        """Number of filters whose place is known."""
+        return len(self._cursors)
+
     def open(self, machine: QueueMachine, session: i64, consumer: i64, octets: bytes) -> None:
         """Serve a consumer with a filter as `encode_filter` gave it; again changes nothing."""
         key = (int(session), int(consumer))
         if self._filters.get(key) == octets:
             return
-        self.close(session, consumer)
+        self._close(key)
         cursor = self._cursors.get(octets)
         if cursor is None:
             try:
@@ -81,13 +93,13 @@ class Filtering:
             self._cursors[octets] = cursor
         cursor.consumers[key] = None
         self._filters[key] = octets
-        self._machine = machine
-        machine.watch_returned(True)
+        if self._machine is None:
+            self._machine = machine
+            machine.watch_returned(True)
         self._schedule()
 
-    def close(self, session: i64, consumer: i64) -> None:
+    def _close(self, key: Consumer) -> None:
         """Forget a consumer; the place of its filter is remembered for a while."""
-        key = (int(session), int(consumer))
         self._proposed.pop(key, None)
         octets = self._filters.pop(key, None)
         if octets is None:
@@ -98,11 +110,6 @@ class Filtering:
         idle = [each for each, found in self._cursors.items() if not found.consumers]
         for each in idle[: max(0, len(idle) - FILTERS_IDLE_MAX)]:
             del self._cursors[each]
-
-    def close_session(self, session: i64) -> None:
-        """Forget the consumers of a session."""
-        for key in [each for each in self._filters if each[0] == session]:
-            self.close(key[0], key[1])
 
     def reset(self) -> None:
         """Forget everything: the queue is led elsewhere."""
@@ -161,7 +168,7 @@ class Filtering:
             for item in waiting:
                 wanted += item[1]
             wanted = min(wanted, FILTER_ACQUIRE_MAX)
-            cursor.advance(machine, wanted, budget)
+            self.messages_read += cursor.advance(machine, wanted, budget)
             self._hand_out(cursor, waiting)
             if cursor.found_count < wanted and not cursor.is_through(machine):
                 unseen = True
@@ -170,7 +177,10 @@ class Filtering:
             self._schedule()
 
     def _credits(self, machine: QueueMachine) -> dict[bytes, list[tuple[Consumer, i64]]]:
-        """Return by filter which consumers can take how many messages now."""
+        """Forget who is not served any more; return by filter who can take how many messages."""
+        for key in list(self._filters):
+            if self._feeds.get(key[0], key[1]) is None:
+                self._close(key)
         by_filter: dict[bytes, list[tuple[Consumer, i64]]] = {}
         for session, number, credit in machine.filtered_waiting():
             key = (session, number)

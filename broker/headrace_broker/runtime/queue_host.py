@@ -53,6 +53,7 @@ from headrace_broker.model.message import DeliveryRun
 from headrace_broker.model.session import session_node
 from headrace_broker.runtime.feed import Feed
 from headrace_broker.runtime.feeds import FEED_ENDING, Feeds
+from headrace_broker.runtime.filtering import Filtering
 from headrace_broker.runtime.host_watcher import HostWatcher
 from headrace_broker.runtime.lane_port import HostEnd, Reach
 from headrace_broker.runtime.letter import Letter, cut_letters
@@ -76,6 +77,7 @@ class QueueHost(HostEnd):
         serving: it leads, and the machine is or is being told what holds now: it takes commands.
         arguments: the effective ones, as known when they were looked at last; empty when not
             leading.
+        filtering: its consumers that want some messages only.
         used_ms: when the queue was used last, on the monotonic clock, as far as this leader knows.
     """
 
@@ -91,6 +93,7 @@ class QueueHost(HostEnd):
         self._reach = reach
         self._watcher = watcher
         self._feeds = Feeds()
+        self.filtering = Filtering(log, self._feeds, self.propose)
         self._early: dict[int, None] = {}  # sessions that asked before this replica served
         self._configured = b""  # the newest CONFIGURE in the log
         self._ticking = Ticking(queue, watcher)
@@ -148,6 +151,8 @@ class QueueHost(HostEnd):
             return True
         feed = Feed(consumer, window, self._log, self.machine)
         self._feeds.put(session, feed)
+        if filter_table:
+            self.filtering.open(self.machine, session, consumer, filter_table)
         held = self.machine.unsettled_from(session, consumer, number)
         start = 0
         while start < len(held):  # numbers have gaps where messages in between are settled
@@ -200,6 +205,7 @@ class QueueHost(HostEnd):
             elif kind == FORGET:
                 self._forgotten(data)
             self._ticking.arm(self.machine.due_ms())
+            self.filtering.applied(data)
 
     def _check_version(self, data: bytes) -> None:
         version = data[STAMP_OCTETS + 2] if len(data) > STAMP_OCTETS + 2 else 0
@@ -236,6 +242,7 @@ class QueueHost(HostEnd):
         self.leading = serving
         self.serving = False
         self._ticking.reset()
+        self.filtering.reset()
         self.arguments = {}
         if serving:
             machine = self.machine
