@@ -65,7 +65,9 @@ class Market:
         publishes = []
         for text in texts:
             region = text.partition(" ")[0]
-            block = commands.Basic.Properties(headers={"region": region}, priority=priority).marshal()
+            block = commands.Basic.Properties(
+                headers={"region": region}, priority=priority
+            ).marshal()
             publishes.append(Publish(1, b"\x00\x04work", False, False, block, text.encode()))
         session.publish(publishes, None)
         session.flush()
