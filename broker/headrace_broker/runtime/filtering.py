@@ -57,9 +57,7 @@ class Filtering:
         messages_read: how often a message was put to a filter, since this object exists.
     """
 
-    def __init__(
-        self, queue_log: QueueLog, feeds: Feeds, propose: Callable[[bytes], i64]
-    ) -> None:
+    def __init__(self, queue_log: QueueLog, feeds: Feeds, propose: Callable[[bytes], i64]) -> None:
         self.later: Callable[[Callable[[], None]], None] = run_soon
         self.clock_ns: Callable[[], int] = time.monotonic_ns
         self.messages_read: i64 = 0

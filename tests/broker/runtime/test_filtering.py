@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from pamqp import commands
 
@@ -23,7 +25,7 @@ class Market:
 
     def __init__(self, world):
         self.world = world
-        self.steps = []
+        self.steps: list[Callable[[], None]] = []
         for host in world.hosts.values():
             host.filtering.later = self.steps.append
             host.filtering.clock_ns = lambda: 0
@@ -278,6 +280,7 @@ def test_places_of_unused_filters_are_bounded(market, world, listener):
         market.attach(session, consumer, encode_filter(f"n = {consumer}"))
         market.run()
         world.run(session.cancel(consumer))
+        market.run()
     assert market.leader.filtering.filter_count == FILTERS_IDLE_MAX
 
 

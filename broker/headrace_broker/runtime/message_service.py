@@ -1,0 +1,314 @@
+"""Single messages of a queue, for people: looked at, fetched, removed, moved."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final, NamedTuple, final
+
+from typing_extensions import override
+
+from headrace_broker.codecs.batch import message_body, message_properties, message_route
+from headrace_broker.model.definition import Queue
+from headrace_broker.model.limits import FETCHED_OCTETS_MAX, MOVED_OCTETS_MAX, REQUEST_SECONDS_MAX
+from headrace_broker.model.message import DeliveryRun, Publish
+from headrace_broker.model.reply_code import NOT_FOUND, AmqpError
+from headrace_broker.runtime.browsing import BrowsingClient, Page
+from headrace_broker.runtime.port import (
+    ACCEPT,
+    GET_CONSUMER,
+    RELEASE,
+    Broker,
+    QueueClient,
+    QueueListener,
+    Ticket,
+)
+from headrace_broker.runtime.router import Router
+
+_ANY_CHANNEL: Final = 1
+
+
+class FetchedMessage(NamedTuple):
+    """A message that was fetched.
+
+    Attributes:
+        redelivered: whether it was delivered before.
+        ready_left: how many messages waited behind it.
+        route: exchange and routing key as in `Publish.route`.
+        properties: property flags and list.
+        body: all of it.
+    """
+
+    redelivered: bool
+    ready_left: int
+    route: bytes
+    properties: bytes
+    body: bytes
+
+
+@final
+class Moved:
+    """What became of messages that were to be moved.
+
+    Attributes:
+        moved: ids of those that are where they were to go, and no more where they were.
+        missing: ids of which none waited.
+        unrouted: ids of those that no queue takes; they wait where they were.
+        refused: ids of those that a queue refused or did not confirm; they wait where they were,
+            and in other queues perhaps.
+    """
+
+    def __init__(self) -> None:
+        self.moved: list[int] = []
+        self.missing: list[int] = []
+        self.unrouted: list[int] = []
+        self.refused: list[int] = []
+
+
+@final
+class _Confirms(QueueListener):
+    """Waits for queues to confirm messages, each with a ticket of its own."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, asyncio.Future[bool]] = {}  # by the number of a ticket
+
+    def ticket(self, queues: int) -> tuple[Ticket, asyncio.Future[bool]]:
+        """Return a ticket for so many queues, and whether all of them took the message."""
+        number = len(self._waiting) + 1
+        ticket = Ticket(number, number)
+        ticket.pending = queues
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = future
+        return ticket, future
+
+    @override
+    def on_confirmed(self, client: QueueClient, tickets: list[Ticket]) -> None:
+        for ticket in tickets:
+            ticket.pending -= 1
+            future = self._waiting[int(ticket.first)]
+            if ticket.pending == 0 and not future.done():
+                future.set_result(ticket.refused is None)
+
+    @override
+    def on_rejected(self, client: QueueClient, tickets: list[Ticket]) -> None:
+        self.on_confirmed(client, tickets)
+
+    @override
+    def on_delivery(self, client: QueueClient, run: DeliveryRun) -> None:
+        """Nothing is consumed here."""
+
+    @override
+    def on_cancelled(self, client: QueueClient, consumer: int, reason: str) -> None:
+        """Nothing is consumed here."""
+
+    @override
+    def on_timed_out(self, client: QueueClient, consumer: int) -> None:
+        """Nothing is consumed here."""
+
+    @override
+    def on_writable(self, client: QueueClient) -> None:
+        """What is under way is bounded by what is taken at a time."""
+
+
+@final
+class MessageService:
+    """Does it over sessions of this node, wherever the queue is led.
+
+    Args:
+        broker: opens sessions.
+        router: says where messages go.
+        browsing: looks without taking.
+    """
+
+    def __init__(self, broker: Broker, router: Router, browsing: BrowsingClient) -> None:
+        self._broker = broker
+        self._router = router
+        self._browsing = browsing
+
+    async def queue(self, vhost: str, name: str) -> Queue:
+        """Return a queue's definition.
+
+        Raises:
+            AmqpError: NOT_FOUND there is no such queue, INTERNAL_ERROR the catalog has no quorum.
+        """
+        found = self._broker.queue(vhost, name)
+        if found is None:
+            await self._broker.catch_up()
+            found = self._broker.queue(vhost, name)
+        if found is None:
+            raise AmqpError(NOT_FOUND, f"no queue '{name}' in vhost '{vhost}'")
+        return found
+
+    async def browse(self, queue: Queue, after: int, limit: int, body_octets: int) -> Page:
+        """Return messages with ids above `after` without taking them; see `BrowsingClient`."""
+        return await self._browsing.ask(queue, after, limit, body_octets)
+
+    async def fetch(self, queue: Queue, count: int, operation: int) -> list[FetchedMessage]:
+        """Take up to `count` of the first messages, as basic.get does, and settle them all.
+
+        Args:
+            queue: where from.
+            count: fewer come when fewer wait or they are large.
+            operation: of `QueueClient.settle`, applied to all of them.
+
+        Raises:
+            AmqpError: the queue is gone or does not answer; what was taken goes back to it.
+        """
+        client = self._broker.open_queue(queue, _Confirms())
+        fetched: list[FetchedMessage] = []
+        octets = 0
+        try:
+            while len(fetched) < count and octets < FETCHED_OCTETS_MAX:
+                got = await client.get()
+                if got is None:
+                    break
+                run, left = got
+                fetched.append(_fetched(run, left))
+                octets += len(fetched[-1].body)
+                client.settle(GET_CONSUMER, operation, run.first, run.first)
+            await client.remove([])  # what it answers comes after the settles
+        finally:
+            client.close()
+        return fetched
+
+    async def remove(self, queue: Queue, message_ids: list[int]) -> int:
+        """Remove waiting messages by their ids; return how many there were.
+
+        Raises:
+            AmqpError: the queue is gone or does not answer.
+        """
+        client = self._broker.open_queue(queue, _Confirms())
+        try:
+            return await client.remove(message_ids)
+        finally:
+            client.close()
+
+    async def move(self, queue: Queue, message_ids: list[int], route: bytes) -> Moved:
+        """Move waiting messages to where a route leads.
+
+        Each is taken, published with its properties and body as they are, and settled once every
+        queue has confirmed it. When this node or the queue's leader fails in between, a message
+        may be in both places; it is never in none.
+
+        Args:
+            queue: where from.
+            message_ids: which ones; they are published in this order.
+            route: exchange and routing key as in `Publish.route`.
+
+        Raises:
+            AmqpError: the queue is gone or does not answer, or there is no such exchange.
+        """
+        if not self._router.route(queue.vhost, route).known:
+            await self._broker.catch_up()
+            target = self._router.route(queue.vhost, route)
+            if not target.known:
+                text = f"no exchange '{target.exchange}' in vhost '{queue.vhost}'"
+                raise AmqpError(NOT_FOUND, text)
+        move = _Move(self._broker, self._router, queue, route)
+        try:
+            while message_ids:
+                message_ids = await move.some(message_ids)
+            await move.source.remove([])  # what it answers comes after the settles
+        finally:
+            move.close()
+        return move.outcome
+
+
+@final
+class _Move:
+    """Messages on their way from one queue to others."""
+
+    def __init__(self, broker: Broker, router: Router, queue: Queue, route: bytes) -> None:
+        self.outcome = Moved()
+        self.source = broker.open_queue(queue, _Confirms())
+        self._broker = broker
+        self._router = router
+        self._queue = queue
+        self._route = route
+        self._confirms = _Confirms()
+        self._targets: dict[int, QueueClient] = {}
+
+    async def some(self, message_ids: list[int]) -> list[int]:
+        """Move the first of these messages; return the others."""
+        under_way: list[tuple[int, int, list[Queue], asyncio.Future[bool]]] = []
+        octets = done = 0
+        for message_id in message_ids:
+            if octets >= MOVED_OCTETS_MAX:
+                break
+            done += 1
+            got = await self.source.get(message_id)
+            if got is None:
+                self.outcome.missing.append(message_id)
+                continue
+            publish = self._publish_of(got[0])
+            octets += len(publish.body)
+            queues = self._queues_of(publish)
+            if not queues:
+                self.outcome.unrouted.append(message_id)
+                self.source.settle(GET_CONSUMER, RELEASE, got[0].first, got[0].first)
+                continue
+            under_way.append((message_id, got[0].first, queues, self._send(publish, queues)))
+        await self._finish(under_way)
+        return message_ids[done:]
+
+    def close(self) -> None:
+        """End all sessions; what is not settled goes back."""
+        self.source.close()
+        for client in self._targets.values():
+            client.close()
+
+    def _publish_of(self, run: DeliveryRun) -> Publish:
+        position = run.positions[0]
+        properties = message_properties(run.blob, run.base, position)
+        body = message_body(run.blob, run.base, position)
+        return Publish(_ANY_CHANNEL, self._route, False, False, properties, body)
+
+    def _queues_of(self, publish: Publish) -> list[Queue]:
+        route = self._router.route(self._queue.vhost, publish.route)
+        if route.needs_message:
+            route = self._router.route_message(self._queue.vhost, publish.route, publish.properties)
+        return list(route.queues)
+
+    def _send(self, publish: Publish, queues: list[Queue]) -> asyncio.Future[bool]:
+        ticket, future = self._confirms.ticket(len(queues))
+        for queue in queues:
+            client = self._targets.get(queue.group)
+            if client is None:
+                client = self._broker.open_queue(queue, self._confirms)
+                self._targets[queue.group] = client
+            client.publish([publish], ticket)
+        return future
+
+    async def _finish(
+        self, under_way: list[tuple[int, int, list[Queue], asyncio.Future[bool]]]
+    ) -> None:
+        """Wait for confirms and settle; what was not taken everywhere goes back."""
+        for client in self._targets.values():
+            client.flush()
+        if under_way:
+            await asyncio.wait([each[3] for each in under_way], timeout=REQUEST_SECONDS_MAX)
+        for message_id, delivery, queues, future in under_way:
+            taken = future.done() and future.result() and self._exists(queues)
+            into = self.outcome.moved if taken else self.outcome.refused
+            into.append(message_id)
+            operation = ACCEPT if taken else RELEASE
+            self.source.settle(GET_CONSUMER, operation, delivery, delivery)
+        self.source.flush()
+
+    def _exists(self, queues: list[Queue]) -> bool:
+        """Return whether a queue of these is left: one that is deleted counts as confirming."""
+        for queue in queues:
+            found = self._broker.queue(queue.vhost, queue.name)
+            if found is not None and found.group == queue.group:
+                return True
+        return False
+
+
+def _fetched(run: DeliveryRun, ready_left: int) -> FetchedMessage:
+    position = run.positions[0]
+    return FetchedMessage(
+        run.redelivered[0] != 0,
+        ready_left,
+        message_route(run.blob, run.base, position),
+        message_properties(run.blob, run.base, position),
+        message_body(run.blob, run.base, position),
+    )
