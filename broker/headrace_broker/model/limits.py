@@ -29,13 +29,10 @@ LISTEN_BACKLOG: Final = 1024  # sockets that wait to be accepted; a thousand cli
 CHANNEL_COMMANDS_MAX: Final = 256  # waiting behind a channel's operation before the socket is not read
 CHANNEL_LINKS_MAX: Final = 256  # queues a channel keeps a session with though it has nothing under way there
 CHANNEL_CONSUMERS_MAX: Final = 4096  # consumers per channel
-PREFETCH_UNLIMITED: Final = (
-    65535  # deliveries; what prefetch 0 means: the most that a client can ask for
-)
+PREFETCH_UNLIMITED: Final = 65535  # deliveries; what prefetch 0 means: the most that a client can ask for
 TX_OPERATIONS_MAX: Final = 16384  # publishes and settled ranges of a transaction; as many as one SETTLE takes
 TX_EXTRA_OCTETS: Final = 192 << 10  # octets of a transaction beyond the largest body: with its head and properties a message fits, and all of it fits a log entry
 CONSUMER_TIMEOUT_MS_MAX: Final = 315_360_000_000  # of x-consumer-timeout; ten years, as good as never
-PREFETCH_UNLIMITED: Final = 65535  # deliveries; what prefetch 0 means: the most that a client can ask for
 OUTPUT_FLUSH_BYTES: Final = 256 << 10  # octets gathered before they are written within a loop turn
 OUTPUT_DELIVERY_BYTES_MAX: Final = 1 << 20  # octets the socket has not taken before deliveries are kept back
 OUTPUT_RESUME_BYTES: Final = 256 << 10  # octets left when deliveries go on
@@ -48,12 +45,9 @@ CATALOG_REQUEST_WINDOW: Final = 1024  # request numbers remembered per node; fou
 ROUTES_CACHED_MAX: Final = 65536  # routes remembered per node; about 20 MiB of routing keys and tuples
 PASSWORDS_REMEMBERED_MAX: Final = 1024  # verified passwords (as keyed hashes); users that connect often
 REPLICAS_DEFAULT: Final = 3  # of a quorum queue; survives the loss of one node
-PATTERN_OCTETS_MAX: Final = (
-    1024  # octets of a regular expression in a policy or permission; four of the longest names
-)
+PATTERN_OCTETS_MAX: Final = 1024  # octets of a regular expression in a policy or permission; four of the longest names
 PROPERTIES_OCTETS_MAX: Final = FRAME_BYTES_MAX - 20  # octets of a property block; with the rest of a content header it fills a frame
 DEATHS_KEPT_MAX: Final = 64  # deaths in x-death; some 70 KiB with the longest names, which fit a frame
-PATTERN_OCTETS_MAX: Final = 1024  # octets of a regular expression in a policy or permission; four of the longest names
 PATTERNS_CACHED_MAX: Final = 4096  # compiled expressions remembered; about a KiB each
 PERMISSIONS_CACHED_MAX: Final = 65536  # answers remembered about who may do what; about 200 octets each
 TTL_MS_MAX: Final = 315_360_000_000  # milliseconds of a message's or queue's time to live: ten years, as RabbitMQ
@@ -61,8 +55,6 @@ DURATION_MS_MAX: Final = 1 << 53  # milliseconds of a timeout or delay; added to
 QUANTITY_MAX: Final = (1 << 63) - 1  # messages or octets of a length limit; what a long integer can carry
 PRIORITY_MAX: Final = 255  # of x-max-priority; what the property can carry, as RabbitMQ
 DEDUPLICATION_SIZE_MAX: Final = 1 << 20  # identifiers a queue remembers; some 100 MiB of them
-PROPERTIES_OCTETS_MAX: Final = FRAME_BYTES_MAX - 20  # octets of a property block; with the rest of a content header it fills a frame
-DEATHS_KEPT_MAX: Final = 64  # deaths in x-death; some 70 KiB with the longest names, which fit a frame
 ANSWER_OCTETS_MAX: Final = 1 << 20  # octets of rows in one node's answer to another; the rest is asked for again, a larger row left out
 LISTING_ROWS_MAX: Final = 100_000  # rows of a listing of connections, channels or consumers; some 50 MiB
 QUESTIONS_MAX: Final = 256  # questions to other nodes under way; HTTP requests that list or close at once
@@ -78,8 +70,6 @@ DEAD_LETTER_KEPT_OCTETS_MAX: Final = 16 << 20  # the same at least once, per nod
 DEAD_LETTERS_IN_FLIGHT_MAX: Final = 256  # of one queue at least once; RabbitMQ has 32
 DEAD_LETTER_SESSIONS_MAX: Final = 1024  # queues a node keeps a session with for dead letters though nothing is under way there
 TICK_HELD_MS_MAX: Final = 10_000  # milliseconds for which what is due waits for dead letters to leave; then some are dropped
-HASH_WEIGHT_MAX: Final = 1_000_000  # weight of a binding to a consistent-hash exchange; shares are finer than anybody tunes
-REPLY_PROBE_SECONDS_MAX: Final = 5  # wait for another node's word on a direct reply-to consumer; links beat faster
 SELECTOR_CHARACTERS_MAX: Final = 4096  # characters of a consumer's selector; as RabbitMQ's SQL filters
 SELECTOR_DEPTH_MAX: Final = 32  # parentheses, signs and NOTs within each other in a selector
 SELECTOR_NODES_MAX: Final = 512  # names, literals and operators of a filter; bounds the time for one message

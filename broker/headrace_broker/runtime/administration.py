@@ -11,11 +11,8 @@ from headrace_broker.model.definition import Queue
 from headrace_broker.model.reply_code import INTERNAL_ERROR, NOT_FOUND, AmqpError
 from headrace_broker.runtime.catalog_service import CatalogUnavailableError
 from headrace_broker.runtime.client_list import ClientListing
-from headrace_broker.runtime.counts import (
-    CountsUnavailableError,
-    QueueCounts,
-    QueueGoneError,
-)
+from headrace_broker.runtime.counts import QueueCounts
+from headrace_broker.runtime.leader_client import LeaderUnavailableError, QueueGoneError
 from headrace_broker.runtime.port import QueueClient, QueueListener, Ticket
 from headrace_broker.runtime.topology import Topology
 
@@ -64,7 +61,7 @@ class NodeAdministration:
         """
         try:
             return await self._node.counts.ask(queue)
-        except CountsUnavailableError as error:
+        except LeaderUnavailableError as error:
             raise AmqpError(INTERNAL_ERROR, str(error)) from error
         except QueueGoneError as error:
             raise AmqpError(NOT_FOUND, str(error)) from error

@@ -180,10 +180,9 @@ class Filtering:
             if self._feeds.get(key[0], key[1]) is None:
                 self._close(key)
         by_filter: dict[bytes, list[tuple[Consumer, i64]]] = {}
-        for session, number, credit in machine.filtered_waiting():
-            key = (session, number)
-            octets = self._filters.get(key)
-            if octets is not None and key not in self._proposed and credit > 0:
+        for key, octets in self._filters.items():
+            credit = machine.filtered_credit(key[0], key[1])
+            if key not in self._proposed and credit > 0:
                 by_filter.setdefault(octets, []).append((key, credit))
         return {each: by_filter[each] for each in self._cursors if each in by_filter}
 

@@ -378,7 +378,12 @@ class QueueHost(HostEnd):
             end = self._reach.session(effect.session)
             if end is not None:
                 end.timed_out(effect.consumer)
-        elif isinstance(effect, Detached):
+        else:
+            self._care(effect)
+
+    def _care(self, effect: Effect) -> None:
+        """Do what an effect asks of this node, and of no session."""
+        if isinstance(effect, Detached):
             self._feeds.drop(effect.session, effect.consumer)
         elif isinstance(effect, DeadLettered):
             letters = cut_letters(self._log, effect.messages, effect.reason)

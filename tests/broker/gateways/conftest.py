@@ -25,6 +25,7 @@ from headrace_broker.catalog.permission import Permissions
 from headrace_broker.catalog.store import CatalogStore
 from headrace_broker.model.client_limits import ClientLimits
 from headrace_broker.model.definition import QUEUE_CLASSIC, Binding, Exchange, Queue, Vhost
+from headrace_broker.model.message import Publish
 from headrace_broker.model.reply_code import (
     INTERNAL_ERROR,
     NOT_FOUND,

@@ -26,7 +26,8 @@ from headrace_broker.model.status import (
 )
 from headrace_broker.runtime.catalog_service import CatalogUnavailableError
 from headrace_broker.runtime.client_list import ClientListing
-from headrace_broker.runtime.counts import CountsUnavailableError, QueueCounts
+from headrace_broker.runtime.counts import QueueCounts
+from headrace_broker.runtime.leader_client import LeaderUnavailableError
 from headrace_broker.runtime.topology import Topology
 
 USERS: dict[str, tuple[str, ...]] = {
@@ -97,13 +98,13 @@ class FakeNode:
 
     async def ask(self, queue: Queue) -> QueueCounts:
         if queue.name not in self.messages:
-            raise CountsUnavailableError("no leader")
+            raise LeaderUnavailableError("no leader")
         return QueueCounts(self.messages[queue.name], 0, 0)
 
     async def counts(self, queue: Queue) -> QueueCounts:
         try:
             return await self.ask(queue)
-        except CountsUnavailableError as error:
+        except LeaderUnavailableError as error:
             raise AmqpError(INTERNAL_ERROR, str(error)) from error
 
     async def purge(self, queue: Queue) -> int:

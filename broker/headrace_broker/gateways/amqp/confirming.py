@@ -80,7 +80,7 @@ class Confirms:
             self._returned.append(publish)
 
     def take_returned(self) -> list[Publish]:
-        """Return the immediate publishes that no queue took; they go back before they are confirmed."""
+        """Return the immediate publishes that no queue took: they go back before their confirm."""
         returned = self._returned
         if returned:
             self._returned = []

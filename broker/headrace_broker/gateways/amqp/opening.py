@@ -84,7 +84,6 @@ class Opening:
         """
         vhost = command.virtual_host
         check_vhost(self._outlet.broker, self._info.user, vhost)
-        self._outlet.user = self._info.user
         self._info.vhost = vhost
         self._outlet.vhost = vhost
         self._parser.body_bytes_max = self._outlet.broker.limits.message_bytes_max

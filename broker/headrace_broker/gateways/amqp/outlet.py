@@ -58,7 +58,6 @@ class Outlet:
         self.broker = broker
         self.shell = shell
         self.vhost = ""
-        self.user = ""
         self.owner = info.id
         self.owns_queues = False
         self.cancel_notify = False
