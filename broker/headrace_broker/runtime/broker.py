@@ -24,6 +24,7 @@ from headrace_broker.runtime.port import (
     QueueListener,
     ReplyListener,
 )
+from headrace_broker.runtime.quotas import Quotas
 from headrace_broker.runtime.reaper import Reaper
 from headrace_broker.runtime.replies import Replies
 from headrace_broker.runtime.router import Route, Router
@@ -55,6 +56,7 @@ class NodeBroker(Broker):
         self.limits = limits
         self.boot = boot
         self.permissions = Permissions(view)
+        self.quotas = Quotas()
         self.connections: dict[str, ConnectionInfo] = {}
         self._view = view
         self._router = router

@@ -139,6 +139,7 @@ class BrokerNode:
             self.replies,
         )
         self.catalog.subscribe(self.broker.permissions.on_events)
+        self.catalog.subscribe(self.broker.quotas.on_events)
         self.hosting.start()
         self.disk.start()
 

@@ -20,6 +20,7 @@ from headrace_broker.model.message import DeliveryRun, Publish
 from headrace_broker.model.tls import TlsSession
 
 if TYPE_CHECKING:
+    from headrace_broker.runtime.quotas import Quotas
     from headrace_broker.runtime.router import Route
 
 ACCEPT: Final = 1  # settled for good
@@ -320,6 +321,7 @@ class Broker:
         boot: how many times this node was started.
         limits: what clients may ask for.
         permissions: what users may do.
+        quotas: how fast they may publish.
     """
 
     node_name: str
@@ -327,6 +329,7 @@ class Broker:
     boot: int
     limits: ClientLimits
     permissions: Permissions
+    quotas: Quotas
 
     @abstractmethod
     def blocked_reason(self) -> str:

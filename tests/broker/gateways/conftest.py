@@ -40,6 +40,7 @@ from headrace_broker.runtime.port import (
     QueueListener,
     ReplyListener,
 )
+from headrace_broker.runtime.quotas import Quotas
 from headrace_broker.runtime.replies import Replies
 from headrace_broker.runtime.router import Route, Router
 
@@ -55,6 +56,8 @@ class FakeBroker(Broker):
         self.limits = ClientLimits()
         self.rules = CatalogStore()
         self.permissions = Permissions(self.rules)
+        self.now_us = 0
+        self.quotas = Quotas(lambda: self.now_us)
         self.gate = Gate()
         self.hold_confirms = self.congested = False
         self.blocked = ""

@@ -18,12 +18,14 @@ from headrace_broker.model.limits import (
     OUTPUT_BYTES_MAX,
     OUTPUT_FLUSH_BYTES,
 )
+from headrace_broker.model.message import Publish
 from headrace_broker.runtime.port import Broker, ConnectionInfo
 
 PAUSE_CONGESTED: Final = 1  # a queue has too much pending
 PAUSE_BLOCKED: Final = 2  # the node blocks publishers and this connection publishes
 PAUSE_COMMANDS: Final = 4  # too many commands wait behind an operation of their channel
 PAUSE_OUTPUT: Final = 8  # the client does not read what it is answered
+PAUSE_QUOTA: Final = 16  # its user or vhost has published too fast
 
 
 @trait
@@ -215,11 +217,28 @@ class Outlet:
         self._blocked = blocked
         self._pause(PAUSE_BLOCKED, blocked and self._publisher)
 
-    def published(self) -> None:
-        """Take note that this connection publishes."""
+    def published(self, publishes: list[Publish]) -> None:
+        """Take note of what this connection publishes; it has to wait if that was too fast."""
         if not self._publisher:
             self._publisher = True
             self._pause(PAUSE_BLOCKED, self._blocked)
+        quotas = self.broker.quotas
+        if quotas.limited and quotas.take(self.user, self.vhost, publishes):
+            self._wait_for_quota()
+
+    def _wait_for_quota(self) -> None:
+        if not self.pauses & PAUSE_QUOTA:
+            self._pause(PAUSE_QUOTA, True)
+            wait = self.broker.quotas.wait_seconds(self.user, self.vhost)
+            self.shell.call_later(wait, self._quota_over)
+
+    def _quota_over(self) -> None:
+        """Read on, unless others of the same user or vhost have taken more meanwhile."""
+        wait = self.broker.quotas.wait_seconds(self.user, self.vhost)
+        if wait > 0:
+            self.shell.call_later(wait, self._quota_over)
+        else:
+            self._pause(PAUSE_QUOTA, False)
 
     def _pause(self, cause: i64, on: bool) -> None:
         before = self.pauses
@@ -229,4 +248,5 @@ class Outlet:
         if self.pauses & PAUSE_BLOCKED:
             self._info.state = "blocked"
         else:
-            self._info.state = "flow" if self.pauses & PAUSE_CONGESTED else "running"
+            slowed = self.pauses & (PAUSE_CONGESTED | PAUSE_QUOTA)
+            self._info.state = "flow" if slowed else "running"

@@ -47,6 +47,7 @@ class AmqpProtocol(asyncio.Protocol, Shell):
         self._describe = describe
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
+        self._later: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport | None = None
 
     # Called by the transport
@@ -82,6 +83,8 @@ class AmqpProtocol(asyncio.Protocol, Shell):
     def connection_lost(self, exc: Exception | None) -> None:
         """End the connection; its operations run to their end."""
         self.set_timer(0)
+        if self._later is not None:
+            self._later.cancel()
         if self.connection is not None:
             self.connection.lost()
         self._closed(self)
@@ -114,6 +117,12 @@ class AmqpProtocol(asyncio.Protocol, Shell):
             self._timer = None
         if seconds:
             self._timer = self._loop.call_later(seconds, self._fire)
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> None:
+        """See `Shell`."""
+        if self._later is not None:
+            self._later.cancel()
+        self._later = self._loop.call_later(seconds, callback)
 
     def _fire(self) -> None:
         if self.connection is not None:

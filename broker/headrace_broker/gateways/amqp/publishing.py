@@ -69,7 +69,7 @@ class Publisher:
         """
         head = publishes[0]
         outlet = self._outlet
-        outlet.published()
+        outlet.published([] if current else publishes)  # those that come again were counted
         route = outlet.broker.route(outlet.vhost, head.route)
         version = outlet.broker.permissions.version
         if route.exchange != self._permitted or version != self._permitted_version:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from mypy_extensions import mypyc_attr
@@ -35,6 +35,10 @@ class Shell:
         Args:
             seconds: 0 for never.
         """
+
+    @abstractmethod
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> None:
+        """Call back once in so many seconds, unless the socket is gone; replaces the one before."""
 
     @abstractmethod
     def backlog(self) -> int:

@@ -40,6 +40,10 @@ class FakeShell(Shell):
         self.timer = 0.0
         self.closed = ""
         self.operations: list[Coroutine[Any, Any, None]] = []
+        self.later: tuple[float, Callable[[], None]] | None = None
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> None:
+        self.later = (seconds, callback)
 
     def wake(self) -> None:
         assert not self.woken

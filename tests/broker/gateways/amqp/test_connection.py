@@ -5,6 +5,7 @@ import logging
 import pytest
 from pamqp import commands
 
+from headrace_broker.catalog.event import UserLimitsChanged
 from headrace_broker.codecs.method import encode_method
 from headrace_broker.model.limits import CLOSE_SECONDS_MAX
 
@@ -294,3 +295,32 @@ def test_info_counts_channels(new_peer, channels):
     assert peer.info.channels == channels
     peer.call(1, commands.Channel.Close(200, "", 0, 0))
     assert peer.info.channels == channels - 1
+
+
+# Quotas
+
+
+def test_publisher_over_its_quota_is_not_read_until_it_has_waited(kit, broker, peer):
+    broker.add_queue("q")
+    broker.quotas.on_events([UserLimitsChanged("guest", {"publish-rate-messages": 1})])
+    peer.feed(kit.publish(1, "", "q", b"x"))
+    assert not peer.shell.reading
+    assert peer.info.state == "flow"
+    seconds, over = peer.shell.later
+    assert seconds == 0.75
+    broker.now_us = 500_000
+    over()
+    assert not peer.shell.reading
+    seconds, over = peer.shell.later
+    assert seconds == 0.25
+    broker.now_us = 750_000
+    over()
+    assert peer.shell.reading
+    assert peer.info.state == "running"
+
+
+def test_other_users_are_read(kit, broker, peer):
+    broker.add_queue("q")
+    broker.quotas.on_events([UserLimitsChanged("anna", {"publish-rate-messages": 1})])
+    peer.feed(kit.publish(1, "", "q", b"x"))
+    assert peer.shell.reading
