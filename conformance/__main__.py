@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 
@@ -31,6 +32,7 @@ from conformance.verdict import Verdict
 def main(broker: str, names: tuple[str, ...], ci: bool, only: tuple[str, ...], cache: Path) -> None:
     """Run the test suites of third-party clients."""
     console = Console(soft_wrap=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(2))  # brokers do not outlive this
     try:
         recipes = load_recipes()
         suites = [suite for suite in recipes.suite if not names or suite.name in names]

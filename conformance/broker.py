@@ -81,7 +81,12 @@ class Headrace:
     name = "headrace"
 
     def __init__(self, data: Path, number: int, certificates: Certificates) -> None:
-        del certificates
+        tls = {
+            "certificate_file": str(certificates.server),
+            "key_file": str(certificates.server_key),
+            "ca_file": str(certificates.authority),
+            "verify": "peer",
+        }
         self.address = Address.at(HEADRACE_HOSTS[0], number)
         self._data = data
         self._local = LocalCluster(data, len(HEADRACE_HOSTS))
@@ -93,6 +98,8 @@ class Headrace:
                 amqp=f"{host}:{self.address.port}",
                 http=f"{host}:{self.address.http_port}",
                 grpc=f"{host}:{GRPC_PORT + number * PORT_STEP}",
+                amqps=f"{host}:{self.address.tls_port}",
+                tls=tls,
             )
             for node, host in zip(self._local.nodes, HEADRACE_HOSTS, strict=True)
         )

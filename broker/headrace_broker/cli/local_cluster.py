@@ -58,6 +58,8 @@ class LocalNode(msgspec.Struct, frozen=True):
         amqp: HOST:PORT for AMQP clients.
         http: HOST:PORT of the HTTP API.
         grpc: HOST:PORT between nodes.
+        amqps: HOST:PORT for AMQP over TLS, empty for none.
+        tls: keys and values of the section `tls`.
     """
 
     id: int
@@ -66,6 +68,8 @@ class LocalNode(msgspec.Struct, frozen=True):
     amqp: str
     http: str
     grpc: str
+    amqps: str = ""
+    tls: dict[str, str] = {}
 
     @property
     def config_file(self) -> Path:
@@ -250,6 +254,7 @@ def render_config(node: LocalNode, nodes: tuple[LocalNode, ...]) -> str:
         f"address = {quote(each.grpc)}"
         for each in nodes
     )
+    tls = "\n".join(f"{key} = {quote(value)}" for key, value in node.tls.items())
     return f"""\
 # Written by `headrace cluster start`, anew at each start.
 [node]
@@ -259,7 +264,11 @@ data_dir = {quote(str(node.directory / "store"))}
 
 [listeners]
 amqp = {quote(node.amqp)}
+amqps = {quote(node.amqps)}
 http = {quote(node.http)}
+
+[tls]
+{tls}
 
 [limits]
 disk_free_bytes_min = {LOCAL_DISK_FREE_BYTES_MIN}
