@@ -73,7 +73,7 @@ class Suite(Struct, frozen=True, forbid_unknown_fields=True):
     tls: tuple[Text, ...] = ()
     files: dict[str, str] = {}
     containers: bool = False
-    seconds: int = 120
+    seconds: int = 60
     deselected: tuple[Deselection, ...] = ()
     expected: tuple[ExpectedFailure, ...] = ()
 

@@ -108,7 +108,8 @@ class TlsSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         ca_file: roots that clients' certificates must lead to.
         verify: "peer" asks clients for a certificate and refuses one that is not valid.
         fail_if_no_peer_cert: refuse clients that show none.
-        login_from: which part of a client's certificate names the user, for SASL EXTERNAL.
+        login_from: which part of a client's certificate names the user; SASL EXTERNAL is offered
+            if one does. Clients that have a certificate prefer it to their password then.
     """
 
     certificate_file: File = ""
@@ -117,7 +118,7 @@ class TlsSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ca_file: File = ""
     verify: Literal["none", "peer"] = "none"
     fail_if_no_peer_cert: bool = False
-    login_from: Literal["common_name", "distinguished_name"] = "common_name"
+    login_from: Literal["none", "common_name", "distinguished_name"] = "none"
 
 
 class RaftSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

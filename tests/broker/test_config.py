@@ -75,7 +75,7 @@ def test_tls_is_configured_by_the_environment_too() -> None:
     config = load_config(None, ENVIRONMENT | tls)
     assert (config.listeners.amqp, config.listeners.amqps) == ("", "0.0.0.0:5671")
     assert (config.tls.verify, config.tls.fail_if_no_peer_cert) == ("peer", True)
-    assert config.tls.login_from == "common_name"
+    assert config.tls.login_from == "none"
 
 
 def test_variables_of_other_programs_are_left_alone(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_variables_of_other_programs_are_left_alone(tmp_path: Path) -> None:
         (
             TLS + "login_from = 'cn'\n",
             "node.toml: tls.login_from: 'cn' is not allowed; "
-            "it must be 'common_name' or 'distinguished_name'",
+            "it must be 'none' or 'common_name' or 'distinguished_name'",
         ),
         (
             TLS + "fail_if_no_peer_cert = 1\n",

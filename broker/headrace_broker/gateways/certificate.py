@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from headrace_broker.model.tls import TlsSession
 
+NONE: Final = "none"
 COMMON_NAME: Final = "common_name"
 DISTINGUISHED_NAME: Final = "distinguished_name"
 
@@ -36,17 +37,21 @@ def describe(ssl_object: ssl.SSLObject, login_from: str) -> TlsSession:
 
     Args:
         ssl_object: of the transport.
-        login_from: COMMON_NAME or DISTINGUISHED_NAME.
+        login_from: COMMON_NAME, DISTINGUISHED_NAME, or NONE: certificates name no users.
     """
     cipher = ssl_object.cipher()
     session = TlsSession(ssl_object.version() or "", cipher[0] if cipher is not None else "")
+    session.external = login_from != NONE
     certificate: dict[str, Any] = ssl_object.getpeercert() or {}  # empty unless it was verified
     if certificate:
         subject: Name = certificate.get("subject", ())
         session.subject = distinguished_name(subject)
         session.issuer = distinguished_name(certificate.get("issuer", ()))
         session.not_after = str(certificate.get("notAfter", ""))
-        session.login = session.subject if login_from == DISTINGUISHED_NAME else _names(subject)
+        if login_from == DISTINGUISHED_NAME:
+            session.login = session.subject
+        elif login_from == COMMON_NAME:
+            session.login = _names(subject)
     return session
 
 

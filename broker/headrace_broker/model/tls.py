@@ -17,6 +17,7 @@ class TlsSession:
         issuer: likewise, of who signed it.
         not_after: when that certificate ends, as OpenSSL writes it; "" without one.
         login: the user that the certificate stands for, "" for none.
+        external: clients may log in by their certificates (SASL EXTERNAL).
     """
 
     def __init__(
@@ -27,6 +28,7 @@ class TlsSession:
         issuer: str = "",
         not_after: str = "",
         login: str = "",
+        external: bool = False,
     ) -> None:
         self.version = version
         self.cipher = cipher
@@ -34,3 +36,4 @@ class TlsSession:
         self.issuer = issuer
         self.not_after = not_after
         self.login = login
+        self.external = external

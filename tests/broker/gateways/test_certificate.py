@@ -61,6 +61,7 @@ SUBJECT = ((("organizationName", "Mill"),), (("commonName", "a"),))
 @pytest.mark.parametrize(
     ("subject", "login_from", "login"),
     [
+        (SUBJECT, "none", ""),
         (SUBJECT, "common_name", "a"),
         (SUBJECT, "distinguished_name", "CN=a,O=Mill"),
         (((("commonName", "a"),), (("commonName", "b"),)), "common_name", "a,b"),
@@ -70,7 +71,7 @@ SUBJECT = ((("organizationName", "Mill"),), (("commonName", "a"),))
 def test_a_verified_certificate_stands_for_a_user(subject, login_from, login):
     certificate = {"subject": subject, "issuer": SUBJECT, "notAfter": "Dec  1 2030 GMT"}
     session = describe(Handshake(certificate), login_from)
-    assert session.login == login
+    assert (session.login, session.external) == (login, login_from != "none")
     assert (session.version, session.cipher) == ("TLSv1.3", "TLS_AES_256_GCM_SHA384")
     assert (session.issuer, session.not_after) == ("CN=a,O=Mill", "Dec  1 2030 GMT")
 

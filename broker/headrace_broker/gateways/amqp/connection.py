@@ -207,8 +207,8 @@ class Connection(ChannelOwner):
             self._shell.disconnect()
             return
         self._enter(states.HEADER)
-        tls = self.info.tls is not None
-        self.outlet.send(0, handshake.start(self._broker.cluster_name, tls))
+        external = self.info.tls is not None and self.info.tls.external
+        self.outlet.send(0, handshake.start(self._broker.cluster_name, external))
 
     def _method(self, event: Method) -> None:
         kind = CONNECTION_METHODS.get(int(event.index), states.NO_STATE)

@@ -39,8 +39,13 @@ _CAPABILITIES: Final = (
 )
 
 
-def start(cluster_name: str, tls: bool) -> commands.Connection.Start:
-    """Return connection.start; EXTERNAL is offered where there is TLS."""
+def start(cluster_name: str, external: bool) -> commands.Connection.Start:
+    """Return connection.start.
+
+    Args:
+        cluster_name: shown to the client.
+        external: offer EXTERNAL too, for clients whose certificates name users.
+    """
     properties: dict[str, Any] = {
         "capabilities": dict.fromkeys(_CAPABILITIES, True),
         "cluster_name": cluster_name,
@@ -49,7 +54,7 @@ def start(cluster_name: str, tls: bool) -> commands.Connection.Start:
         "product": "Headrace",
         "version": VERSION,
     }
-    mechanisms = f"{MECHANISMS} {EXTERNAL}" if tls else MECHANISMS
+    mechanisms = f"{MECHANISMS} {EXTERNAL}" if external else MECHANISMS
     return commands.Connection.Start(0, 9, properties, mechanisms, "en_US")
 
 

@@ -53,7 +53,7 @@ class Opening:
         user: str
         password: str | None
         tls = self._info.tls
-        if tls is not None and command.mechanism == handshake.EXTERNAL:
+        if tls is not None and tls.external and command.mechanism == handshake.EXTERNAL:
             user, password = tls.login, None
         else:
             user, password = handshake.credentials(command)

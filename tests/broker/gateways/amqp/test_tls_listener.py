@@ -36,6 +36,7 @@ class Side:
             "key_file": str(self.certificates.server.key),
             "ca_file": str(self.certificates.authority.file),
             "verify": "peer",
+            "login_from": "common_name",
         }
         return ServerTls(TlsSection(**(section | more)))
 
@@ -169,11 +170,23 @@ def test_external_without_a_known_user_is_refused(serve, side, certificates, who
     serve(side.server(), in_thread(client))
 
 
-def test_external_is_offered_over_tls_only(serve, side):
+def test_external_is_offered_where_certificates_name_users(serve, side):
     def client(listener: AmqpListener) -> None:
         assert b"PLAIN AMQPLAIN EXTERNAL" in raw(listener, side.client())
 
     serve(side.server(), in_thread(client))
+
+
+def test_external_is_not_offered_where_certificates_name_nobody(serve, side, certificates):
+    def client(listener: AmqpListener) -> None:
+        context = side.client(certificates.client)
+        assert b"EXTERNAL" not in raw(listener, context)
+        external = parameters(listener, context, credentials=ExternalCredentials())
+        with pytest.raises(pika.exceptions.AMQPError):
+            pika.BlockingConnection(external)
+        pika.BlockingConnection(parameters(listener, context)).close()
+
+    serve(side.server(login_from="none"), in_thread(client))
 
 
 @pytest.mark.parametrize(
