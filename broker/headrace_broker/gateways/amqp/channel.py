@@ -97,6 +97,7 @@ class Channel(QueueListener):
         self._busy = False
         self._stalled = False
         self._waiting: deque[Input] = deque()
+        self._cancels: list[str] = []  # tags to tell of once the operation has been answered
 
     def _begin(self) -> None:
         """Be as new: a channel that closed from both sides may be opened again at once."""
@@ -290,6 +291,7 @@ class Channel(QueueListener):
         self.transaction.discard()
         self.confirms.discard()
         self.consumers.clear()
+        self._cancels.clear()
         self.set_replies(None)
         self.links.close()
 
@@ -313,6 +315,7 @@ class Channel(QueueListener):
             except ChannelOverError:
                 pass  # nobody waits for it any more
             self._busy = False
+            self._tell_cancels()
             self._drain()
         except Exception:  # noqa: BLE001 - only this connection ends
             self._owner.crash(method_name(int(index)))
@@ -414,9 +417,20 @@ class Channel(QueueListener):
         self.consumers.pop(consumer.tag, None)
 
     def notify_cancel(self, consumer: Consumer) -> None:
-        """Send basic.cancel for a lost consumer to a client that understands it."""
+        """Send basic.cancel for a lost consumer to a client that understands it.
+
+        It waits for the answer to what the client asked last: queue.delete-ok comes before the
+        cancels that the deletion brings.
+        """
         if self.outlet.cancel_notify:
-            self.send(commands.Basic.Cancel(consumer.tag, True))
+            self._cancels.append(consumer.tag)
+            if not self._busy:
+                self._tell_cancels()
+
+    def _tell_cancels(self) -> None:
+        tags, self._cancels = self._cancels, []
+        for tag in tags:
+            self.send(commands.Basic.Cancel(tag, True))
 
     def _confirm(self) -> None:
         for publish in self.confirms.take_returned():

@@ -183,3 +183,12 @@ def test_queue_name_in_any_script(broker, peer):
     declare.queue = "größe 数 !"  # the constructor would refuse it
     declared = peer.ask(1, declare)
     assert declared.queue == "größe 数 !"
+
+
+def test_cancel_of_a_queue_deleted_here_comes_after_delete_ok(broker, new_peer):
+    broker.add_queue("q")
+    peer = new_peer().open(consumer_cancel_notify=True)
+    peer.call(1, commands.Basic.Consume(queue="q", consumer_tag="c"))
+    deleted, cancel = [frame for _, frame in peer.call(1, Queue.Delete(queue="q"))]
+    assert deleted.name == "Queue.DeleteOk"
+    assert (cancel.name, cancel.consumer_tag) == ("Basic.Cancel", "c")
