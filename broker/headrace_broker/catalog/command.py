@@ -170,7 +170,8 @@ class DeclareQueue(Command, frozen=True, tag="declare_queue"):
         kind: QUEUE_QUORUM or QUEUE_CLASSIC.
         exclusive: belongs to connection `owner` alone.
         owner: id of the asking connection; not empty when `exclusive`.
-        preferred_node: node id of the first replica where that node is known, 0 for any.
+        preferred_node: node id of the first replica where that node is known, 0 for the one that is
+            first for the fewest queues.
         replicas: how many are wanted, 1 to REPLICAS_MAX; a classic queue has one.
         member_ids: of the nodes whose replicas have other ids than their nodes, because they lost
             their data once; as the proposer knows them. One that it does not know of yet is

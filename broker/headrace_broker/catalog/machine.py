@@ -26,7 +26,7 @@ from headrace_broker.catalog.governance import (
     name_problem,
     no_vhost,
 )
-from headrace_broker.catalog.placement import place
+from headrace_broker.catalog.placement import lead_by_fewest, place
 from headrace_broker.catalog.request import ENVELOPE_OCTETS, decode_envelope
 from headrace_broker.catalog.result import (
     Exists,
@@ -239,6 +239,9 @@ class Catalog(Governance):
         replicas = command.replicas if command.kind == QUEUE_QUORUM else 1
         known = {node.id: self.replica_count(node.id) for node in self.nodes()}
         members = place(known, command.preferred_node, replicas)
+        if not command.preferred_node:
+            leads = {node: self.first_lead_count(node) for node in members}
+            members = lead_by_fewest(members, leads)
         renewed = {int(member_node(member)): member for member in command.member_ids}
         queue = Queue(
             vhost=command.vhost,

@@ -18,3 +18,14 @@ def place(replicas: Mapping[int, int], preferred: int, wanted: int) -> tuple[int
     """
     order = sorted(replicas, key=lambda node: (node != preferred, replicas[node], node))
     return tuple(order[:wanted])
+
+
+def lead_by_fewest(members: tuple[int, ...], leads: Mapping[int, int]) -> tuple[int, ...]:
+    """Put first the node that is first for the fewest queues, ties by id; the rest keeps its order.
+
+    Args:
+        members: node ids of a new queue's replicas.
+        leads: for how many queues each of them is first.
+    """
+    first = min(members, key=lambda node: (leads[node], node))
+    return (first, *(node for node in members if node != first))

@@ -206,6 +206,8 @@ class CatalogStore(CatalogView):
             self._owners.setdefault(queue.owner, {})[queue.group] = queue
         for member in queue.members:
             self._replicas[member] = self._replicas.get(member, 0) + 1
+        for leader in queue.members[:1]:
+            self._first_leads[leader] = self._first_leads.get(leader, 0) + 1
         self._events.append(QueueAdded(queue))
 
     def drop_queue(self, queue: Queue) -> None:
@@ -225,6 +227,8 @@ class CatalogStore(CatalogView):
                 del self._owners[queue.owner]
         for member in queue.members:
             self._replicas[member] -= 1
+        for leader in queue.members[:1]:
+            self._first_leads[leader] -= 1
         self._events.append(QueueRemoved(queue))
         for exchange in self._left_unused(arriving):
             self.drop_exchange(exchange)

@@ -48,6 +48,7 @@ class CatalogView:
         self._groups: dict[int, Queue] = {}
         self._owners: dict[str, dict[int, Queue]] = {}
         self._replicas: dict[int, int] = {}
+        self._first_leads: dict[int, int] = {}
         self._queue_counts: dict[str, int] = {}
         self._bindings: dict[BindingKey, Binding] = {}
         self._by_source: dict[tuple[str, str], dict[BindingKey, Binding]] = {}
@@ -64,6 +65,10 @@ class CatalogView:
     def replica_count(self, node: int) -> int:
         """Return how many queue replicas are placed on a node."""
         return self._replicas.get(node, 0)
+
+    def first_lead_count(self, node: int) -> int:
+        """Return of how many queues a node was to be the first leader."""
+        return self._first_leads.get(node, 0)
 
     def vhost(self, name: str) -> Vhost | None:
         """Return a vhost."""

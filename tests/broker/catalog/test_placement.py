@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace_broker.catalog.placement import place
+from headrace_broker.catalog import command as commands
+from headrace_broker.catalog.placement import lead_by_fewest, place
 
 COUNTS = st.dictionaries(st.integers(1, 9), st.integers(0, 5), min_size=1)
 
@@ -36,3 +39,16 @@ def test_order_of_the_table_does_not_matter(
 ) -> None:
     turned = dict(reversed(counts.items()))
     assert place(turned, preferred, wanted) == place(counts, preferred, wanted)
+
+
+def test_first_is_who_is_first_for_the_fewest_queues() -> None:
+    assert lead_by_fewest((3, 1, 2), {1: 4, 2: 3, 3: 5}) == (2, 3, 1)
+    assert lead_by_fewest((3, 1, 2), {1: 4, 2: 4, 3: 4}) == (1, 3, 2)
+    assert lead_by_fewest((3,), {3: 9}) == (3,)
+
+
+def test_queues_without_a_preferred_node_are_spread(driver: Any) -> None:
+    queues = [driver.queue(f"q{number}", "quorum", replicas=3) for number in range(6)]
+    assert sorted(queue.members[0] for queue in queues) == [1, 1, 2, 2, 3, 3]
+    driver.do(commands.DeleteQueue("/", "q1"))
+    assert driver.queue("new", "quorum", replicas=3).members[0] == queues[1].members[0]

@@ -50,8 +50,10 @@ def check(catalog: Catalog) -> None:
     assert sorted(map(binding_key, sources)) == sorted(map(binding_key, bindings))
     assert sorted(map(binding_key, arriving)) == sorted(map(binding_key, bindings))
     placed = [member for queue in catalog.queues() for member in queue.members]
+    leaders = [queue.members[0] for queue in catalog.queues()]
     for node in catalog.nodes():
         assert catalog.replica_count(node.id) == placed.count(node.id)
+        assert catalog.first_lead_count(node.id) == leaders.count(node.id)
     for queue in catalog.queues():
         assert catalog.queue_by_group(queue.group) is queue
         assert len(set(queue.members)) == len(queue.members) > 0
