@@ -18,6 +18,7 @@ from headrace_broker.runtime.port import Attachment
 PRIORITY: Final = "x-priority"
 PREFETCH_BYTES: Final = "x-prefetch-bytes"
 TIMEOUT: Final = "x-consumer-timeout"
+HA_FAILOVER: Final = "x-cancel-on-ha-failover"  # of mirrored queues; clients still send it
 
 # Smallest and largest value of the numbers.
 _BOUNDS: Final = {
@@ -63,6 +64,8 @@ def _problem(name: str, value: object) -> str:
     """Say what is wrong with an argument, "" for nothing."""
     if name == X_FILTER:
         return filter_problem(value)
+    if name == HA_FAILOVER:
+        return "" if isinstance(value, bool) else f"expected bool, got {type_name(value)}"
     bounds = _BOUNDS.get(name)
     if bounds is None:
         return "unknown"

@@ -33,6 +33,11 @@ def test_octets_mean_nothing_to_a_consumer_that_does_not_acknowledge(broker, que
     assert attached(broker, peer, {"x-prefetch-bytes": 5}, no_ack=True).prefetch_octets == 0
 
 
+def test_what_was_meant_for_mirrored_queues_is_taken(broker, queue, peer):
+    found = attached(broker, peer, {"x-cancel-on-ha-failover": True})
+    assert (found.tag, found.priority) == ("c", 0)
+
+
 @pytest.mark.parametrize("value", ["a = 1 AND b > 2", {"color": "red", "size": [1, None]}])
 def test_filter_reaches_the_queue_as_a_table(broker, queue, peer, value):
     found = attached(broker, peer, {"x-filter": value})
@@ -50,6 +55,7 @@ def test_filter_reaches_the_queue_as_a_table(broker, queue, peer, value):
         ("x-consumer-timeout", -1, "-1 is not within"),
         ("x-consumer-timeout", CONSUMER_TIMEOUT_MS_MAX + 1, "is not within"),
         ("x-consumer-timeout", None, "expected integer, got void"),
+        ("x-cancel-on-ha-failover", 1, "expected bool, got signedint"),
         ("x-stream-offset", "first", "unknown"),
         ("colour", "red", "unknown"),
     ],
