@@ -45,7 +45,6 @@ class Outlet:
         broker: the node.
         shell: the socket.
         vhost: the connection's, "" before it is open.
-        user: likewise.
         owner: the connection's id, which its exclusive queues belong to.
         owns_queues: whether it may have exclusive queues.
         cancel_notify: the client understands basic.cancel.
