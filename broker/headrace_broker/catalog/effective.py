@@ -11,14 +11,14 @@ from headrace_broker.catalog.event import (
     QueueRemoved,
     VhostLimitsChanged,
 )
-from headrace_broker.catalog.policy import applied, effective, effective_exchange
+from headrace_broker.catalog.policy import applied, effective, effective_exchange, in_order
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.model.definition import Exchange, Policy, Queue
 
 
 def policy_of(view: CatalogView, target: Queue | Exchange, operator: bool = False) -> Policy | None:
     """Return the policy, or operator policy, that counts for a queue or exchange."""
-    return applied(view.policies(target.vhost, operator), target)
+    return applied(in_order(view.policies(target.vhost, operator)), target)
 
 
 def queue_arguments(view: CatalogView, queue: Queue) -> dict[str, Any]:
@@ -81,8 +81,8 @@ class EffectiveArguments:
         return [queue for vhost in vhosts for queue in self._renew(vhost)]
 
     def _renew(self, vhost: str) -> list[Queue]:
-        policies = self._view.policies(vhost)
-        operators = self._view.policies(vhost, operator=True)
+        policies = in_order(self._view.policies(vhost))
+        operators = in_order(self._view.policies(vhost, operator=True))
         limits = self._view.vhost_limits(vhost)
         changed = []
         queues = self._known.get(vhost, {})

@@ -42,6 +42,9 @@ _QUEUE_TARGETS: Final = {
     QUEUE_QUORUM: (APPLY_ALL, APPLY_QUEUES, APPLY_QUORUM),
     QUEUE_CLASSIC: (APPLY_ALL, APPLY_QUEUES, APPLY_CLASSIC),
 }
+_NAMES: Final = {
+    argument_name(name): name for name, each in QUEUE_SETTINGS.items() if each.argument
+}
 _EXCHANGE_TARGETS: Final = (APPLY_ALL, APPLY_EXCHANGES)
 
 
@@ -50,16 +53,11 @@ def applies(policy: Policy, target: Queue | Exchange) -> bool:
 
     A policy that has a setting which queues of this kind do not know is not for them, as a whole.
     """
-    if policy.vhost != target.vhost:
+    if policy.vhost != target.vhost or not matches(policy.pattern, target.name):
         return False
     if isinstance(target, Exchange):
-        if policy.apply_to not in _EXCHANGE_TARGETS:
-            return False
-    elif policy.apply_to not in _QUEUE_TARGETS.get(target.kind, ()) or not _fits(
-        policy, target.kind
-    ):
-        return False
-    return matches(policy.pattern, target.name)
+        return policy.apply_to in _EXCHANGE_TARGETS
+    return policy.apply_to in _QUEUE_TARGETS.get(target.kind, ()) and _fits(policy, target.kind)
 
 
 def _fits(policy: Policy, kind: str) -> bool:
@@ -70,17 +68,26 @@ def _fits(policy: Policy, kind: str) -> bool:
     return True
 
 
-def applied(policies: Iterable[Policy], target: Queue | Exchange) -> Policy | None:
-    """Return the policy that counts: of those that apply the one with the highest priority.
+def in_order(policies: Iterable[Policy]) -> list[Policy]:
+    """Return policies so that of those that apply to something the first one counts.
 
-    Of several the first by name does; RabbitMQ leaves that open.
+    That is the one with the highest priority; of several the first by name, which RabbitMQ leaves
+    open.
     """
-    best: Policy | None = None
-    for policy in policies:
-        better = best is None or (-policy.priority, policy.name) < (-best.priority, best.name)
-        if better and applies(policy, target):
-            best = policy
-    return best
+    return sorted(policies, key=lambda policy: (-policy.priority, policy.name))
+
+
+def applied(ordered: Iterable[Policy], target: Queue | Exchange) -> Policy | None:
+    """Return the policy that counts for a queue or exchange.
+
+    Args:
+        ordered: policies as `in_order` gives them.
+        target: the queue or exchange.
+    """
+    for policy in ordered:
+        if applies(policy, target):
+            return policy
+    return None
 
 
 def merged(policy: Policy | None, operator_policy: Policy | None) -> dict[str, Any]:
@@ -110,23 +117,22 @@ def effective(
         operator_policy: likewise.
         vhost_limits: of the queue's vhost.
     """
+    kind = queue.kind
     told = merged(policy, operator_policy)
     settings: dict[str, Any] = {}
-    for name, setting in QUEUE_SETTINGS.items():
-        argument = queue.arguments.get(argument_name(name)) if setting.argument else None
-        known = queue.kind in setting.kinds
+    for name, value in told.items():
+        setting = QUEUE_SETTINGS.get(name)
+        if setting is not None and kind in setting.kinds:
+            settings[name] = value
+    for argument, value in queue.arguments.items():
+        name = _NAMES.get(argument, "")
+        setting = QUEUE_SETTINGS.get(name)
+        if setting is None or not setting.check.allows(value):
+            continue  # it says something else, or was declared when nobody looked at it
         # A queue that is a quorum queue by default may have the arguments of a classic one.
-        if not known and (argument is None or queue.kind != QUEUE_QUORUM):
-            continue
-        if argument is not None and not setting.check.allows(argument):
-            argument = None  # declared when nobody looked at it
-        if argument is None:
-            if name in told:
-                settings[name] = told[name]
-        elif name in told:
-            settings[name] = united(_weighed(name, queue.kind), argument, told[name])
-        else:
-            settings[name] = argument
+        if kind in setting.kinds or kind == QUEUE_QUORUM:
+            both = name in told
+            settings[name] = united(_weighed(name, kind), value, told[name]) if both else value
     for limit, name in DEFAULT_LIMITS:
         if limit in vhost_limits:
             settings.setdefault(name, vhost_limits[limit])

@@ -15,7 +15,7 @@ from headrace_broker.catalog.effective import (
     policy_of,
     queue_arguments,
 )
-from headrace_broker.catalog.policy import applied, applies, effective, merged
+from headrace_broker.catalog.policy import applied, applies, effective, in_order, merged
 from headrace_broker.catalog.setting import QUEUE_SETTINGS, argument_name
 from headrace_broker.model.definition import Exchange, Policy, Queue
 
@@ -112,10 +112,11 @@ def test_highest_priority_that_applies_counts_and_then_the_first_name() -> None:
     higher_elsewhere = policy(SOME, "^other", name="b", priority=9)
     higher_for_others = policy({"queue-mode": "lazy"}, name="c", priority=8)
     everything = [low, high, higher_elsewhere, higher_for_others]
-    assert applied(everything, queue()) is high
-    assert applied(reversed(everything), queue()) is high
+    assert applied(in_order(everything), queue()) is high
+    assert applied(in_order(reversed(everything)), queue()) is high
     twin = policy(SOME, name="y", priority=7)
-    assert applied([high, twin], queue()) is applied([twin, high], queue()) is twin
+    assert applied(in_order([high, twin]), queue()) is twin
+    assert applied(in_order([twin, high]), queue()) is twin
     assert applied([higher_elsewhere], queue()) is None
 
 
