@@ -21,11 +21,19 @@ async def wait_answer(queue: Queue, future: Answer) -> tuple[int, int]:
         async with asyncio.timeout(REQUEST_SECONDS_MAX):
             return await future
     except TimeoutError:
-        raise no_answer(queue) from None
+        raise _no_answer(queue) from None
 
 
-def no_answer(queue: Queue) -> AmqpError:
-    """Return the error for a queue that did not answer within REQUEST_SECONDS_MAX."""
+async def wait_over(queue: Queue, future: asyncio.Future[None]) -> None:
+    """Wait until a queue has answered what it was sent. Raises as `wait_answer`."""
+    try:
+        async with asyncio.timeout(REQUEST_SECONDS_MAX):
+            await future
+    except TimeoutError:
+        raise _no_answer(queue) from None
+
+
+def _no_answer(queue: Queue) -> AmqpError:
     text = (
         f"queue '{queue.name}' in vhost '{queue.vhost}' did not answer within "
         f"{REQUEST_SECONDS_MAX} s: too few of its replicas are running"

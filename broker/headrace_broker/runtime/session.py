@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Final, final
 
 from mypy_extensions import i64
@@ -11,9 +10,8 @@ from typing_extensions import override
 from headrace_broker.core.command import encode_get, encode_purge, encode_remove
 from headrace_broker.core.effect import LANE_PUBLISH
 from headrace_broker.model.definition import Queue
-from headrace_broker.model.limits import REQUEST_SECONDS_MAX
 from headrace_broker.model.message import DeliveryRun, Publish
-from headrace_broker.runtime.answer import no_answer, wait_answer
+from headrace_broker.runtime.answer import wait_answer, wait_over
 from headrace_broker.runtime.lane_port import Reach, SessionEnd, SessionOwner
 from headrace_broker.runtime.port import Attachment, QueueClient, QueueListener, Ticket
 from headrace_broker.runtime.session_consuming import Consuming
@@ -88,11 +86,7 @@ class QueueSession(QueueClient):
     async def applied(self) -> None:
         if self.link.gone or self.link.closing:
             return
-        try:
-            async with asyncio.timeout(REQUEST_SECONDS_MAX):
-                await self._waiting.begin()
-        except TimeoutError:
-            raise no_answer(self.queue) from None
+        await wait_over(self.queue, self._waiting.begin())
 
     @override
     def flush(self) -> None:

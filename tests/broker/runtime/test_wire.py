@@ -208,3 +208,34 @@ def test_nothing_is_owed_to_a_node_that_went(wire):
     wire.lost = False
     wire.boards[2].mend()
     assert wire.session.calls == []
+
+
+# What is on the wire, octet for octet: nodes of different versions talk to each other
+
+
+def test_payloads_keep_their_octets(publishes):
+    sent = []
+    board = Switchboard(2, lambda node, payload: sent.append(payload.hex()) or True)
+    to_session, to_host = board.session(SESSION), board.host(3, GROUP)
+    assert to_session is not None
+    assert to_host is not None
+    to_session.rejected(2, 2)
+    to_session.enqueued(1, 2)
+    to_session.timed_out(3)
+    blob = encode_batch(publishes(b"a"))
+    to_session.run(DeliveryRun(4, 9, blob, 0, [0], b"\x01", bytes((0, 0, 0, 1, 0, 0, 0, 2))))
+    to_host.resync(SESSION, 3, 5, 6, True, b"ab")
+    assert sent == [
+        "2a110881808080908080081002180122020202",
+        "720b0881808080908080081003",
+        "3a31088180808090808008100418092215000000010000000d0004776f726b000000020000612a010132080000000100000002",
+        "1a17080710818080809080800818032005280630013a026162",
+    ]
+
+
+def test_answer_of_an_older_leader_covers_all_before_it(wire):
+    old = ClusterPayload()
+    old.enqueued.session = SESSION
+    old.enqueued.seq = 7
+    wire.boards[1].receive(old)
+    assert wire.session.calls == [("enqueued", 0, 7)]
