@@ -62,7 +62,10 @@ class Quotas:
     def wait_seconds(self, user: str, vhost: str) -> float:
         """Return for how long a connection of a user in a vhost should not publish; 0 for now."""
         now = self._now_us()
-        return max([quota.wait_us(now) for quota in self._of(user, vhost)], default=0) / 1e6
+        wait: i64 = 0
+        for quota in self._of(user, vhost):
+            wait = max(wait, quota.wait_us(now))
+        return int(wait) / 1e6
 
     def _of(self, user: str, vhost: str) -> list[Quota]:
         found = [self._users.get(user), self._vhosts.get(vhost)]
