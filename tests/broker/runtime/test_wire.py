@@ -215,7 +215,12 @@ def test_nothing_is_owed_to_a_node_that_went(wire):
 
 def test_payloads_keep_their_octets(publishes):
     sent = []
-    board = Switchboard(2, lambda node, payload: sent.append(payload.hex()) or True)
+
+    def send(node, payload):
+        sent.append(payload.hex())
+        return True
+
+    board = Switchboard(2, send)
     to_session, to_host = board.session(SESSION), board.host(3, GROUP)
     assert to_session is not None
     assert to_host is not None
