@@ -1,11 +1,153 @@
-"""Certificates."""
+"""Certificates, and a node with a real catalog for the HTTP API and its clients."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from e2e.harness.authority import Authority, Pair
+
+from headrace_broker.catalog.command import AnyCommand, Bootstrap, PutUser, encode_request
+from headrace_broker.catalog.machine import Catalog
+from headrace_broker.catalog.request import Request
+from headrace_broker.catalog.result import Result
+from headrace_broker.catalog.view import CatalogView
+from headrace_broker.model.definition import Node, Queue, User
+from headrace_broker.model.reply_code import INTERNAL_ERROR, AmqpError
+from headrace_broker.model.status import (
+    MessageCounters,
+    ObjectTotals,
+    Overview,
+    QueueStatus,
+)
+from headrace_broker.runtime.catalog_service import CatalogUnavailableError
+from headrace_broker.runtime.client_list import ClientListing
+from headrace_broker.runtime.counts import QueueCounts
+from headrace_broker.runtime.leader_client import LeaderUnavailableError
+from headrace_broker.runtime.topology import Topology
+
+USERS: dict[str, tuple[str, ...]] = {
+    "guest": ("administrator",),
+    "alice": ("management",),
+    "pol": ("policymaker",),
+}
+USERS |= {"mon": ("monitoring",), "app": ()}
+
+
+class FakeHosting:
+    """Every queue has a leader at once."""
+
+    def renewed_members(self) -> tuple[int, ...]:
+        return ()
+
+    async def wait_leader(self, queue: Queue, seconds: float) -> bool:
+        return True
+
+
+class FakeNode:
+    """A node with a real catalog; log-ins are right when the password is the user's name.
+
+    Attributes:
+        behind: commands that were decided and are not applied here yet.
+        lost: there is no quorum.
+        here: names of the queues with a replica here.
+        messages: how many messages a queue holds; one that is not there has no leader.
+    """
+
+    def __init__(self) -> None:
+        self.catalog = Catalog()
+        self.behind: list[AnyCommand] = []
+        self.lost = False
+        self.here: set[str] = set()
+        self.messages: dict[str, int] = {}
+        self.purged: list[str] = []
+        self.closed: list[tuple[str, str]] = []
+        self.listing = ClientListing([])
+        self.missing: tuple[str, ...] = ()
+        self.topology: Any = Topology(1, self, FakeHosting(), self)  # type: ignore[arg-type]
+        guest = User("guest", b"s", b"h", USERS["guest"])
+        self.do(Bootstrap((Node(1, "n1", "h:1"),), "/", guest, grant=True))
+        for name, tags in USERS.items():
+            self.do(PutUser(User(name, b"s", b"h", tags)))
+
+    def do(self, command: AnyCommand) -> Result:
+        index = self.catalog.applied_index + 1
+        return self.catalog.apply(index, encode_request(Request(1, 1, index), command))[0]
+
+    # Administration, and what Topology asks for
+
+    @property
+    def view(self) -> CatalogView:
+        return self.catalog
+
+    async def submit(self, command: AnyCommand) -> Result:
+        if self.lost:
+            raise CatalogUnavailableError("no quorum")
+        return self.do(command)
+
+    async def catch_up(self) -> None:
+        if self.lost:
+            raise AmqpError(INTERNAL_ERROR, "no quorum")
+        for command in self.behind:
+            self.do(command)
+        self.behind.clear()
+
+    async def ask(self, queue: Queue) -> QueueCounts:
+        if queue.name not in self.messages:
+            raise LeaderUnavailableError("no leader")
+        return QueueCounts(self.messages[queue.name], 0, 0)
+
+    async def counts(self, queue: Queue) -> QueueCounts:
+        try:
+            return await self.ask(queue)
+        except LeaderUnavailableError as error:
+            raise AmqpError(INTERNAL_ERROR, str(error)) from error
+
+    async def purge(self, queue: Queue) -> int:
+        self.purged.append(queue.name)
+        return 0
+
+    async def clients(self, channels: bool = False) -> ClientListing:
+        rows = [row for row in self.listing.rows if (row.channel is not None) == channels]
+        return ClientListing(rows, self.listing.missing, self.listing.left_out)
+
+    async def close_connection(self, name: str, reason: str) -> tuple[int, tuple[str, ...]]:
+        self.closed.append((name, reason))
+        names = {row.connection.name for row in self.listing.rows}
+        return int(name in names), self.missing
+
+    # StatusSource
+
+    def not_ready_reason(self) -> str:
+        return ""
+
+    def overview(self) -> Overview:
+        return Overview("test", "n1", "n1", (), ObjectTotals(), MessageCounters(), 0, 0)
+
+    def queues(self) -> list[QueueStatus]:
+        return [self._status(queue) for queue in self.catalog.queues()]
+
+    def queue(self, vhost: str, name: str) -> QueueStatus | None:
+        found = self.catalog.queue(vhost, name)
+        return self._status(found) if found is not None else None
+
+    def _status(self, queue: Queue) -> QueueStatus:
+        return QueueStatus(
+            queue.vhost,
+            queue.name,
+            queue.kind,
+            queue.durable,
+            queue.exclusive,
+            queue.auto_delete,
+            queue.arguments,
+            "n1",
+            ("n1",),
+            has_counts=queue.name in self.here,
+        )
+
+    async def authenticate(self, user: str, password: str, loopback: bool) -> bool:
+        return user == password and self.catalog.user(user) is not None
 
 
 class Certificates:
@@ -23,3 +165,8 @@ class Certificates:
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     """An authority with a server and a client named guest, and a stranger."""
     return Certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture
+def fake_node() -> FakeNode:
+    return FakeNode()

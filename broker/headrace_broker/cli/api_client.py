@@ -4,17 +4,38 @@ from __future__ import annotations
 
 import base64
 import http.client
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from headrace_broker.config import split_address
 
+PARTIAL_HEADER = "X-Headrace-Partial"  # of a listing that lacks something
 REQUEST_S_MAX = 2.0  # seconds until a node counts as not answering
 
 
 class ApiError(Exception):
     """A node did not answer, or refused."""
+
+
+class ApiAnswer(NamedTuple):
+    """What a node answered.
+
+    Attributes:
+        status: of HTTP.
+        body: decoded from JSON, None for none.
+        partial: what a listing lacks, "" for nothing.
+    """
+
+    status: int
+    body: Any
+    partial: str = ""
+
+    @property
+    def reason(self) -> str:
+        """Why it refused."""
+        found = self.body.get("reason") if isinstance(self.body, dict) else None
+        return str(found or f"status {self.status}")
 
 
 class ApiClient:
@@ -37,12 +58,39 @@ class ApiClient:
         Raises:
             ApiError: no answer in time, or one that is no JSON.
         """
+        answer = self.request("GET", path)
+        return answer.status, answer.body
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        headers: dict[str, str] | None = None,
+        seconds: float = REQUEST_S_MAX,
+    ) -> ApiAnswer:
+        """Make a request.
+
+        Args:
+            method: of HTTP.
+            path: quoted, with its query.
+            body: becomes JSON; None for no body.
+            headers: besides the log-in.
+            seconds: how long the node may be silent.
+
+        Raises:
+            ApiError: no answer in time, or one that is no JSON.
+            ValueError: the address has no port that can be.
+        """
         host, port = split_address(self.address)
-        connection = http.client.HTTPConnection(host, port, timeout=REQUEST_S_MAX)
+        connection = http.client.HTTPConnection(host, port, timeout=seconds)
+        data = msgspec.json.encode(body) if body is not None else None
         try:
-            connection.request("GET", path, headers=self._headers)
+            connection.request(method, path, data, {**self._headers, **(headers or {})})
             response = connection.getresponse()
-            return response.status, msgspec.json.decode(response.read())
+            text = response.read()
+            decoded = msgspec.json.decode(text) if text else None
+            return ApiAnswer(response.status, decoded, response.getheader(PARTIAL_HEADER, ""))
         except (OSError, http.client.HTTPException, msgspec.DecodeError) as error:
             raise ApiError(f"{self.address}{path}: {error}") from error
         finally:

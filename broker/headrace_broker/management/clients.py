@@ -127,11 +127,19 @@ class ClientEndpoints:
             if vhost not in (None, found) or not who.sees(self._node.view, found):
                 continue
             assert row.channel is not None
-            rendered += [_render_consumer(row, row.channel, each) for each in row.channel.consumers]
+            rendered += [self._consumer(row, row.channel, each) for each in row.channel.consumers]
             if len(rendered) > LISTING_ROWS_MAX:
                 headers = {PARTIAL_HEADER: f"more than {LISTING_ROWS_MAX} consumers"}
                 break
         return json_answer(rendered[:LISTING_ROWS_MAX], headers=headers)
+
+    def _consumer(
+        self, row: ClientRow, channel: ChannelStatus, consumer: ConsumerStatus
+    ) -> dict[str, Any]:
+        queue = self._node.view.queue(row.connection.vhost, consumer.queue)
+        single = queue is not None and queue.arguments.get("x-single-active-consumer") is True
+        # Which one of several is the active one only the queue's leader knows.
+        return {**_render_consumer(row, channel, consumer), "active": None if single else True}
 
 
 def _partial(listing: ClientListing) -> dict[str, str]:

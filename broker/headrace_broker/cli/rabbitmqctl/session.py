@@ -1,0 +1,151 @@
+"""One run of the command: where it talks to, and how it prints."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NoReturn
+from urllib.parse import quote
+
+import click
+import msgspec
+
+from headrace_broker.cli.api_client import ApiAnswer, ApiClient, ApiError
+
+# Exit codes of sysexits.h, as rabbitmqctl has them.
+EX_USAGE: Final = 64
+EX_DATAERR: Final = 65
+EX_NOUSER: Final = 67
+EX_UNAVAILABLE: Final = 69
+EX_SOFTWARE: Final = 70
+EX_NOPERM: Final = 77
+
+
+class CommandError(click.ClickException):
+    """The command failed; the text says why.
+
+    Args:
+        text: for people.
+        exit_code: one of EX_*.
+    """
+
+    def __init__(self, text: str, exit_code: int = EX_SOFTWARE) -> None:
+        super().__init__(text)
+        self.exit_code = exit_code  # type: ignore[misc] # click has it as one for all
+
+    def show(self, file: Any = None) -> None:
+        """Print it as rabbitmqctl does."""
+        click.echo(f"Error:\n{self.message}", err=True, file=file)
+
+
+class Settings(msgspec.Struct):
+    """Options that every command takes, before its name or behind it.
+
+    Attributes:
+        api: HOST:PORT of a node's HTTP API.
+        user: who asks.
+        password: theirs.
+        vhost: where.
+        quiet: say nothing but what was asked for.
+        headers: print the names of columns.
+        formatter: "table" or "json".
+        seconds: how long to wait for an answer.
+    """
+
+    api: str = "127.0.0.1:15672"
+    user: str = "guest"
+    password: str = "guest"  # noqa: S105 - the default user of a new cluster, from loopback only
+    vhost: str = "/"
+    quiet: bool = False
+    headers: bool = True
+    formatter: str = "table"
+    seconds: float = 60.0
+
+
+class Session:
+    """Asks the node and prints.
+
+    Attributes:
+        settings: see there.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._client = ApiClient(settings.api, settings.user, settings.password)
+
+    def say(self, text: str) -> None:
+        """Print what is going on, unless quiet or for a program."""
+        if not self.settings.quiet and self.settings.formatter == "table":
+            click.echo(text)
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        headers: dict[str, str] | None = None,
+    ) -> ApiAnswer:
+        """Make a request and return the answer, whatever its status.
+
+        Raises:
+            CommandError: EX_UNAVAILABLE no answer, EX_NOPERM the log-in or its tags are not enough.
+        """
+        seconds = self.settings.seconds
+        try:
+            answer = self._client.request(method, path, body, headers, seconds)
+        except ApiError as error:
+            raise CommandError(
+                f"unable to perform an operation on the node at {self.settings.api}: {error}",
+                EX_UNAVAILABLE,
+            ) from error
+        except ValueError:
+            text = f"--api: '{self.settings.api}' must be HOST:PORT, the port 0 to 65535"
+            raise CommandError(text, EX_USAGE) from None
+        if answer.status in (401, 403):
+            raise CommandError(f"user '{self.settings.user}': {answer.reason}", EX_NOPERM)
+        if answer.status == 503:
+            raise CommandError(answer.reason, EX_UNAVAILABLE)
+        if answer.partial:
+            click.echo(f"Warning: the list is not complete: {answer.partial}", err=True)
+        return answer
+
+    def get(self, path: str) -> Any:
+        """Return the body of a GET.
+
+        Raises:
+            CommandError: as `ask`, and for every refusal.
+        """
+        answer = self.ask("GET", path)
+        if answer.status != 200:
+            self.fail(answer)
+        return answer.body
+
+    def change(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        headers: dict[str, str] | None = None,
+    ) -> ApiAnswer:
+        """Make a request that changes something.
+
+        Raises:
+            CommandError: as `ask`, and for every refusal.
+        """
+        answer = self.ask(method, path, body, headers)
+        if answer.status not in (200, 201, 204):
+            self.fail(answer)
+        return answer
+
+    def fail(self, answer: ApiAnswer) -> NoReturn:
+        """Raise what a refusal is to the shell."""
+        reason = answer.reason
+        code = EX_SOFTWARE
+        if answer.status == 404 and reason.startswith("no user"):
+            code = EX_NOUSER
+        elif answer.status == 404 and reason.startswith("no vhost"):
+            code = EX_DATAERR
+        raise CommandError(reason, code)
+
+
+def path_of(*parts: str) -> str:
+    """Return "/api/..." with each part as one segment."""
+    return "/api/" + "/".join(quote(part, safe="") for part in parts)
