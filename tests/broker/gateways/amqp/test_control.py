@@ -44,15 +44,14 @@ def test_channels_and_consumers_are_told(kit, queue, fill, new_peer):
     peer = new_peer().open(channels=2)
     peer.call(2, commands.Basic.Qos(0, 5, False), commands.Confirm.Select())
     peer.call(2, commands.Basic.Qos(0, 7, True))
-    arguments: Any = {"x-priority": 3, "raw": bytearray(b"\xff")}
+    arguments: Any = {"x-priority": 3, "x-prefetch-bytes": 1000}
     consume = commands.Basic.Consume(0, "q", "tag", exclusive=True, arguments=arguments)
     peer.call(2, consume)
     fill(3)
     peer.turn()
     [first, second] = peer.info.control.channels()
     assert first == ChannelStatus(1, 0, 0, False, 0, 0)
-    shown = {"x-priority": 3, "raw": "\N{REPLACEMENT CHARACTER}"}
-    consumer = ConsumerStatus("tag", "q", True, True, 5, shown)
+    consumer = ConsumerStatus("tag", "q", True, True, 5, arguments)
     assert second == ChannelStatus(2, 5, 7, True, 3, 0, (consumer,))
 
 
