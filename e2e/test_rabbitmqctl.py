@@ -82,6 +82,8 @@ def test_a_vhost_and_a_user_made_by_command_work_for_a_client(
     with pytest.raises(pika.exceptions.ProbableAuthenticationError):
         shared_cluster.connect("n1", **parameters)
     ctl("delete_vhost", "ctl")
+    with pytest.raises(pika.exceptions.ConnectionClosedByBroker, match="vhost 'ctl' was deleted"):
+        channel.connection.process_data_events(time_limit=20)
     ctl("delete_user", "ctl")
     assert "no user" in ctl("delete_user", "ctl", code=67)
 

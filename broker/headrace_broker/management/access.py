@@ -67,6 +67,18 @@ def administrator() -> Caller:
     return found
 
 
+def monitor() -> Caller:
+    """Return who asks.
+
+    Raises:
+        ApiError: 403, it may not look at everything.
+    """
+    found = caller()
+    if not found.monitors:
+        raise forbidden("tags: this is for users with the tag 'monitoring' or 'administrator'")
+    return found
+
+
 def policymaker() -> Caller:
     """Return who asks.
 

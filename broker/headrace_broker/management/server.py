@@ -10,7 +10,7 @@ from typing import Final
 
 from aiohttp import web
 
-from headrace_broker.management.access import CALLER, TAGS, Caller
+from headrace_broker.management.access import CALLER, TAGS, Caller, monitor
 from headrace_broker.management.administration import Administration
 from headrace_broker.management.answer import ApiError, amqp_refusal, error_answer, json_answer
 from headrace_broker.management.authentication import parse_basic
@@ -160,4 +160,5 @@ class ManagementServer:
         return json_answer(render_overview(self._source.overview(), self._meter.rates()))
 
     async def _nodes(self, request: web.Request) -> web.Response:
+        monitor()
         return json_answer(render_nodes(self._source.overview().nodes))

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from headrace_broker.catalog.event import Event, UserChanged, VhostRemoved
 from headrace_broker.model.limits import LISTING_ROWS_MAX
 from headrace_broker.model.status import ChannelStatus, ConnectionStatus, TlsStatus
 from headrace_broker.runtime.inquiry import Close, Inquiries, List, NoAnswerError
@@ -112,6 +113,20 @@ class ClientList:
             return await self.inquiries.close(peer, question)
         except NoAnswerError:
             return None
+
+    def on_events(self, events: list[Event]) -> None:
+        """Close the connections on this node whose vhost or user was deleted."""
+        for event in events:
+            if isinstance(event, VhostRemoved):
+                self._close_all("vhost", event.vhost.name)
+            elif isinstance(event, UserChanged) and event.user is None:
+                self._close_all("user", event.name)
+
+    def _close_all(self, what: str, name: str) -> None:
+        for info in list(self._connections().values()):
+            found = info.vhost if what == "vhost" else info.user
+            if found == name and info.control is not None:
+                info.control.shut_down(f"{what} '{name}' was deleted")
 
     # This node's
 

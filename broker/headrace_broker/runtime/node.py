@@ -140,6 +140,7 @@ class BrokerNode:
         )
         self.catalog.subscribe(self.broker.permissions.on_events)
         self.catalog.subscribe(self.broker.quotas.on_events)
+        self.catalog.subscribe(self.clients.on_events)
         self.hosting.start()
         self.disk.start()
 

@@ -98,6 +98,12 @@ def test_who_does_not_administer_sees_the_vhosts_that_he_may_enter_and_changes_n
     assert "administrator" in refused(403, "PUT", limit, {"value": 1}, user="alice")
 
 
+def test_nodes_are_for_who_monitors(api, refused):
+    assert api("GET", "/api/nodes", user="mon")[0] == 200
+    assert "monitoring" in refused(403, "GET", "/api/nodes", user="alice")
+    assert api("GET", "/api/overview", user="alice")[0] == 200
+
+
 @pytest.mark.parametrize("path", ["/api/vhosts", "/api/overview", "/api/nothing"])
 def test_a_user_without_a_tag_for_it_is_refused_everywhere(refused, path):
     reason = refused(403, "GET", path, user="app")

@@ -9,6 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from headrace_broker.catalog.event import UserChanged, VhostRemoved
+from headrace_broker.model.definition import User, Vhost
 from headrace_broker.model.status import ChannelStatus
 from headrace_broker.model.tls import TlsSession
 from headrace_broker.runtime import client_list, inquiry
@@ -166,6 +168,19 @@ def test_a_connection_is_closed_wherever_it_is(world, node, by):
     assert run(world, lambda clients: clients.close(name, "too loud")) == (1, ())
     assert control.reasons == ["too loud"]
     assert [other.reasons for other in others] == [[], [], []]
+
+
+def test_connections_whose_vhost_or_user_was_deleted_are_closed(world):
+    kept, of_vhost, of_user = (world.connect(1, number) for number in (1, 2, 3))
+    world.connections[1]["n1/1/2"].vhost = "v"
+    world.connections[1]["n1/1/3"].user = "bob"
+    changed = UserChanged("guest", User("guest", b"", b""))
+    world.nodes[1].on_events([changed, VhostRemoved(Vhost("v")), UserChanged("bob", None)])
+    assert (kept.reasons, of_vhost.reasons, of_user.reasons) == (
+        [],
+        ["vhost 'v' was deleted"],
+        ["user 'bob' was deleted"],
+    )
 
 
 def test_a_connection_that_is_closing_already_is_not_there(world):

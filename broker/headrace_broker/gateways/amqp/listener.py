@@ -44,7 +44,7 @@ class AmqpListener:
         self.port = port
         self._broker = broker
         self._host = host
-        self._tls = TlsServer(tls, self._accept, self._failed) if tls is not None else None
+        self._tls = TlsServer(tls, self._admit, self._failed) if tls is not None else None
         self._describe = tls.describe if tls is not None else None
         self._connections_max = connections_max
         self._server: asyncio.Server | None = None
@@ -121,9 +121,12 @@ class AmqpListener:
                 task.cancel()
 
     def _accept(self) -> asyncio.Protocol:
+        return self._admit() or _Refusal()
+
+    def _admit(self) -> AmqpProtocol | None:
         if len(self._protocols) >= self._connections_max:
             _LOG.warning("connection refused: there are %d", len(self._protocols))
-            return _Refusal()
+            return None
         connection_id = f"{self._broker.node_name}/{self._broker.boot}/{next(self._numbers)}"
         protocol = AmqpProtocol(
             self._broker, connection_id, self._start, self._closed, self._describe

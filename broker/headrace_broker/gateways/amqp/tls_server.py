@@ -25,14 +25,14 @@ class TlsServer:
 
     Args:
         tls: what to show and ask for, looked at for each client.
-        protocol: makes the protocol for a client.
+        protocol: makes the protocol for a client, None to refuse it.
         failed: told of a protocol whose client did not get through the handshake.
     """
 
     def __init__(
         self,
         tls: ServerTls,
-        protocol: Callable[[], asyncio.Protocol],
+        protocol: Callable[[], asyncio.Protocol | None],
         failed: Callable[[asyncio.Protocol], None],
     ) -> None:
         self._tls = tls
@@ -83,15 +83,21 @@ class TlsServer:
         while True:
             try:
                 client, address = await loop.sock_accept(listening)
+            except ConnectionAbortedError:
+                continue  # it has gone again
             except OSError as error:
                 _LOG.error("no connection can be accepted: %s", error)
                 await asyncio.sleep(ACCEPT_PAUSE_SECONDS)
                 continue
-            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._start(self._shake_hands(client, address))
+            protocol = self._protocol()
+            if protocol is None:
+                client.close()
+            else:
+                self._start(self._shake_hands(client, address, protocol))
 
-    async def _shake_hands(self, client: socket.socket, address: Any) -> None:
-        protocol = self._protocol()
+    async def _shake_hands(
+        self, client: socket.socket, address: Any, protocol: asyncio.Protocol
+    ) -> None:
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: protocol,
