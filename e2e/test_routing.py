@@ -1,0 +1,306 @@
+"""Where messages go, with real clients that talk to different nodes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import aio_pika
+import pika
+import pytest
+from e2e.harness.cluster import Cluster, wait_for
+from pika.adapters.blocking_connection import BlockingChannel
+
+Name = Callable[[str], str]
+Properties = pika.BasicProperties
+
+REPLY_QUEUE = "amq.rabbitmq.reply-to"
+
+
+def confirming(cluster: Cluster, node: str) -> BlockingChannel:
+    channel = cluster.connect(node).channel()
+    channel.confirm_delivery()
+    return channel
+
+
+def get(channel: BlockingChannel, queue: str) -> tuple[Any, Any, Any]:
+    """Take a message that is known to be there."""
+    found: tuple[Any, Any, Any] = channel.basic_get(queue, auto_ack=True)
+    assert found[0] is not None, f"{queue} is empty"
+    return found
+
+
+def count(channel: BlockingChannel, queue: str) -> int:
+    return int(channel.queue_declare(queue, passive=True).method.message_count)
+
+
+def refused(action: Callable[[], object]) -> tuple[int, str]:
+    with pytest.raises(pika.exceptions.ChannelClosedByBroker) as error:
+        action()
+    return error.value.reply_code, error.value.reply_text
+
+
+# Alternate, internal and bound exchanges
+
+
+def test_alternate_exchange_takes_what_is_not_bound(
+    shared_cluster: Cluster, queue_name: Name
+) -> None:
+    exchange, alternate, queue = queue_name("x"), queue_name("alternate"), queue_name("q")
+    channel = confirming(shared_cluster, "n1")
+    channel.exchange_declare(alternate, "fanout", internal=True)
+    channel.exchange_declare(exchange, "direct", arguments={"alternate-exchange": alternate})
+    channel.queue_declare(queue, durable=True)
+    channel.basic_publish(exchange, "bound", b"0", mandatory=False)
+    with pytest.raises(pika.exceptions.UnroutableError):
+        channel.basic_publish(exchange, "bound", b"1", mandatory=True)
+    channel.queue_bind(queue, alternate)
+    other = confirming(shared_cluster, "n2")
+    other.exchange_declare(exchange, passive=True)  # n2 knows of the binding now
+    other.basic_publish(exchange, "bound", b"2", mandatory=True)
+    assert get(channel, queue)[2] == b"2"
+    code, text = refused(lambda: channel.basic_publish(alternate, "", b"3"))
+    assert code == 403
+    assert (
+        text == f"ACCESS_REFUSED - cannot publish to internal exchange '{alternate}' in vhost '/'"
+    )
+
+
+def test_exchanges_bound_in_a_ring_deliver_once(shared_cluster: Cluster, queue_name: Name) -> None:
+    names = [queue_name(name) for name in "abc"]
+    queue = queue_name("q")
+    channel = confirming(shared_cluster, "n1")
+    channel.queue_declare(queue, durable=True)
+    for name in names:
+        channel.exchange_declare(name, "fanout", arguments={"alternate-exchange": names[0]})
+        channel.queue_bind(queue, name)
+    for source, target in zip(names, [*names[1:], names[0]], strict=True):
+        channel.exchange_bind(target, source)
+    for name in names:
+        channel.basic_publish(name, "", name.encode(), mandatory=True)
+    assert [get(channel, queue)[2] for _ in names] == [name.encode() for name in names]
+    assert channel.basic_get(queue)[0] is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments", "text"),
+    [
+        ("direct", {"x-unknown": 1}, "invalid arg 'x-unknown'"),
+        ("direct", {"alternate-exchange": 1}, "for arg 'alternate-exchange'"),
+        ("x-delayed-message", {}, "'x-delayed-type' must be an existing exchange type"),
+        ("x-consistent-hash", {"hash-property": "app_id"}, "Unsupported property: app_id"),
+    ],
+)
+def test_exchange_with_wrong_arguments_is_refused(
+    shared_cluster: Cluster, queue_name: Name, kind: str, arguments: dict[str, Any], text: str
+) -> None:
+    name = queue_name("x")
+    connection = shared_cluster.connect("n1")
+    channel = connection.channel()
+    code, said = refused(lambda: channel.exchange_declare(name, kind, arguments=arguments))
+    assert code == 406
+    assert text in said
+    assert refused(lambda: connection.channel().exchange_declare(name, passive=True))[0] == 404
+
+
+def test_delayed_exchange_routes_as_its_inner_type(
+    shared_cluster: Cluster, queue_name: Name
+) -> None:
+    exchange, queue = queue_name("x"), queue_name("q")
+    channel = confirming(shared_cluster, "n1")
+    channel.exchange_declare(exchange, "x-delayed-message", arguments={"x-delayed-type": "topic"})
+    channel.queue_declare(queue, durable=True)
+    channel.queue_bind(queue, exchange, "a.*")
+    channel.basic_publish(exchange, "a.b", b"now", mandatory=True)
+    with pytest.raises(pika.exceptions.UnroutableError):
+        channel.basic_publish(exchange, "b.a", b"nowhere", mandatory=True)
+    assert get(channel, queue)[2] == b"now"
+
+
+# Consistent hashing
+
+
+def test_consistent_hash_exchange_is_the_same_on_all_nodes(
+    shared_cluster: Cluster, queue_name: Name
+) -> None:
+    exchange = queue_name("x")
+    queues = [queue_name(f"q{number}") for number in range(3)]
+    channel = confirming(shared_cluster, "n1")
+    channel.exchange_declare(exchange, "x-consistent-hash")
+    for queue in queues:
+        channel.queue_declare(queue, arguments={"x-queue-type": "classic"}, durable=True)
+        channel.queue_bind(queue, exchange, "1")
+    for node in ("n1", "n2", "n3"):
+        publisher = confirming(shared_cluster, node)
+        publisher.exchange_declare(exchange, passive=True)
+        for number in range(60):
+            publisher.basic_publish(exchange, f"key-{number}", b"%d" % number, mandatory=True)
+    places: Counter[tuple[str, bytes]] = Counter()
+    for queue in queues:
+        for _ in range(count(channel, queue)):
+            places[queue, get(channel, queue)[2]] += 1
+    assert set(places.values()) == {3}  # each key went to one queue, from all three nodes
+    assert len(places) == 60
+    assert {queue for queue, _ in places} == set(queues)
+    code, text = refused(lambda: channel.queue_bind(queues[0], exchange, "heavy"))
+    assert (code, text) == (
+        406,
+        "PRECONDITION_FAILED - The binding key must be an integer: 'heavy'",
+    )
+
+
+def test_consistent_hash_of_a_header(shared_cluster: Cluster, queue_name: Name) -> None:
+    exchange = queue_name("x")
+    queues = [queue_name(f"q{number}") for number in range(2)]
+    channel = confirming(shared_cluster, "n1")
+    channel.exchange_declare(exchange, "x-consistent-hash", arguments={"hash-header": "customer"})
+    for queue in queues:
+        channel.queue_declare(queue, exclusive=True)
+        channel.queue_bind(queue, exchange, "1")
+    for number in range(80):
+        properties = Properties(headers={"customer": number % 8})
+        channel.basic_publish(exchange, str(number), b"%d" % (number % 8), properties, True)
+    held = []
+    for queue in queues:
+        held.append({get(channel, queue)[2] for _ in range(count(channel, queue))})
+    assert held[0].isdisjoint(held[1])
+    assert len(held[0] | held[1]) == 8
+
+
+# Copies, checked properties
+
+
+def test_copies_reach_their_queues_and_bcc_is_hidden(
+    shared_cluster: Cluster, queue_name: Name
+) -> None:
+    queues = [queue_name(name) for name in ("to", "cc", "bcc")]
+    channel = confirming(shared_cluster, "n1")
+    for queue in queues:
+        channel.queue_declare(queue, durable=True)
+    headers = {"CC": [queues[1]], "BCC": [queues[2]], "kept": True}
+    properties = Properties(headers=headers, message_id="m", delivery_mode=2)
+    channel.basic_publish("", queues[0], b"x", properties, mandatory=True)
+    other = confirming(shared_cluster, "n3")
+    for queue in queues:
+        other.queue_declare(queue, passive=True)
+        method, got, _ = get(other, queue)
+        assert method.routing_key == queues[0]
+        assert got == Properties(
+            headers={"CC": [queues[1]], "kept": True}, message_id="m", delivery_mode=2
+        )
+
+
+@pytest.mark.parametrize(
+    ("properties", "text"),
+    [
+        (Properties(headers={"CC": "q"}), "invalid message: header 'CC' must be an array"),
+        (Properties(user_id="other"), "user_id property set to 'other' but authenticated user was"),
+        (Properties(expiration="soon"), "invalid expiration 'soon'"),
+        (Properties(reply_to=REPLY_QUEUE), "fast reply consumer does not exist"),
+    ],
+)
+def test_message_with_wrong_properties_closes_the_channel(
+    shared_cluster: Cluster, queue_name: Name, properties: Properties, text: str
+) -> None:
+    queue = queue_name("q")
+    connection = shared_cluster.connect("n1")
+    channel = connection.channel()
+    channel.queue_declare(queue, exclusive=True)
+    channel.confirm_delivery()
+    channel.basic_publish("", queue, b"fine", Properties(user_id="guest", expiration="60000"))
+    code, said = refused(lambda: channel.basic_publish("", queue, b"wrong", properties))
+    assert code == 406
+    assert text in said
+    assert count(connection.channel(), queue) == 1
+
+
+# Direct reply-to
+
+
+@pytest.mark.parametrize("node", ["n1", "n2"])
+def test_direct_reply_comes_from_any_node(
+    shared_cluster: Cluster, queue_name: Name, node: str
+) -> None:
+    queue = queue_name("requests")
+    requester = shared_cluster.connect("n1")
+    channel = requester.channel()
+    channel.queue_declare(queue, durable=True)
+    replies: list[tuple[Any, Any, bytes]] = []
+    channel.basic_consume(
+        REPLY_QUEUE, lambda _, *reply: replies.append(reply), auto_ack=True, consumer_tag="replies"
+    )
+    properties = Properties(reply_to=REPLY_QUEUE, correlation_id="7")
+    channel.basic_publish("", queue, b"ask", properties)
+    connection = shared_cluster.connect(node)
+    responder = connection.channel()
+    _, request, body = next(responder.consume(queue, inactivity_timeout=30))
+    assert body == b"ask"
+    assert request.reply_to.startswith(REPLY_QUEUE + ".")
+    assert count(responder, request.reply_to) == 0  # it is there
+    answer = Properties(correlation_id=request.correlation_id, headers={"h": 1})
+    large = bytes(range(256)) * 2048
+    for body in (b"answer", large):
+        responder.basic_publish("", request.reply_to, body, answer)
+    wait_for("the replies", lambda: requester.process_data_events(0.05) or len(replies) == 2)
+    for (method, got, reply), body in zip(replies, (b"answer", large), strict=True):
+        assert (method.consumer_tag, method.routing_key) == ("replies", request.reply_to)
+        assert got == answer
+        assert reply == body
+    channel.close()
+
+    def gone() -> bool:
+        ask = connection.channel()
+        try:
+            ask.queue_declare(request.reply_to, passive=True)
+        except pika.exceptions.ChannelClosedByBroker as error:
+            return bool(error.reply_code == 404)
+        ask.close()
+        return False
+
+    wait_for("the reply consumer to go", gone)
+
+
+def test_aio_pika_calls_through_direct_reply_to(shared_cluster: Cluster, queue_name: Name) -> None:
+    queue = queue_name("requests")
+
+    async def serve(channel: aio_pika.abc.AbstractChannel) -> None:
+        requests = await channel.declare_queue(queue, durable=True)
+
+        async def answer(message: aio_pika.abc.AbstractIncomingMessage) -> None:
+            async with message.process():
+                assert message.reply_to is not None
+                reply = aio_pika.Message(
+                    message.body.upper(), correlation_id=message.correlation_id
+                )
+                await channel.default_exchange.publish(reply, message.reply_to)
+
+        await requests.consume(answer)
+
+    async def call() -> list[bytes]:
+        url = "amqp://guest:guest@127.0.0.1:{}/"
+        async with (
+            await aio_pika.connect(url.format(shared_cluster.port("n2"))) as server,
+            await aio_pika.connect(url.format(shared_cluster.port("n3"))) as client,
+        ):
+            await serve(await server.channel())
+            channel = await client.channel()
+            waiting: dict[str, asyncio.Future[bytes]] = {}
+            replies = await channel.get_queue(REPLY_QUEUE, ensure=False)
+
+            async def heard(message: aio_pika.abc.AbstractIncomingMessage) -> None:
+                assert message.correlation_id is not None
+                waiting[message.correlation_id].set_result(message.body)
+
+            await replies.consume(heard, no_ack=True)
+            for number in range(20):
+                waiting[str(number)] = asyncio.get_running_loop().create_future()
+                request = aio_pika.Message(
+                    b"ask %d" % number, reply_to=REPLY_QUEUE, correlation_id=str(number)
+                )
+                await channel.default_exchange.publish(request, queue)
+            async with asyncio.timeout(60):
+                return list(await asyncio.gather(*waiting.values()))
+
+    assert asyncio.run(call()) == [b"ASK %d" % number for number in range(20)]
