@@ -11,10 +11,10 @@ import aio_pika
 import pika
 import pytest
 from e2e.harness.cluster import Cluster, wait_for
+from pika import BasicProperties as Properties
 from pika.adapters.blocking_connection import BlockingChannel
 
 Name = Callable[[str], str]
-Properties = pika.BasicProperties
 
 REPLY_QUEUE = "amq.rabbitmq.reply-to"
 
@@ -162,11 +162,11 @@ def test_consistent_hash_of_a_header(shared_cluster: Cluster, queue_name: Name) 
     for number in range(80):
         properties = Properties(headers={"customer": number % 8})
         channel.basic_publish(exchange, str(number), b"%d" % (number % 8), properties, True)
-    held = []
-    for queue in queues:
-        held.append({get(channel, queue)[2] for _ in range(count(channel, queue))})
-    assert held[0].isdisjoint(held[1])
-    assert len(held[0] | held[1]) == 8
+    first, second = (
+        {get(channel, queue)[2] for _ in range(count(channel, queue))} for queue in queues
+    )
+    assert first.isdisjoint(second)
+    assert len(first | second) == 8
 
 
 # Copies, checked properties
