@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import http.client
+import json
+import re
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -42,6 +46,22 @@ def refused(action: Callable[[], object]) -> tuple[int, str]:
     return error.value.reply_code, error.value.reply_text
 
 
+def set_policy(cluster: Cluster, name: str, pattern: str, **definition: Any) -> None:
+    """Set a policy, or with no definition delete it, by the HTTP API of node n1."""
+    host, _, port = cluster.node("n1").api.address.rpartition(":")
+    connection = http.client.HTTPConnection(host, int(port), timeout=30)
+    login = base64.b64encode(b"guest:guest").decode()
+    told = {key.replace("_", "-"): value for key, value in definition.items()}
+    body = json.dumps({"pattern": pattern, "definition": told}) if told else None
+    method = "PUT" if told else "DELETE"
+    path = f"/api/policies/%2F/{name}"
+    headers = {"Authorization": f"Basic {login}", "Content-Type": "application/json"}
+    connection.request(method, path, body, headers)
+    answer = connection.getresponse()
+    assert answer.status in (201, 204), answer.read()
+    connection.close()
+
+
 # Alternate, internal and bound exchanges
 
 
@@ -66,6 +86,24 @@ def test_alternate_exchange_takes_what_is_not_bound(
     assert (
         text == f"ACCESS_REFUSED - cannot publish to internal exchange '{alternate}' in vhost '/'"
     )
+
+
+def test_policy_names_an_alternate_exchange(shared_cluster: Cluster, queue_name: Name) -> None:
+    exchange, queue = queue_name("x"), queue_name("q")
+    channel = confirming(shared_cluster, "n2")
+    channel.exchange_declare(exchange, "direct")
+    channel.queue_declare(queue, exclusive=True)
+    channel.queue_bind(queue, "amq.fanout")
+    set_policy(
+        shared_cluster, exchange, f"^{re.escape(exchange)}$", alternate_exchange="amq.fanout"
+    )
+    channel.exchange_declare(exchange, passive=True)  # n2 knows of the policy now
+    channel.basic_publish(exchange, "none", b"1", mandatory=True)
+    assert get(channel, queue)[2] == b"1"
+    set_policy(shared_cluster, exchange, "")
+    channel.exchange_declare(exchange, passive=True)
+    with pytest.raises(pika.exceptions.UnroutableError):
+        channel.basic_publish(exchange, "none", b"2", mandatory=True)
 
 
 def test_exchanges_bound_in_a_ring_deliver_once(shared_cluster: Cluster, queue_name: Name) -> None:
@@ -214,6 +252,92 @@ def test_message_with_wrong_properties_closes_the_channel(
     assert code == 406
     assert text in said
     assert count(connection.channel(), queue) == 1
+
+
+# Immediate
+
+
+class Publisher:
+    """Publishes immediate messages through one node and keeps what comes back."""
+
+    def __init__(self, cluster: Cluster, node: str) -> None:
+        self.connection = cluster.connect(node)
+        self.channel = self.connection.channel()
+        self.returned: list[tuple[int, bytes]] = []
+        self.channel.add_on_return_callback(
+            lambda _, method, __, body: self.returned.append((method.reply_code, body))
+        )
+
+    def publish(self, queue: str, body: bytes) -> None:
+        """Send one; pika's own basic_publish knows no `immediate`."""
+        method = pika.spec.Basic.Publish(exchange="", routing_key=queue, immediate=True)
+        content = (Properties(delivery_mode=2), body)
+        self.channel._impl._send_method(method, content)  # noqa: SLF001
+        self.connection.process_data_events(0)
+
+    def wait_returned(self, *bodies: bytes) -> None:
+        """Wait until exactly these came back for want of a consumer."""
+
+        def back() -> bool:
+            self.connection.process_data_events(0.05)
+            return len(self.returned) >= len(bodies)
+
+        wait_for(f"{bodies} to come back", back)
+        assert self.returned == [(313, body) for body in bodies]
+
+
+@pytest.mark.parametrize("node", ["n1", "n3"])
+@pytest.mark.parametrize("kind", ["quorum", "classic"])
+def test_immediate_message_is_consumed_at_once_or_comes_back(
+    shared_cluster: Cluster, node: str, kind: str
+) -> None:
+    queue = f"immediate-{node}-{kind}"
+    set_policy(shared_cluster, queue, f"^{queue}$", allow_immediate=True)
+    connection = shared_cluster.connect("n2")
+    consumer = connection.channel()
+    consumer.queue_declare(queue, durable=True, arguments={"x-queue-type": kind})
+    publisher = Publisher(shared_cluster, node)
+    publisher.channel.queue_declare(queue, passive=True)  # its node knows queue and policy now
+    publisher.publish(queue, b"nobody")
+    publisher.wait_returned(b"nobody")
+
+    heard: list[tuple[int, bytes]] = []
+    consumer.basic_qos(prefetch_count=1)
+    consumer.basic_consume(
+        queue, lambda _, method, __, body: heard.append((method.delivery_tag, body))
+    )
+    publisher.publish(queue, b"first")
+    publisher.publish(queue, b"second")
+    publisher.wait_returned(b"nobody", b"second")  # the consumer has one and may have no more
+    wait_for("a delivery", lambda: connection.process_data_events(0.05) or heard)
+    assert heard == [(1, b"first")]
+    consumer.basic_ack(1)
+    connection.process_data_events(0)
+    wait_for(
+        "the settlement",
+        lambda: (shared_cluster.queue(queue) or {}).get("messages_unacknowledged") == 0,
+    )
+    publisher.publish(queue, b"third")
+    wait_for("a delivery", lambda: connection.process_data_events(0.05) or len(heard) == 2)
+    assert heard[1] == (2, b"third")
+    assert len(publisher.returned) == 2
+    assert count(publisher.channel, queue) == 0
+
+
+def test_immediate_without_the_policy_closes_the_connection(
+    shared_cluster: Cluster, queue_name: Name
+) -> None:
+    publisher = Publisher(shared_cluster, "n1")
+    queue = queue_name("q")
+    publisher.channel.queue_declare(queue, exclusive=True)
+
+    def publish() -> None:
+        publisher.publish(queue, b"x")
+        publisher.wait_returned(b"x")
+
+    with pytest.raises(pika.exceptions.ConnectionClosedByBroker) as closed:
+        publish()
+    assert closed.value.reply_code == 540
 
 
 # Direct reply-to
