@@ -1,4 +1,10 @@
-"""Which queues a message goes to: exchanges and bindings of all vhosts."""
+"""Which queues a message goes to: exchanges and bindings of all vhosts.
+
+A delayed exchange routes at once, as the type in its argument `x-delayed-type` does. The delay is
+the queues' affair: each holds back any message with an integer header `x-delay`, in milliseconds,
+whatever exchange it came through. So bindings count as they are when a message is published, where
+RabbitMQ's plug-in asks for them when the delay is over, and a delayed message is as safe as others.
+"""
 
 from __future__ import annotations
 

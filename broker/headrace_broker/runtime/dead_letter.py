@@ -69,7 +69,7 @@ def address(
     publish = Publish(0, raw_route, False, False, after.octets, letter.body)
     if exchange is None:
         return Addressed(publish, (), NO_EXCHANGE)
-    route = router.route_message(source.vhost, raw_route, after.octets)
+    route = router.route_stored(source.vhost, raw_route, after.octets)
     if not route.known:
         return Addressed(publish, (), NO_EXCHANGE)
     queues = tuple(q for q in route.queues if not is_cycle(q.name.encode(), after.deaths))

@@ -20,12 +20,13 @@ from headrace_broker.catalog.event import (
 )
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.codecs.method import decode_headers
-from headrace_broker.core.distribution import distribution_keys
+from headrace_broker.core.distribution import DistributionError, distribution_keys
 from headrace_broker.core.matcher import Subject
 from headrace_broker.core.routing import Resolution, Routing
 from headrace_broker.model.definition import Exchange, Queue
 from headrace_broker.model.exchange_argument import ALTERNATE_EXCHANGE
 from headrace_broker.model.limits import ROUTES_CACHED_MAX
+from headrace_broker.model.reply_code import AmqpError
 from headrace_broker.runtime.plain_table import plain_table
 
 ALLOW_IMMEDIATE: Final = "allow-immediate"  # a policy's key
@@ -202,6 +203,14 @@ class Router:
             headers = plain_table(decode_headers(properties))
         subject = Subject([route.routing_key, *more], headers, properties)
         return self._resolve(vhost, route.exchange, subject)
+
+    def route_stored(self, vhost: str, raw_route: bytes, properties: bytes) -> Route:
+        """As `route_message` for one that a queue has had: what cannot be read counts as absent."""
+        try:
+            return self.route_message(vhost, raw_route, properties)
+        except (DistributionError, AmqpError):
+            exchange, routing_key = split_route(raw_route)
+            return self._resolve(vhost, exchange, Subject([routing_key], {}, properties))
 
     def _resolve(self, vhost: str, exchange: str, subject: Subject) -> Route:
         resolution = self.routing.resolve(vhost, exchange, subject)

@@ -19,6 +19,7 @@ from headrace_broker.catalog.result import Ok
 from headrace_broker.core.distribution import DistributionError
 from headrace_broker.model.definition import Binding, Exchange, Node, Policy, Queue, User
 from headrace_broker.model.limits import ROUTES_CACHED_MAX
+from headrace_broker.model.reply_code import AmqpError
 from headrace_broker.model.reply_queue import REPLY_PREFIX
 from headrace_broker.runtime.plain_table import plain_table
 from headrace_broker.runtime.router import Route, Router, split_route
@@ -232,6 +233,19 @@ def test_message_without_copies_has_the_remembered_route(followed: Followed) -> 
 def test_copies_of_a_wrong_type_raise(followed: Followed) -> None:
     with pytest.raises(DistributionError):
         followed.router.route_message("/", raw("", "q"), block(headers={"CC": "q"}))
+
+
+def test_what_cannot_be_read_of_a_stored_message_counts_as_absent(followed: Followed) -> None:
+    queue = followed.queue("q")
+    wrong = block(headers={"CC": "a"})
+    assert followed.router.route_stored("/", raw("", "q"), wrong).queues == (queue,)
+    followed.bind("amq.headers", "q", "", **{"x-match": "all"})
+    far = b"\x20\x00\x00\x00\x00\x0b\x01tT\x7f" + b"\xff" * 7  # no datetime holds that time
+    with pytest.raises(AmqpError):
+        followed.router.route_message("/", raw("amq.headers"), far)
+    assert followed.router.route_stored("/", raw("amq.headers"), far).queues == (queue,)
+    copied = block(headers={"CC": ["q"]})
+    assert followed.router.route_stored("/", raw("", "none"), copied).queues == (queue,)
 
 
 def test_copies_that_lead_to_a_headers_exchange_have_its_headers_read(followed: Followed) -> None:

@@ -34,7 +34,9 @@ _CAPABILITIES: Final = (
     "basic.nack",
     "consumer_cancel_notify",
     "connection.blocked",
+    "consumer_priorities",
     "per_consumer_qos",
+    "direct_reply_to",
     "authentication_failure_close",
 )
 

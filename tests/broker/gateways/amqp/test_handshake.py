@@ -28,6 +28,8 @@ def test_handshake_offers_what_clients_know(kit, new_peer):
         "basic.nack": True,
         "consumer_cancel_notify": True,
         "connection.blocked": True,
+        "consumer_priorities": True,
+        "direct_reply_to": True,
         "per_consumer_qos": True,
         "authentication_failure_close": True,
     }

@@ -121,6 +121,18 @@ def test_reply_goes_to_a_queue_as_well_by_its_copies(kit, broker, requester, res
     assert frames[1][1].properties.headers == {"CC": ["copy"]}
 
 
+def test_reply_of_a_transaction_comes_with_its_commit(kit, requester, responder, requests):
+    request(kit, requester)
+    assert responder.ask(1, commands.Tx.Select()).name == "Tx.SelectOk"
+    responder.feed(kit.publish(1, "", reply_name(requests), b"x"))
+    responder.feed(kit.publish(1, "", REPLY_QUEUE + ".1.gone", b"y", mandatory=True))
+    assert responder.turn() == []
+    assert requester.turn() == []
+    frames = responder.call(1, commands.Tx.Commit())
+    assert names(frames) == ["Basic.Return", "ContentHeader", "ContentBody", "Tx.CommitOk"]
+    assert names(requester.turn())[0] == "Basic.Deliver"
+
+
 def test_pseudo_queue_itself_is_no_destination(kit, requester, responder):
     responder.feed(kit.publish(1, "", REPLY_QUEUE, b"x", mandatory=True))
     assert names(responder.turn())[0] == "Basic.Return"
