@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, final
 
@@ -16,6 +15,7 @@ from headrace_broker.catalog.view import CatalogView
 from headrace_broker.core.queue_machine import MACHINE_VERSION
 from headrace_broker.core.settings import QueueSettings
 from headrace_broker.model.definition import Queue
+from headrace_broker.runtime.clock import Clock
 from headrace_broker.runtime.dead_letter_office import DeadLetterOffice
 from headrace_broker.runtime.host_watcher import Configuration
 from headrace_broker.runtime.letter import Letter
@@ -78,14 +78,16 @@ class LeaderDuties(Duties):
         view: CatalogView,
         office: DeadLetterOffice,
         drop_expired: Callable[[Queue], None],
+        clock: Clock | None = None,
     ) -> None:
+        clock = Clock() if clock is None else clock
         self.office = office
         self._hosts = hosts
         self._view = view
         self._drop_expired = drop_expired
         self._effective = EffectiveArguments(view)
-        self._ticks = QueueTimer(self._tick, _unix_ms)
-        self._expiries = QueueTimer(self._look_at_expiry, _monotonic_ms)
+        self._ticks = QueueTimer(self._tick, clock.unix_ms)
+        self._expiries = QueueTimer(self._look_at_expiry, clock.monotonic_ms)
 
     def stop(self) -> None:
         """Do nothing any more."""
@@ -187,11 +189,3 @@ class LeaderDuties(Duties):
     @override
     def dead_letters_forgotten(self, queue: Queue, ids: list[int]) -> None:
         self.office.forgotten(queue.group, ids)
-
-
-def _unix_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
-def _monotonic_ms() -> int:
-    return time.monotonic_ns() // 1_000_000

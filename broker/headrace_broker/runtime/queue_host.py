@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from array import array
 from typing import Any, final
 
@@ -51,6 +50,7 @@ from headrace_broker.core.settings import DEAD_LETTER_AT_MOST_ONCE
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.message import DeliveryRun
 from headrace_broker.model.session import session_node
+from headrace_broker.runtime.clock import Clock
 from headrace_broker.runtime.feed import Feed
 from headrace_broker.runtime.feeds import FEED_ENDING, Feeds
 from headrace_broker.runtime.filtering import Filtering
@@ -81,7 +81,15 @@ class QueueHost(HostEnd):
         used_ms: when the queue was used last, on the monotonic clock, as far as this leader knows.
     """
 
-    def __init__(self, queue: Queue, node: int, log: QueueLog, reach: Reach, watcher: HostWatcher):
+    def __init__(
+        self,
+        queue: Queue,
+        node: int,
+        log: QueueLog,
+        reach: Reach,
+        watcher: HostWatcher,
+        clock: Clock | None = None,
+    ) -> None:
         self.queue = queue
         self.machine = QueueMachine()
         self.leading = False
@@ -92,6 +100,7 @@ class QueueHost(HostEnd):
         self._log = log
         self._reach = reach
         self._watcher = watcher
+        self._clock = Clock() if clock is None else clock
         self._feeds = Feeds()
         self.filtering = Filtering(log, self._feeds, self.propose)
         self._early: dict[int, None] = {}  # sessions that asked before this replica served
@@ -126,7 +135,7 @@ class QueueHost(HostEnd):
 
     def propose(self, data: bytes) -> i64:
         """Append a command with this moment's time stamp."""
-        stamped = stamp_command(time.time_ns() // 1_000_000, data)
+        stamped = stamp_command(self._clock.unix_ms(), data)
         return self._log.propose(stamped, passes_publishes(data))
 
     @override
@@ -285,7 +294,7 @@ class QueueHost(HostEnd):
 
     def use(self) -> None:
         """Note that somebody uses the queue: it does not expire for a while."""
-        self.used_ms = time.monotonic_ns() // 1_000_000
+        self.used_ms = self._clock.monotonic_ms()
 
     def tick(self, now_ms: i64) -> None:
         """Have the machine do what is due at this Unix time; called when the node was asked to."""

@@ -13,6 +13,7 @@ from headrace_broker.core.settings import QueueSettings
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.message import DeliveryRun, Publish
 from headrace_broker.model.session import session_id
+from headrace_broker.runtime.clock import Clock
 from headrace_broker.runtime.host_watcher import Configuration, HostWatcher
 from headrace_broker.runtime.lane_port import SessionOwner
 from headrace_broker.runtime.letter import Letter
@@ -97,6 +98,19 @@ class Watcher(HostWatcher):
         self.forgotten += ids
 
 
+class StoppedClock(Clock):
+    """A clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.ms = 1_000_000
+
+    def unix_ms(self) -> int:
+        return self.ms
+
+    def monotonic_ms(self) -> int:
+        return self.ms
+
+
 class Listener(QueueListener):
     """A channel that only takes notes."""
 
@@ -160,6 +174,7 @@ class World:
         cut: whether payloads between the nodes are lost.
         full: node ids to which payloads are refused, as by a full outbox.
         urgent: of each entry, whether it may pass others.
+        clock: gives the time stamps of commands.
         log: all entries; `settle_down` applies what is new on both nodes.
     """
 
@@ -173,6 +188,7 @@ class World:
         self.urgent: list[bool] = []
         self.queue = Queue("/", "work", "quorum", 7, (1, 2))
         self.watcher = Watcher()
+        self.clock = StoppedClock()
         self.owner = Owner(self, [], True)
         self.stranger = Owner(self, self.owner.closed, False)
         self.traffic = Traffic()
@@ -184,7 +200,8 @@ class World:
         self.hosts: dict[int, QueueHost] = {}
         for node in self.queue.members:
             board = self.boards[node]
-            host = QueueHost(self.queue, node, SharedLog(self, node), board, self.watcher)
+            log = SharedLog(self, node)
+            host = QueueHost(self.queue, node, log, board, self.watcher, self.clock)
             self.hosts[node] = host
             board.hosts[self.queue.group] = host
         self.hosts[1].leadership(1, 1, True)

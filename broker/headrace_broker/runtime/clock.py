@@ -1,0 +1,20 @@
+"""The time of day and the time that passes."""
+
+from __future__ import annotations
+
+import time
+
+from mypy_extensions import i64, mypyc_attr
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Clock:
+    """This machine's clocks, in milliseconds."""
+
+    def unix_ms(self) -> i64:
+        """Return the Unix time, which may be set."""
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> i64:
+        """Return a time that only goes forward, from an unknown beginning."""
+        return time.monotonic_ns() // 1_000_000
