@@ -1,0 +1,141 @@
+"""What a queue lets go, at its leader."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace_broker.core.effect import REASON_MAXLEN, REASON_REJECTED
+from headrace_broker.core.leader_command import encode_forget
+from headrace_broker.core.queue_machine import MACHINE_VERSION
+from headrace_broker.core.settings import (
+    DEAD_LETTER_AT_LEAST_ONCE,
+    DEAD_LETTER_AT_MOST_ONCE,
+    OVERFLOW_REJECT_PUBLISH,
+    OVERFLOW_REJECT_PUBLISH_DLX,
+    QueueSettings,
+)
+from headrace_broker.model.message import Publish
+from headrace_broker.model.session import session_id, tells_deaths
+from headrace_broker.runtime.port import REJECT, Attachment, Ticket
+from headrace_broker.runtime.session import QueueSession
+
+
+@pytest.fixture
+def configured(world):
+    """Lead with settings."""
+
+    def lead(**values):
+        settings = QueueSettings()
+        for name, value in values.items():
+            setattr(settings, name, value)
+        world.watcher.version = MACHINE_VERSION
+        world.watcher.settings = settings
+        world.lead(1)
+        world.settle_down()
+        return world
+
+    return lead
+
+
+def reject_all(world, session, listener, bodies):
+    session.publish(bodies, None)
+    session.flush()
+    world.settle_down()
+    world.run(session.attach(1, Attachment("c", 100)))
+    world.settle_down()
+    session.settle(1, REJECT, 1, len(bodies))
+    session.flush()
+    world.settle_down()
+
+
+def test_rejected_messages_are_letters_with_their_bodies(configured, listener):
+    world = configured(dead_letter=DEAD_LETTER_AT_MOST_ONCE)
+    session = world.open(3, listener)
+    messages = [
+        Publish(1, b"\x01x\x01k", False, False, b"\x10\x00\x02", b"one"),
+        Publish(1, b"\x01x\x01l", False, False, b"\x00\x00", b"two"),
+    ]
+    reject_all(world, session, listener, messages)
+    letters = world.watcher.letters
+    assert [(x.route, x.properties, x.body) for x in letters] == [
+        (b"\x01x\x01k", b"\x10\x00\x02", b"one"),
+        (b"\x01x\x01l", b"\x00\x00", b"two"),
+    ]
+    assert {int(x.reason) for x in letters} == {REASON_REJECTED}
+    assert not any(x.trusted for x in letters)
+    assert [int(x.octets) for x in letters] == [10, 9]
+
+
+def test_only_the_leader_lets_letters_go(configured, listener, publishes):
+    world = configured(dead_letter=DEAD_LETTER_AT_MOST_ONCE)
+    session = world.open(2, listener)
+    reject_all(world, session, listener, publishes(b"x"))
+    assert len(world.watcher.letters) == 1
+
+
+def test_past_of_a_letter_is_trusted_when_a_broker_wrote_it(configured, listener, publishes):
+    world = configured(dead_letter=DEAD_LETTER_AT_MOST_ONCE)
+    number = session_id(1, 1, 77, deaths=True)
+    board = world.boards[1]
+    session = QueueSession(number, world.queue, listener, board, world.owner, world.traffic)
+    board.sessions[number] = session.end
+    reject_all(world, session, listener, publishes(b"x"))
+    [letter] = world.watcher.letters
+    assert letter.trusted
+
+
+def test_session_ids_of_the_broker_itself_are_told_apart():
+    plain = session_id(1023, 5, 3)
+    marked = session_id(1023, 5, 3, deaths=True)
+    assert (tells_deaths(plain), tells_deaths(marked)) == (False, True)
+    assert plain != marked
+    assert marked < 1 << 62
+
+
+def test_refused_publishes_are_letters_where_overflow_says_so(configured, listener, publishes):
+    world = configured(
+        dead_letter=DEAD_LETTER_AT_MOST_ONCE, max_length=1, overflow=OVERFLOW_REJECT_PUBLISH_DLX
+    )
+    session = world.open(1, listener)
+    ticket = Ticket(1, 2)
+    for bodies in ((b"a", b"b"), (b"c", b"d")):
+        session.publish(publishes(*bodies), ticket if bodies[0] == b"c" else None)
+        session.flush()
+        world.settle_down()
+    letters = world.watcher.letters
+    assert b"d" in [letter.body for letter in letters]
+    assert {int(letter.reason) for letter in letters} == {REASON_MAXLEN}
+    assert listener.rejected == [ticket]
+    held = {int(host.machine.ready_count) for host in world.hosts.values()}
+    assert held == {4 - len(letters)}
+
+
+def test_kept_letters_are_told_and_forgotten(configured, listener, publishes):
+    world = configured(dead_letter=DEAD_LETTER_AT_LEAST_ONCE, overflow=OVERFLOW_REJECT_PUBLISH)
+    session = world.open(1, listener)
+    reject_all(world, session, listener, publishes(b"x", b"y"))
+    host = world.hosts[1]
+    assert (world.watcher.letters, world.watcher.kept) == ([], 1)
+    kept = host.kept(10)
+    assert len(kept) == 2
+    assert len(host.kept(1)) == 1
+    letters = [host.letters([message], reason)[0] for message, reason in kept]
+    assert [letter.body for letter in letters] == [b"x", b"y"]
+    assert {int(letter.reason) for letter in letters} == {REASON_REJECTED}
+    world.lead(2)
+    assert len(world.hosts[2].kept(10)) == 2
+    assert not host.forget([1])
+    assert world.hosts[2].forget([int(letters[0].message_id)])
+    world.settle_down()
+    assert world.watcher.forgotten == [int(letters[0].message_id)]
+    assert [len(each.kept(10)) for each in world.hosts.values()] == [1, 1]
+
+
+def test_forget_that_the_log_does_not_take_is_told(configured, listener, publishes):
+    world = configured(dead_letter=DEAD_LETTER_AT_LEAST_ONCE, overflow=OVERFLOW_REJECT_PUBLISH)
+    world.busy = True
+    assert not world.hosts[1].forget([1])
+    world.busy = False
+    assert world.hosts[1].propose(encode_forget([99])) == 1
+    world.settle_down()
+    assert world.watcher.forgotten == [99]
