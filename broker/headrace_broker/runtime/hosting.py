@@ -11,13 +11,14 @@ from typing_extensions import override
 
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.session import boot_mark, session_id
+from headrace_broker.runtime.clock import Clock
 from headrace_broker.runtime.duties import Duties
 from headrace_broker.runtime.host_watcher import Configuration, HostWatcher
 from headrace_broker.runtime.lane_port import SessionOwner
 from headrace_broker.runtime.letter import Letter
 from headrace_broker.runtime.port import QueueListener
 from headrace_broker.runtime.queue_host import QueueHost
-from headrace_broker.runtime.queue_log import MemoryQueueLog, RaftQueueLog
+from headrace_broker.runtime.queue_log import MemoryQueueLog, QueueLog, RaftQueueLog
 from headrace_broker.runtime.session import QueueSession
 from headrace_broker.runtime.traffic import Traffic
 from headrace_broker.runtime.wire import Switchboard
@@ -97,6 +98,7 @@ class Hosting:
     """Starts and stops replicas as the catalog says, and keeps sessions in touch with the leaders.
 
     Attributes:
+        clock: gives the time stamps of commands.
         switchboard: connects sessions and replicas.
         hosts: replicas on this node by queue group.
         traffic: counts what goes through the sessions of clients.
@@ -112,7 +114,9 @@ class Hosting:
         node: int,
         peers: list[int],
         send: Callable[[int, bytes], bool],
+        clock: Clock | None = None,
     ) -> None:
+        self.clock = Clock() if clock is None else clock
         self.switchboard = Switchboard(node, send)
         self.hosts: dict[int, QueueHost] = {}
         self.on_unused: Callable[[Queue], None] = _ignore
@@ -174,7 +178,7 @@ class Hosting:
         loop = asyncio.get_running_loop()
         if queue.logged:
             raft_log = RaftQueueLog(self._raft, queue.group, self._fail)
-            host = QueueHost(queue, self._node, raft_log, self.switchboard, self._watcher)
+            host = self._host(queue, raft_log)
             self._register(queue, host)
             prefers = queue.members[0] == self._node
             try:
@@ -185,10 +189,14 @@ class Hosting:
                 self._raft.set_members(queue.group, queue.members)
         else:
             memory = MemoryQueueLog(self._node, loop)
-            host = QueueHost(queue, self._node, memory, self.switchboard, self._watcher)
+            host = self._host(queue, memory)
             memory.apply = host.apply_one
             self._register(queue, host)
             host.leadership(self._node, 1, True)
+
+    def _host(self, queue: Queue, queue_log: QueueLog) -> QueueHost:
+        board = self.switchboard
+        return QueueHost(queue, self._node, queue_log, board, self._watcher, self.clock)
 
     def _fail(self, error: BaseException) -> None:
         self.on_unreadable(error)

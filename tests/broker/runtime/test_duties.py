@@ -1,0 +1,333 @@
+"""One node with queues in its memory, as time passes and policies change."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from headrace_broker.catalog import command as commands
+from headrace_broker.catalog.command import encode_request
+from headrace_broker.catalog.event import QueueAdded, QueueRemoved
+from headrace_broker.catalog.machine import Catalog
+from headrace_broker.catalog.request import Request
+from headrace_broker.catalog.result import Ok
+from headrace_broker.core.queue_machine import MACHINE_VERSION
+from headrace_broker.model.definition import (
+    QUEUE_CLASSIC,
+    QUEUE_QUORUM,
+    Binding,
+    Exchange,
+    Node,
+    Policy,
+    Queue,
+    User,
+)
+from headrace_broker.model.message import Publish
+from headrace_broker.runtime import queue_timer
+from headrace_broker.runtime.dead_letter_carrier import Carrier
+from headrace_broker.runtime.dead_letter_office import DeadLetterOffice
+from headrace_broker.runtime.duties import LeaderDuties
+from headrace_broker.runtime.hosting import Hosting
+from headrace_broker.runtime.port import REJECT, Attachment
+from headrace_broker.runtime.router import Router
+
+
+class NoRaft:
+    boot = 1
+
+    def member_of(self, node):
+        return node
+
+
+class Island:
+    """A node alone, whose clock the test moves."""
+
+    def __init__(self, clock) -> None:
+        self.clock = clock
+        self.catalog = Catalog()
+        self.router = Router()
+        raft: Any = NoRaft()
+        self.hosting = Hosting(raft, 1, [], lambda node, data: False, clock)
+        self.office = DeadLetterOffice(self.router, Carrier(self.hosting.open_letter_session))
+        self.expired: list[str] = []
+        self.duties = LeaderDuties(
+            self.hosting.hosts, self.catalog, self.office, self._expire, clock
+        )
+        self.hosting.duties = self.duties
+        self._index = 0
+        self.do(commands.Bootstrap((Node(1, "n1", "h:1"),), "/", User("guest", b"", b"")))
+        self.do(commands.AnnounceNode(1, MACHINE_VERSION))
+
+    def _expire(self, queue: Queue) -> None:
+        self.expired.append(queue.name)
+
+    def do(self, command):
+        self._index += 1
+        data = encode_request(Request(1, 1, self._index), command)
+        result, events = self.catalog.apply(self._index, data)
+        self.router.on_events(events)
+        for event in events:
+            if isinstance(event, QueueAdded):
+                self.hosting.add_queue(event.queue)
+            elif isinstance(event, QueueRemoved):
+                self.hosting.remove_queue(event.queue)
+        for queue in self.duties.on_events(events):
+            self.hosting.configure(queue.group)
+        return result.value if isinstance(result, Ok) else result
+
+    def declare(self, name, **arguments):
+        """Declare a queue in memory; underscores stand for hyphens."""
+        named = {f"x-{key.replace('_', '-')}": value for key, value in arguments.items()}
+        command = commands.DeclareQueue(
+            "/", name, QUEUE_CLASSIC, durable=False, arguments=named, preferred_node=1
+        )
+        queue = self.do(command)
+        assert isinstance(queue, Queue), queue
+        return queue
+
+    def host(self, name):
+        return self.hosting.hosts[self.catalog.queue("/", name).group]
+
+    def ready(self, name):
+        return int(self.host(name).machine.ready_count)
+
+    def bind(self, exchange, queue):
+        self.do(commands.DeclareExchange(Exchange("/", exchange, "fanout")))
+        self.do(commands.Bind(Binding("/", exchange, "queue", queue, "")))
+
+    def policy(self, name, pattern, **definition):
+        named = {key.replace("_", "-"): value for key, value in definition.items()}
+        result = self.do(commands.PutPolicy(Policy("/", name, pattern, named)))
+        assert not hasattr(result, "reason"), result
+
+    def open(self, name, listener):
+        return self.hosting.open_session(self.catalog.queue("/", name), listener)
+
+    async def publish(self, name, listener, *bodies):
+        session = self.open(name, listener)
+        session.publish(
+            [Publish(1, b"\x00\x01k", False, False, b"\x00\x00", b) for b in bodies], None
+        )
+        session.flush()
+        await self.settle()
+
+    async def settle(self):
+        """Let everything happen that needs no time."""
+        for _ in range(40):
+            await asyncio.sleep(0)
+
+    async def pass_time(self, ms):
+        self.clock.ms += ms
+        await self.settle()
+
+
+@pytest.fixture
+def island(world, monkeypatch):
+    """Run a scenario on a node alone."""
+    monkeypatch.setattr(queue_timer, "SLEEP_SECONDS_MAX", 0.0)
+
+    def run(scenario):
+        async def work():
+            island = Island(world.clock)
+            try:
+                await island.settle()
+                await scenario(island)
+            finally:
+                island.duties.stop()
+                island.hosting.stop()
+
+        asyncio.run(work())
+
+    return run
+
+
+def test_expired_message_goes_to_its_dead_letter_exchange(island, listener):
+    async def scenario(node):
+        node.declare("dead")
+        node.bind("dlx", "dead")
+        node.declare("work", message_ttl=1000, dead_letter_exchange="dlx")
+        await node.publish("work", listener, b"x")
+        await node.pass_time(900)
+        assert (node.ready("work"), node.ready("dead")) == (1, 0)
+        await node.pass_time(300)
+        assert (node.ready("work"), node.ready("dead")) == (0, 1)
+        assert node.office.sent_count == 1
+
+    island(scenario)
+
+
+def test_letter_that_dies_again_remembers_where_it_came_from(island, listener):
+    async def scenario(node):
+        node.declare("last")
+        node.bind("dlx2", "last")
+        node.declare("middle", message_ttl=500, dead_letter_exchange="dlx2")
+        node.bind("dlx1", "middle")
+        node.declare("first", message_ttl=500, dead_letter_exchange="dlx1")
+        await node.publish("first", listener, b"x")
+        for _ in range(2):
+            await node.pass_time(700)
+        assert node.ready("last") == 1
+        session = node.open("last", listener)
+        run, _ = await session.get()
+        assert run.blob.count(b"x-death") == 1
+        assert b"first" in run.blob
+        assert b"middle" in run.blob
+
+    island(scenario)
+
+
+def test_cycle_of_queues_ends_where_it_began(island, listener):
+    async def scenario(node):
+        node.declare("a", message_ttl=100, dead_letter_exchange="to-b")
+        node.declare("b", message_ttl=100, dead_letter_exchange="to-a")
+        node.bind("to-b", "b")
+        node.bind("to-a", "a")
+        await node.publish("a", listener, b"x")
+        for _ in range(6):
+            await node.pass_time(300)
+        assert (node.ready("a"), node.ready("b")) == (0, 0)
+        assert (node.office.sent_count, node.office.lost_count) == (1, 1)
+
+    island(scenario)
+
+
+def test_rejected_message_goes_round(island, listener):
+    async def scenario(node):
+        node.declare("a", dead_letter_exchange="again")
+        node.bind("again", "a")
+        await node.publish("a", listener, b"x")
+        session = node.open("a", listener)
+        await session.attach(1, Attachment("c", 1))
+        for number in range(1, 4):
+            await node.settle()
+            assert len(listener.bodies) == number
+            session.settle(1, REJECT, number, number)
+            session.flush()
+        await node.settle()
+        assert len(listener.bodies) == 4
+
+    island(scenario)
+
+
+def test_policy_takes_effect_at_run_time_and_ends(island, listener):
+    async def scenario(node):
+        node.declare("work")
+        await node.publish("work", listener, b"1", b"2", b"3")
+        node.policy("short", "^work$", max_length=1)
+        await node.settle()
+        assert node.ready("work") == 1
+        await node.publish("work", listener, b"4")
+        assert node.ready("work") == 1
+        node.do(commands.DeletePolicy("/", "short"))
+        await node.publish("work", listener, b"5")
+        assert node.ready("work") == 2
+
+    island(scenario)
+
+
+def test_dead_letter_exchange_may_come_by_policy(island, listener):
+    async def scenario(node):
+        node.declare("dead")
+        node.bind("dlx", "dead")
+        node.declare("work", message_ttl=100)
+        node.policy("dlx", ".*", dead_letter_exchange="dlx", dead_letter_routing_key="k2")
+        await node.publish("work", listener, b"x")
+        await node.pass_time(300)
+        assert node.ready("dead") == 1
+
+    island(scenario)
+
+
+def test_unused_queue_expires(island, listener):
+    async def scenario(node):
+        node.declare("work", expires=1000)
+        await node.pass_time(900)
+        assert node.expired == []
+        await node.pass_time(200)
+        assert node.expired == ["work"]
+
+    island(scenario)
+
+
+def test_queue_in_use_does_not_expire(island, listener):
+    async def scenario(node):
+        node.declare("work", expires=1000)
+        session = node.open("work", listener)
+        await node.pass_time(900)
+        await session.get()
+        await node.pass_time(900)
+        assert node.expired == []
+        await session.attach(1, Attachment("c", 1))
+        for _ in range(5):
+            await node.pass_time(900)
+        assert node.expired == []
+        await session.cancel(1)
+        await node.pass_time(900)
+        assert node.expired == []
+        node.host("work").use()
+        await node.pass_time(900)
+        assert node.expired == []
+        await node.pass_time(200)
+        assert node.expired == ["work"]
+
+    island(scenario)
+
+
+def test_expiry_follows_the_policy(island):
+    async def scenario(node):
+        node.declare("work")
+        node.policy("brief", ".*", expires=5000)
+        await node.pass_time(2000)
+        node.policy("brief", ".*", expires=1000)
+        await node.pass_time(10)
+        assert node.expired == ["work"]
+        node.expired.clear()
+        node.declare("other")
+        node.do(commands.DeletePolicy("/", "brief"))
+        await node.pass_time(20_000)
+        assert node.expired == []
+
+    island(scenario)
+
+
+def test_deleted_queue_leaves_nothing_behind(island, listener):
+    async def scenario(node):
+        node.declare("work", message_ttl=1000, expires=5000)
+        queue = node.catalog.queue("/", "work")
+        await node.publish("work", listener, b"x")
+        timers = (node.duties._ticks, node.duties._expiries)
+        assert [timer.armed_count for timer in timers] == [1, 1]
+        node.do(commands.DeleteQueue("/", "work", queue.group))
+        await node.settle()
+        assert [timer.armed_count for timer in timers] == [0, 0]
+        assert node.duties._effective._known == {}
+
+    island(scenario)
+
+
+def test_version_is_the_lowest_that_a_member_knows(island):
+    async def scenario(node):
+        queue = Queue("/", "q", QUEUE_QUORUM, 99, (1, 2))
+        node.do(commands.DeclareNodes((Node(1, "n1", "h:1"), Node(2, "n2", "h:2"))))
+        assert node.duties.configuration(queue).version == 1
+        node.do(commands.AnnounceNode(2, MACHINE_VERSION + 1))
+        assert node.duties.configuration(queue).version == MACHINE_VERSION
+
+    island(scenario)
+
+
+def test_queue_declared_before_the_nodes_said_their_version_is_told_later(world, monkeypatch):
+    async def work():
+        node = Island(world.clock)
+        node.do(commands.AnnounceNode(1, 1))
+        node.declare("work", max_length=1)
+        await node.settle()
+        assert int(node.host("work").machine.settings.max_length) == -1
+        node.do(commands.AnnounceNode(1, MACHINE_VERSION))
+        await node.settle()
+        assert int(node.host("work").machine.settings.max_length) == 1
+        node.duties.stop()
+
+    asyncio.run(work())
