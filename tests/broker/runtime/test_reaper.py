@@ -97,6 +97,41 @@ def test_queue_that_is_led_elsewhere_is_left_to_its_leader(deletions, world):
     assert deletions.tried == 0
 
 
+def test_expired_queue_is_deleted_later(deletions, world):
+    deletions.failures = 2
+    finish(deletions, world, lambda reaper: reaper.drop_expired(world.queue))
+    assert (deletions.done, deletions.tried) == (["work"], 3)
+
+
+def test_expired_queue_is_deleted_by_one_task(deletions, world):
+    def twice(reaper):
+        reaper.drop_expired(world.queue)
+        reaper.drop_expired(world.queue)
+        assert reaper.task_count == 1
+
+    finish(deletions, world, twice)
+    assert deletions.tried == 1
+
+
+def test_expired_queue_that_is_used_meanwhile_stays(deletions, world):
+    deletions.failures = 1 << 30
+
+    async def work():
+        reaper = Reaper(deletions, {7: world.hosts[1]})
+        reaper.drop_expired(world.queue)
+        await asyncio.sleep(0)
+        world.clock.ms += 1
+        world.hosts[1].use()
+        await asyncio.gather(*reaper._tasks, return_exceptions=True)
+        assert reaper.task_count == 0
+        deletions.failures = 0
+        reaper.drop_expired(world.queue)
+        await asyncio.gather(*reaper._tasks, return_exceptions=True)
+
+    asyncio.run(asyncio.wait_for(work(), 5))
+    assert deletions.done == ["work"]
+
+
 def test_stop_ends_what_is_left(deletions, world):
     deletions.failures = 1 << 30
 
