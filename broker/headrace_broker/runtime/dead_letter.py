@@ -22,6 +22,7 @@ from headrace_broker.runtime.router import Router, split_route
 
 REJECTED: Final = b"rejected"
 
+OFF: Final = "its queue has no dead letter exchange any more"
 NO_EXCHANGE: Final = "its dead letter exchange does not exist"
 NO_ROUTE: Final = "its dead letter exchange routes it to no queue"
 CYCLE: Final = "it would go round in a cycle of queues from which nobody rejected it"
@@ -33,7 +34,7 @@ class Addressed(NamedTuple):
     Attributes:
         publish: with the routing key and the headers that it gets.
         queues: to which it goes.
-        problem: why to none, NO_EXCHANGE, NO_ROUTE or CYCLE; "" when there are some.
+        problem: why to none, OFF, NO_EXCHANGE, NO_ROUTE or CYCLE; "" when there are some.
     """
 
     publish: Publish
@@ -68,7 +69,7 @@ def address(
     raw_route = _short((exchange or "").encode()) + _short(key)
     publish = Publish(0, raw_route, False, False, after.octets, letter.body)
     if exchange is None:
-        return Addressed(publish, (), NO_EXCHANGE)
+        return Addressed(publish, (), OFF)
     route = router.route_stored(source.vhost, raw_route, after.octets)
     if not route.known:
         return Addressed(publish, (), NO_EXCHANGE)

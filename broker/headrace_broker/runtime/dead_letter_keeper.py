@@ -13,7 +13,7 @@ from typing_extensions import override
 from headrace_broker.core.effect import Acquired
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import DEAD_LETTERS_IN_FLIGHT_MAX, TIMER_STEP_MS
-from headrace_broker.runtime.dead_letter import address
+from headrace_broker.runtime.dead_letter import OFF, address
 from headrace_broker.runtime.dead_letter_carrier import Carrier, Parcel
 from headrace_broker.runtime.letter import Letter
 from headrace_broker.runtime.router import Router
@@ -46,8 +46,11 @@ class Reporter(Protocol):
     def arrived(self, group: int) -> None:
         """A letter has arrived."""
 
-    def complain(self, source: Queue, problem: str, outcome: str) -> None:
-        """A letter does not get where it is to go."""
+    def dropped(self, source: Queue, problem: str) -> None:
+        """A letter does not get where it is to go and is not kept."""
+
+    def kept(self, source: Queue, problem: str) -> None:
+        """A letter does not get where it is to go and is tried again later."""
 
 
 @final
@@ -123,7 +126,8 @@ class Keeper:
     the oldest. What arrived and was not forgotten by then arrives once more.
 
     A letter that can go nowhere, or that a queue refused, is tried again, at first after
-    RETRY_SECONDS_MIN; queues that have it do not get it twice.
+    RETRY_SECONDS_MIN; queues that have it do not get it twice. When dead-lettering is switched off,
+    the letters that did not arrive by then are dropped, as RabbitMQ does it.
     """
 
     def __init__(
@@ -213,7 +217,7 @@ class Keeper:
     def _hold(self, stuck: _Stuck, problem: str) -> None:
         """Keep a letter for another attempt."""
         self._stuck[int(stuck.message.message_id)] = stuck
-        self._reporter.complain(self._source.queue, problem, "kept")
+        self._reporter.kept(self._source.queue, problem)
         if self._retry_handle is None:
             loop = asyncio.get_running_loop()
             self._retry_handle = loop.call_later(self._retry_seconds, self._retry)
@@ -282,6 +286,9 @@ class Keeper:
         self._allowance.give_back(int(letter.octets))
         if item.before:  # all queues that it goes to have it
             self._has_arrived(message_id)
+        elif addressed.problem == OFF:  # what dies without an exchange is dropped, and so is this
+            self._arrived[message_id] = None
+            self._reporter.dropped(source.queue, OFF)
         else:
             self._hold(item, addressed.problem)
 

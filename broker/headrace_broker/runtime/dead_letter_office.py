@@ -74,6 +74,7 @@ class DeadLetterOffice:
         self._waiting: deque[_Waiting] = deque()
         self._octets = 0  # of letters that wait or are under way, sent at most once
         self._handle: asyncio.Handle | None = None
+        self._stopped = False
         self._complaints: dict[int, str] = {}  # by group: what was warned about last
         self._overflow_count = 0
         self._overflow_told = float("-inf")
@@ -96,7 +97,8 @@ class DeadLetterOffice:
         return len(self._keepers)
 
     def stop(self) -> None:
-        """Send nothing more."""
+        """Send nothing more; letters are taken no more."""
+        self._stopped = True
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
@@ -109,6 +111,8 @@ class DeadLetterOffice:
 
     def take(self, source: Queue, arguments: dict[str, Any], letters: list[Letter]) -> None:
         """Send letters; those that do not fit are lost, and it is told how many those are."""
+        if self._stopped:
+            return
         for letter in letters:
             octets = int(letter.octets)
             if self._octets > 0 and self._octets + octets > DEAD_LETTER_OCTETS_MAX:
@@ -136,8 +140,7 @@ class DeadLetterOffice:
             self._carrier.send(addressed.publish, addressed.queues, _Once(self, octets))
             return
         self._octets -= octets
-        self.lost_count += 1
-        self.complain(source, addressed.problem, "dropped")
+        self.dropped(source, addressed.problem)
 
     def sent_once(self, parcel: Parcel, octets: int) -> None:
         """Every queue has answered for a letter that is sent at most once."""
@@ -167,6 +170,8 @@ class DeadLetterOffice:
 
     def keep(self, source: KeptSource) -> None:
         """See to the letters that a queue's machine keeps; called when there are more of them."""
+        if self._stopped:
+            return
         keeper = self._keepers.get(source.queue.group)
         if keeper is None:
             keeper = Keeper(source, self._router, self._carrier, self._allowance, self)
@@ -188,6 +193,12 @@ class DeadLetterOffice:
         if keeper is not None:
             keeper.close()
 
+    def reconfigured(self, group: int) -> None:
+        """The arguments of a queue led here are others now."""
+        keeper = self._keepers.get(group)
+        if keeper is not None:
+            keeper.hurry()
+
     def on_events(self, events: Iterable[Event]) -> None:
         """Try again at once when there may be a way now."""
         if any(
@@ -204,17 +215,18 @@ class DeadLetterOffice:
         self.sent_count += 1
         self._complaints.pop(group, None)
 
-    def complain(self, source: Queue, problem: str, outcome: str) -> None:
-        """Warn that a queue's letters go nowhere: once for as long as that is so."""
+    def dropped(self, source: Queue, problem: str) -> None:
+        """A letter goes nowhere and is lost; told once for as long as that is so."""
+        self.lost_count += 1
+        level = logging.INFO if problem == NO_ROUTE else logging.WARNING
+        self._complain(source, problem, "dropped", level)
+
+    def kept(self, source: Queue, problem: str) -> None:
+        """A letter goes nowhere now and is tried again; told once for as long as that is so."""
+        self._complain(source, problem, "kept", logging.WARNING)
+
+    def _complain(self, source: Queue, problem: str, outcome: str, level: int) -> None:
         if self._complaints.get(source.group) != problem:
             self._complaints[source.group] = problem
-            normal = problem == NO_ROUTE and outcome == "dropped"
-            level = logging.INFO if normal else logging.WARNING
-            log.log(
-                level,
-                "queue %r in vhost %r: a dead letter is %s, for %s",
-                source.name,
-                source.vhost,
-                outcome,
-                problem,
-            )
+            text = "queue %r in vhost %r: a dead letter is %s, for %s"
+            log.log(level, text, source.name, source.vhost, outcome, problem)

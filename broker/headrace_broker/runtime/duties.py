@@ -136,6 +136,7 @@ class LeaderDuties(Duties):
             self._expiries.arm(host.queue.group, int(host.used_ms) + expiry)
         else:
             self._expiries.forget(host.queue.group)
+        self.office.reconfigured(host.queue.group)
 
     @override
     def left(self, queue: Queue) -> None:

@@ -33,6 +33,7 @@ class QueueTimer:
         self._late: deque[int] = deque()
         self._handle: asyncio.Handle | None = None
         self._handle_step = 0
+        self._stopped = False
 
     @property
     def armed_count(self) -> int:
@@ -45,6 +46,8 @@ class QueueTimer:
 
     def arm(self, group: int, due_ms: int) -> None:
         """Wake a queue at `due_ms`, unless it is woken before that anyway."""
+        if self._stopped:
+            return
         step = -(-due_ms // TIMER_STEP_MS) * TIMER_STEP_MS
         known = self._armed.get(group)
         if known is not None:
@@ -68,7 +71,8 @@ class QueueTimer:
             self._leave(group, step)
 
     def stop(self) -> None:
-        """Wake nobody any more."""
+        """Wake nobody any more, whoever is armed from now on."""
+        self._stopped = True
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None

@@ -87,8 +87,11 @@ class Island:
         assert isinstance(queue, Queue), queue
         return queue
 
+    def queue(self, name) -> Any:
+        return self.catalog.queue("/", name)
+
     def host(self, name):
-        return self.hosting.hosts[self.catalog.queue("/", name).group]
+        return self.hosting.hosts[self.queue(name).group]
 
     def ready(self, name):
         return int(self.host(name).machine.ready_count)
@@ -103,7 +106,7 @@ class Island:
         assert not hasattr(result, "reason"), result
 
     def open(self, name, listener):
-        return self.hosting.open_session(self.catalog.queue("/", name), listener)
+        return self.hosting.open_session(self.queue(name), listener)
 
     async def publish(self, name, listener, *bodies):
         session = self.open(name, listener)
@@ -295,7 +298,7 @@ def test_expiry_follows_the_policy(island):
 def test_deleted_queue_leaves_nothing_behind(island, listener):
     async def scenario(node):
         node.declare("work", message_ttl=1000, expires=5000)
-        queue = node.catalog.queue("/", "work")
+        queue = node.queue("work")
         await node.publish("work", listener, b"x")
         timers = (node.duties._ticks, node.duties._expiries)
         assert [timer.armed_count for timer in timers] == [1, 1]

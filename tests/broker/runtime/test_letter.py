@@ -98,8 +98,8 @@ def test_refused_publishes_are_letters_where_overflow_says_so(configured, listen
     )
     session = world.open(1, listener)
     ticket = Ticket(1, 2)
-    for bodies in ((b"a", b"b"), (b"c", b"d")):
-        session.publish(publishes(*bodies), ticket if bodies[0] == b"c" else None)
+    for bodies, waiting in ((publishes(b"a", b"b"), None), (publishes(b"c", b"d"), ticket)):
+        session.publish(bodies, waiting)
         session.flush()
         world.settle_down()
     letters = world.watcher.letters

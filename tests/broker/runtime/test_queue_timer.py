@@ -186,6 +186,7 @@ def test_sleep_is_bounded_for_the_clock_may_be_set(scene: Scene):
 def test_stopped_timer_wakes_nobody(scene: Scene):
     scene.timer.arm(7, scene.loop.now)
     scene.timer.stop()
+    scene.timer.arm(8, scene.loop.now)
     assert scene.loop.pending == []
     scene.loop.advance(1000)
     assert scene.woken == []

@@ -19,6 +19,7 @@ from headrace_broker.runtime.dead_letter import (
     CYCLE,
     NO_EXCHANGE,
     NO_ROUTE,
+    OFF,
     address,
     is_cycle,
 )
@@ -125,7 +126,7 @@ def test_death_is_recorded(network, letter, send, reason, name):
 
 
 def test_missing_exchange_and_missing_route_are_told(network, letter, send):
-    assert send(letter()).problem == NO_EXCHANGE
+    assert send(letter()).problem == OFF
     assert send(letter(), dead_letter_exchange="none").problem == NO_EXCHANGE
     network.exchange("dlx")
     assert send(letter(), dead_letter_exchange="dlx").problem == NO_ROUTE

@@ -293,6 +293,29 @@ def test_only_queue_deleted_under_way_leaves_the_letter_kept(
     run(scenario)
 
 
+def test_letters_are_dropped_when_dead_lettering_is_switched_off(
+    office, source, network, run, turns, monkeypatch, caplog
+):
+    monkeypatch.setattr(keeper_module, "RETRY_SECONDS_MIN", 3600.0)
+
+    async def scenario():
+        source.arguments = {"dead-letter-exchange": "later"}
+        source.add(1)
+        office.keep(source)
+        await turns()
+        assert source.proposed == []
+        monkeypatch.setattr(keeper_module, "RETRY_SECONDS_MIN", 0.0)
+        source.arguments = {}
+        office.reconfigured(source.queue.group)
+        await until(lambda: source.proposed)
+        assert source.proposed == [[1]]
+        assert "a dead letter is dropped" in caplog.records[-1].message
+        assert (office.sent_count, office.lost_count) == (0, 1)
+        office.stop()
+
+    run(scenario)
+
+
 def test_forgetting_is_tried_again_when_the_log_takes_nothing(
     office, source, network, run, turns, monkeypatch
 ):

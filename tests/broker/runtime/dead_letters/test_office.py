@@ -144,6 +144,7 @@ def test_stopped_office_sends_nothing(office, network, letter, run, turns):
     async def scenario():
         take(office, network, letter())
         office.stop()
+        take(office, network, letter())
         await turns()
         assert network.opened == []
 
