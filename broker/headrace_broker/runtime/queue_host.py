@@ -60,9 +60,10 @@ from headrace_broker.runtime.letter import Letter, cut_letters
 from headrace_broker.runtime.queue_log import BUSY, TAKEN, QueueLog
 from headrace_broker.runtime.ticking import Ticking
 from headrace_raftlog.model.entry import Entry
+from headrace_raftlog.model.errors import RaftLogError
 
 
-class MachineVersionError(Exception):
+class MachineVersionError(RaftLogError):
     """A queue's log holds what only newer code understands: the node must not go on with it."""
 
 
@@ -196,8 +197,8 @@ class QueueHost(HostEnd):
                 changed.
         """
         kind: i64 = data[STAMP_OCTETS] if len(data) > STAMP_OCTETS else 0
-        if kind == CONFIGURE:
-            self._check_version(data)
+        if kind == CONFIGURE and len(data) > STAMP_OCTETS + 2:
+            self._check_version(data[STAMP_OCTETS + 2])
         effects = self.machine.apply(index, data)
         for effect in effects:
             if isinstance(effect, EntryDead):
@@ -216,8 +217,7 @@ class QueueHost(HostEnd):
             self._ticking.arm(self.machine.due_ms())
             self.filtering.applied(data)
 
-    def _check_version(self, data: bytes) -> None:
-        version = data[STAMP_OCTETS + 2] if len(data) > STAMP_OCTETS + 2 else 0
+    def _check_version(self, version: i64) -> None:
         if version > MACHINE_VERSION:
             queue = self.queue
             raise MachineVersionError(
@@ -239,9 +239,12 @@ class QueueHost(HostEnd):
 
         Raises:
             SnapshotError: the octets are not such a state; nothing changed.
+            MachineVersionError: they are one of a machine that this code does not have.
         """
         assert not self.serving, "a leader has nothing to learn"
-        self.machine = QueueMachine.restore(state)
+        machine = QueueMachine.restore(state)
+        self._check_version(machine.version)
+        self.machine = machine
 
     def leadership(self, leader: int, _term: int, serving: bool) -> None:
         """Start or stop serving; feeds of an earlier leadership are void.

@@ -131,6 +131,18 @@ def test_log_of_a_newer_machine_stops_the_node(world):
     assert world.hosts[2].machine.digest() == digest
 
 
+def test_state_of_a_newer_machine_stops_the_node(newer):
+    newer.settle_down()
+    host = newer.hosts[2]
+    state = bytearray(host.snapshot()[0])
+    assert state[1] == MACHINE_VERSION
+    state[1] += 1
+    digest = host.machine.digest()
+    with pytest.raises(MachineVersionError, match="has been brought to machine version"):
+        host.restore(bytes(state))
+    assert host.machine.digest() == digest
+
+
 def test_settings_travel_as_they_are(newer):
     newer.settle_down()
     machine = newer.hosts[2].machine
