@@ -10,6 +10,7 @@ from mypy_extensions import i64
 from typing_extensions import override
 
 from headrace_broker.model.definition import Queue
+from headrace_broker.model.limits import TIMER_WAKES_MAX
 from headrace_broker.model.session import boot_mark, session_id
 from headrace_broker.runtime.clock import Clock
 from headrace_broker.runtime.duties import Duties
@@ -24,7 +25,7 @@ from headrace_broker.runtime.traffic import Traffic
 from headrace_broker.runtime.wire import Switchboard
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from headrace_raftlog.node.node import RaftNode
 
@@ -137,7 +138,9 @@ class Hosting:
         self._tick_handle: asyncio.TimerHandle | None = None
         self._grace_handles: dict[int, asyncio.TimerHandle] = {}
         self._owed: set[tuple[int, int]] = set()  # groups and nodes: NODE_DOWN was not taken
-        self._unconfigured: set[int] = set()  # groups: CONFIGURE was not taken
+        self._unconfigured: dict[int, None] = {}  # groups that are to be told what holds now
+        self._configure_handle: asyncio.Handle | None = None
+        self._refusing: set[int] = set()  # groups: CONFIGURE was not taken
 
     # Life
 
@@ -151,6 +154,8 @@ class Hosting:
         if self._tick_handle is not None:
             self._tick_handle.cancel()
             self._tick_handle = None
+        if self._configure_handle is not None:
+            self._configure_handle.cancel()
         for handle in self._grace_handles.values():
             handle.cancel()
         self._grace_handles.clear()
@@ -163,9 +168,8 @@ class Hosting:
             host = self.hosts.get(group)
             if host is not None:
                 self._report(host, node)
-        unconfigured, self._unconfigured = self._unconfigured, set()
-        for group in unconfigured:
-            self.configure(group)
+        refusing, self._refusing = self._refusing, set()
+        self.configure(refusing)
         for session in list(self._sessions.values()):
             session.tick()
 
@@ -248,7 +252,7 @@ class Hosting:
         if not host.leading:
             self.duties.left(queue)
         elif not host.serving:
-            self._unconfigured.add(queue.group)
+            self._refusing.add(queue.group)
         if host.serving:
             self.duties.led(host)
             self._report(host, self._node)
@@ -260,15 +264,25 @@ class Hosting:
         for session in list(self._by_group.get(queue.group, {}).values()):
             session.relocate(leader)
 
-    def configure(self, group: int) -> None:
-        """Have a queue told what holds now, if it is led here; try again later if need be."""
-        host = self.hosts.get(group)
-        if host is None or not host.leading:
-            return
-        if not host.configure():
-            self._unconfigured.add(group)
-        elif host.serving:
-            self.duties.configured(host)
+    def configure(self, groups: Iterable[int]) -> None:
+        """Have queues told what holds now, as far as they are led here: soon, a few at a time."""
+        self._unconfigured.update(dict.fromkeys(groups))
+        if self._unconfigured and self._configure_handle is None:
+            loop = asyncio.get_running_loop()
+            self._configure_handle = loop.call_soon(self._configure_some)
+
+    def _configure_some(self) -> None:
+        self._configure_handle = None
+        for group in list(self._unconfigured)[:TIMER_WAKES_MAX]:
+            del self._unconfigured[group]
+            host = self.hosts.get(group)
+            if host is None or not host.leading:
+                continue
+            if not host.configure():
+                self._refusing.add(group)
+            elif host.serving:
+                self.duties.configured(host)
+        self.configure(())
 
     async def wait_leader(self, queue: Queue, seconds: float) -> bool:
         """Wait until a leader of the queue is known here; return False when the time is over.

@@ -178,8 +178,7 @@ class BrokerNode:
                 self.hosting.add_queue(event.queue)
             elif isinstance(event, QueueRemoved):
                 self.hosting.remove_queue(event.queue)
-        for queue in self.duties.on_events(events):
-            self.hosting.configure(queue.group)
+        self.hosting.configure(queue.group for queue in self.duties.on_events(events))
 
     def _send_catalog(self, peer: int, data: bytes) -> bool:
         payload = ClusterPayload(catalog_forward=data)

@@ -73,8 +73,7 @@ class Island:
                 self.hosting.add_queue(event.queue)
             elif isinstance(event, QueueRemoved):
                 self.hosting.remove_queue(event.queue)
-        for queue in self.duties.on_events(events):
-            self.hosting.configure(queue.group)
+        self.hosting.configure(queue.group for queue in self.duties.on_events(events))
         return result.value if isinstance(result, Ok) else result
 
     def declare(self, name, **arguments):
@@ -224,6 +223,7 @@ def test_policy_takes_effect_at_run_time_and_ends(island, listener):
         await node.publish("work", listener, b"4")
         assert node.ready("work") == 1
         node.do(commands.DeletePolicy("/", "short"))
+        await node.settle()
         await node.publish("work", listener, b"5")
         assert node.ready("work") == 2
 

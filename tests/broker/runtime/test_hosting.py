@@ -13,6 +13,7 @@ from headrace_broker.core.leader_command import Configure
 from headrace_broker.core.queue_machine import MACHINE_VERSION
 from headrace_broker.core.settings import QueueSettings
 from headrace_broker.model.definition import QUEUE_CLASSIC, QUEUE_QUORUM, Queue
+from headrace_broker.model.limits import TIMER_WAKES_MAX
 from headrace_broker.model.message import Publish
 from headrace_broker.model.session import BOOT_MAX, session_id, tells_deaths
 from headrace_broker.runtime import hosting as module
@@ -497,16 +498,39 @@ def test_queue_is_told_what_it_is_to_be_before_anything_else(run):
         assert lengths(node) == [5]
         assert plans.heard == ["led"]
         plans.length = 6
-        node.hosting.configure(7)
-        node.hosting.configure(7)
-        node.hosting.configure(99)
+        for groups in ([7], [7, 99]):
+            node.hosting.configure(groups)
+            await turns(1)
         assert lengths(node) == [5, 6]
         assert plans.heard == ["led", "configured", "configured"]
         node.raft.lead(7, 2)
         await turns()
-        node.hosting.configure(7)
+        node.hosting.configure([7])
+        await turns()
         assert lengths(node) == [5, 6]
         assert plans.heard[-1] == "left"
+
+    run(scenario)
+
+
+def test_many_queues_that_change_share_the_turns_of_the_loop(run):
+    async def scenario(node):
+        node.hosting.duties = plans = Plans()
+        queues = [
+            Queue("/", f"q{group}", QUEUE_QUORUM, group, MEMBERS, founders=MEMBERS)
+            for group in range(100, 101 + TIMER_WAKES_MAX)
+        ]
+        for queue in queues:
+            node.hosting.add_queue(queue)
+            node.raft.lead(queue.group, 1, serving=True)
+        await turns()
+        told = len(lengths(node))
+        plans.length = 6
+        node.hosting.configure(queue.group for queue in queues)
+        await turns(1)
+        assert len(lengths(node)) - told == TIMER_WAKES_MAX
+        await turns(1)
+        assert len(lengths(node)) - told == TIMER_WAKES_MAX + 1
 
     run(scenario)
 
