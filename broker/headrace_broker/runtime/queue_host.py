@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from typing import Any, final
+from typing import Any, Final, final
 
 from librt.strings import read_i64_be
 from mypy_extensions import i64
@@ -62,6 +62,8 @@ from headrace_broker.runtime.ticking import Ticking
 from headrace_raftlog.model.entry import Entry
 from headrace_raftlog.model.errors import RaftLogError
 
+NO_ARGUMENTS: Final[dict[str, Any]] = {}  # one for all queues that are led elsewhere
+
 
 class MachineVersionError(RaftLogError):
     """A queue's log holds what only newer code understands: the node must not go on with it."""
@@ -78,7 +80,6 @@ class QueueHost(HostEnd):
         serving: it leads, and the machine is or is being told what holds now: it takes commands.
         arguments: the effective ones, as known when they were looked at last; empty when not
             leading.
-        filtering: its consumers that want some messages only.
         used_ms: when the queue was used last, on the monotonic clock, as far as this leader knows.
     """
 
@@ -95,7 +96,7 @@ class QueueHost(HostEnd):
         self.machine = QueueMachine()
         self.leading = False
         self.serving = False
-        self.arguments: dict[str, Any] = {}
+        self.arguments: dict[str, Any] = NO_ARGUMENTS
         self.used_ms: i64 = 0
         self._node = node
         self._log = log
@@ -103,10 +104,17 @@ class QueueHost(HostEnd):
         self._watcher = watcher
         self._clock = Clock() if clock is None else clock
         self._feeds = Feeds()
-        self.filtering = Filtering(log, self._feeds, self.propose)
+        self._filtering: Filtering | None = None
         self._early: dict[int, None] = {}  # sessions that asked before this replica served
         self._configured = b""  # the newest CONFIGURE in the log
         self._ticking = Ticking(queue, watcher)
+
+    @property
+    def filtering(self) -> Filtering:
+        """Its consumers that want some messages only."""
+        if self._filtering is None:  # few queues have any
+            self._filtering = Filtering(self._log, self._feeds, self.propose)
+        return self._filtering
 
     @property
     def feed_count(self) -> int:
@@ -215,7 +223,8 @@ class QueueHost(HostEnd):
             elif kind == FORGET:
                 self._forgotten(data)
             self._ticking.arm(self.machine.due_ms())
-            self.filtering.applied(data)
+            if self._filtering is not None:
+                self._filtering.applied(data)
 
     def _check_version(self, version: i64) -> None:
         if version > MACHINE_VERSION:
@@ -254,8 +263,9 @@ class QueueHost(HostEnd):
         self.leading = serving
         self.serving = False
         self._ticking.reset()
-        self.filtering.reset()
-        self.arguments = {}
+        if self._filtering is not None:
+            self._filtering.reset()
+        self.arguments = NO_ARGUMENTS
         if serving:
             machine = self.machine
             self._configured = encode_configure(machine.version, machine.settings)
