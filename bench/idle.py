@@ -1,6 +1,9 @@
 """How much processor time and memory a node takes for idle replicated queues.
 
-python bench/idle.py [--queues 1000] [--seconds 20] [--write]
+python bench/idle.py [--queues 1000] [--seconds 20] [--message-ttl MS] [--write]
+
+With --message-ttl each queue holds one message that waits for that long, so that each has a time to
+wait for: choose one that ends after the measurement to see what waiting costs.
 """
 
 from __future__ import annotations
@@ -21,24 +24,27 @@ from headrace_broker.cli.local_cluster import LocalCluster
 SETTLE_SECONDS: Final = 10  # until the groups have fallen silent
 
 
-def declare(port: int, count: int) -> float:
+def declare(port: int, count: int, ttl_ms: int | None) -> float:
     """Declare `count` durable queues over one channel; return the seconds it took."""
+    arguments = None if ttl_ms is None else {"x-message-ttl": ttl_ms}
     started = time.monotonic()
     connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port))
     channel = connection.channel()
     for number in range(count):
-        channel.queue_declare(f"idle-{number}", durable=True)
+        channel.queue_declare(f"idle-{number}", durable=True, arguments=arguments)
+        if ttl_ms is not None:
+            channel.basic_publish("", f"idle-{number}", b"waits")
     connection.close()
     return time.monotonic() - started
 
 
-def measure(cluster: Headrace, count: int, seconds: int) -> list[str]:
+def measure(cluster: Headrace, count: int, seconds: int, ttl_ms: int | None) -> list[str]:
     """Return lines for the report."""
     local = LocalCluster.existing(cluster.directory)
     records = [node.process() for node in local.nodes]
     pids = [record.pid for record in records if record is not None]
     empty = [resident_bytes(pid) for pid in pids]
-    took = declare(cluster.ports[0], count)
+    took = declare(cluster.ports[0], count, ttl_ms)
     time.sleep(SETTLE_SECONDS)
     before = [processor_seconds(pid) for pid in pids]
     time.sleep(seconds)
@@ -46,8 +52,9 @@ def measure(cluster: Headrace, count: int, seconds: int) -> list[str]:
     grown = [resident_bytes(pid) - size for pid, size in zip(pids, empty, strict=True)]
     share = ", ".join(f"{100 * spent / seconds:.1f} %" for spent in used)
     memory = ", ".join(f"{size / count / 1024:.1f} KiB" for size in grown)
+    timed = "" if ttl_ms is None else f" with a message of {ttl_ms / 1000:g} s to live each"
     return [
-        f"{count} idle replicated queues on three nodes, measured over {seconds} s:",
+        f"{count} idle replicated queues{timed} on three nodes, measured over {seconds} s:",
         "",
         f"- processor time of each node: {share} of a core;",
         f"- memory of each node for each queue: {memory};",
@@ -60,6 +67,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--queues", type=int, default=1000)
     parser.add_argument("--seconds", type=int, default=20)
+    parser.add_argument("--message-ttl", type=int, metavar="MS")
     parser.add_argument("--write", action="store_true", help="write bench/RESULTS.md")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="headrace-idle-") as work:
@@ -67,7 +75,9 @@ def main() -> int:
         try:
             cluster.start()
             try:
-                text = "\n".join(measure(cluster, options.queues, options.seconds))
+                text = "\n".join(
+                    measure(cluster, options.queues, options.seconds, options.message_ttl)
+                )
             finally:
                 cluster.stop()
         except PeerError as error:

@@ -26,6 +26,11 @@ class Feeds:
         """Number of consumers that are served."""
         return sum([len(feeds) for feeds in self._feeds.values()])
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nobody is served."""
+        return not self._feeds
+
     def put(self, session: int, feed: Feed) -> None:
         """Serve a consumer, anew where it was served before."""
         self._feeds.setdefault(session, {})[int(feed.consumer)] = feed
@@ -50,8 +55,6 @@ class Feeds:
 
     def drop_ended(self, command: Command, machine: QueueMachine) -> None:
         """Forget the feeds of consumers that a command, applied by now, has ended."""
-        if not self._feeds:
-            return
         if isinstance(command, Close):
             self._feeds.pop(command.session, None)
         elif isinstance(command, Cancel):

@@ -215,7 +215,7 @@ class QueueHost(HostEnd):
                 self._watcher.command_rejected(self.queue, effect.reason)
             elif self.serving:
                 self._perform(effect, data)
-        if kind in FEED_ENDING:
+        if kind in FEED_ENDING and not self._feeds.is_empty:
             self._feeds.drop_ended(decode_command(data), self.machine)
         if self.serving:
             if kind == TICK:
