@@ -11,8 +11,10 @@ from headrace_broker.catalog.result import Result
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.management.answer import not_found
 from headrace_broker.model.definition import Binding, Exchange, Queue
+from headrace_broker.runtime.browsing import Page
 from headrace_broker.runtime.client_list import ClientListing
 from headrace_broker.runtime.counts import QueueCounts
+from headrace_broker.runtime.message_service import FetchedMessage, Moved
 
 
 class TopologyPort(Protocol):
@@ -46,6 +48,22 @@ class TopologyPort(Protocol):
         """Remove a binding."""
 
 
+class MessagePort(Protocol):
+    """See `runtime.message_service.MessageService`. Everything raises AmqpError."""
+
+    async def browse(self, queue: Queue, after: int, limit: int, body_octets: int) -> Page:
+        """Look at messages without taking them."""
+
+    async def fetch(self, queue: Queue, count: int, operation: int) -> list[FetchedMessage]:
+        """Take the first messages and settle them."""
+
+    async def remove(self, queue: Queue, message_ids: list[int]) -> int:
+        """Remove waiting messages; returns how many there were."""
+
+    async def move(self, queue: Queue, message_ids: list[int], route: bytes) -> Moved:
+        """Move waiting messages to where a route leads."""
+
+
 class Administration(Protocol):
     """See `runtime.administration.NodeAdministration`. Coroutines raise AmqpError."""
 
@@ -56,6 +74,10 @@ class Administration(Protocol):
     @property
     def topology(self) -> TopologyPort:
         """Queues, exchanges and bindings."""
+
+    @property
+    def messages(self) -> MessagePort:
+        """Single messages."""
 
     async def submit(self, command: AnyCommand) -> Result:
         """Have a command applied."""

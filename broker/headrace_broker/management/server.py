@@ -17,6 +17,7 @@ from headrace_broker.management.authentication import parse_basic
 from headrace_broker.management.bindings import BindingEndpoints
 from headrace_broker.management.clients import ClientEndpoints
 from headrace_broker.management.exchanges import ExchangeEndpoints
+from headrace_broker.management.messages import MessageEndpoints
 from headrace_broker.management.policies import PolicyEndpoints
 from headrace_broker.management.queues import QueueEndpoints
 from headrace_broker.management.rate import SAMPLE_INTERVAL_S, RateMeter
@@ -94,6 +95,7 @@ class ManagementServer:
             BindingEndpoints(self._node),
             ClientEndpoints(self._node),
             ExchangeEndpoints(self._node),
+            MessageEndpoints(self._node),
             PolicyEndpoints(self._node, operator=False),
             PolicyEndpoints(self._node, operator=True),
             QueueEndpoints(self._node, self._source),

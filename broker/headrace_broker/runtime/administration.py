@@ -13,6 +13,7 @@ from headrace_broker.runtime.catalog_service import CatalogUnavailableError
 from headrace_broker.runtime.client_list import ClientListing
 from headrace_broker.runtime.counts import QueueCounts
 from headrace_broker.runtime.leader_client import LeaderUnavailableError, QueueGoneError
+from headrace_broker.runtime.message_service import MessageService
 from headrace_broker.runtime.port import QueueClient, QueueListener, Ticket
 from headrace_broker.runtime.topology import Topology
 
@@ -27,11 +28,13 @@ class NodeAdministration:
     Attributes:
         view: the catalog as applied here.
         topology: declares and deletes queues, exchanges and bindings.
+        messages: looks at, removes and moves single messages.
     """
 
     def __init__(self, node: BrokerNode) -> None:
         self.view: CatalogView = node.catalog.catalog
         self.topology: Topology = node.topology
+        self.messages = MessageService(node.broker, node.router, node.browsing)
         self._node = node
 
     async def submit(self, command: AnyCommand) -> Result:

@@ -181,9 +181,10 @@ class Filtering:
                 self._close(key)
         by_filter: dict[bytes, list[tuple[Consumer, i64]]] = {}
         for key, octets in self._filters.items():
-            credit = machine.filtered_credit(key[0], key[1])
-            if key not in self._proposed and credit > 0:
-                by_filter.setdefault(octets, []).append((key, credit))
+            if key not in self._proposed:
+                credit = machine.filtered_credit(key[0], key[1])
+                if credit > 0:
+                    by_filter.setdefault(octets, []).append((key, credit))
         return {each: by_filter[each] for each in self._cursors if each in by_filter}
 
     def _hand_out(self, cursor: FilterCursor, waiting: list[tuple[Consumer, i64]]) -> None:

@@ -11,8 +11,9 @@ from headrace_broker.codecs.batch import message_body, message_properties, messa
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import FETCHED_OCTETS_MAX, MOVED_OCTETS_MAX, REQUEST_SECONDS_MAX
 from headrace_broker.model.message import DeliveryRun, Publish
-from headrace_broker.model.reply_code import NOT_FOUND, AmqpError
+from headrace_broker.model.reply_code import ACCESS_REFUSED, INTERNAL_ERROR, NOT_FOUND, AmqpError
 from headrace_broker.runtime.browsing import BrowsingClient, Page
+from headrace_broker.runtime.leader_client import LeaderUnavailableError, QueueGoneError
 from headrace_broker.runtime.port import (
     ACCEPT,
     GET_CONSUMER,
@@ -124,23 +125,18 @@ class MessageService:
         self._router = router
         self._browsing = browsing
 
-    async def queue(self, vhost: str, name: str) -> Queue:
-        """Return a queue's definition.
+    async def browse(self, queue: Queue, after: int, limit: int, body_octets: int) -> Page:
+        """Return messages with ids above `after` without taking them; see `BrowsingClient`.
 
         Raises:
-            AmqpError: NOT_FOUND there is no such queue, INTERNAL_ERROR the catalog has no quorum.
+            AmqpError: the queue is gone or has no leader.
         """
-        found = self._broker.queue(vhost, name)
-        if found is None:
-            await self._broker.catch_up()
-            found = self._broker.queue(vhost, name)
-        if found is None:
-            raise AmqpError(NOT_FOUND, f"no queue '{name}' in vhost '{vhost}'")
-        return found
-
-    async def browse(self, queue: Queue, after: int, limit: int, body_octets: int) -> Page:
-        """Return messages with ids above `after` without taking them; see `BrowsingClient`."""
-        return await self._browsing.ask(queue, after, limit, body_octets)
+        try:
+            return await self._browsing.ask(queue, after, limit, body_octets)
+        except LeaderUnavailableError as error:
+            raise AmqpError(INTERNAL_ERROR, str(error)) from error
+        except QueueGoneError as error:
+            raise AmqpError(NOT_FOUND, str(error)) from error
 
     async def fetch(self, queue: Queue, count: int, operation: int) -> list[FetchedMessage]:
         """Take up to `count` of the first messages, as basic.get does, and settle them all.
@@ -195,14 +191,10 @@ class MessageService:
             route: exchange and routing key as in `Publish.route`.
 
         Raises:
-            AmqpError: the queue is gone or does not answer, or there is no such exchange.
+            AmqpError: NOT_FOUND the queue or the exchange is not there, ACCESS_REFUSED the exchange
+                is internal, INTERNAL_ERROR the queue does not answer.
         """
-        if not self._router.route(queue.vhost, route).known:
-            await self._broker.catch_up()
-            target = self._router.route(queue.vhost, route)
-            if not target.known:
-                text = f"no exchange '{target.exchange}' in vhost '{queue.vhost}'"
-                raise AmqpError(NOT_FOUND, text)
+        await self._check_route(queue.vhost, route)
         move = _Move(self._broker, self._router, queue, route)
         try:
             while message_ids:
@@ -211,6 +203,16 @@ class MessageService:
         finally:
             move.close()
         return move.outcome
+
+    async def _check_route(self, vhost: str, route: bytes) -> None:
+        if not self._router.route(vhost, route).known:
+            await self._broker.catch_up()
+        target = self._router.route(vhost, route)
+        if not target.known:
+            raise AmqpError(NOT_FOUND, f"no exchange '{target.exchange}' in vhost '{vhost}'")
+        if target.internal:
+            text = f"cannot publish to internal exchange '{target.exchange}' in vhost '{vhost}'"
+            raise AmqpError(ACCESS_REFUSED, text)
 
 
 @final

@@ -13,6 +13,7 @@ from headrace_broker.model.client_limits import ClientLimits
 from headrace_broker.model.definition import Node, Queue
 from headrace_broker.model.reply_code import AmqpError
 from headrace_broker.runtime.broker import NodeBroker
+from headrace_broker.runtime.browsing import BrowsingClient
 from headrace_broker.runtime.catalog_service import CatalogService, CatalogUnavailableError
 from headrace_broker.runtime.client_list import ClientList
 from headrace_broker.runtime.counts import CountsClient
@@ -89,6 +90,9 @@ class BrokerNode:
         self.replies = Replies(node, self.raft.send)
         self.hosting = Hosting(self.raft, node, others, self.raft.send)
         self.counts = CountsClient(
+            node, self.hosting.hosts, self.hosting.locate, self.raft.send, self._queue_exists
+        )
+        self.browsing = BrowsingClient(
             node, self.hosting.hosts, self.hosting.locate, self.raft.send, self._queue_exists
         )
         self.topology = Topology(node, self.catalog, self.hosting, self.counts)
@@ -199,6 +203,10 @@ class BrokerNode:
             self.counts.receive_request(peer, payload.counts_request)
         elif kind == "counts":
             self.counts.receive_answer(payload.counts)
+        elif kind == "browse_request":
+            self.browsing.receive_request(peer, payload.browse_request)
+        elif kind == "browsed_page":
+            self.browsing.receive_answer(payload.browsed_page)
         elif kind == "question":
             self.clients.inquiries.receive_question(peer, payload.question)
         elif kind == "answer":

@@ -1,0 +1,194 @@
+"""/api/queues/V/Q/get and /api/queues/V/Q/messages: single messages."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Annotated, Final, Literal
+
+import msgspec
+from aiohttp import web
+
+from headrace_broker.catalog.permission import READ, WRITE
+from headrace_broker.management.access import caller, check_allowed, check_enters
+from headrace_broker.management.administration import (
+    Administration,
+    known_exchange,
+    known_queue,
+    known_vhost,
+)
+from headrace_broker.management.answer import bad_request, done, json_answer, not_found
+from headrace_broker.management.body import decode
+from headrace_broker.management.message_rendering import (
+    ENCODING_AUTO,
+    ENCODING_BASE64,
+    render_fetched,
+    render_moved,
+    render_page,
+)
+from headrace_broker.model.definition import Queue
+from headrace_broker.model.limits import (
+    BROWSED_BODY_OCTETS,
+    BROWSED_MESSAGES_MAX,
+    FETCHED_MESSAGES_MAX,
+    MESSAGE_BYTES_MAX,
+    MOVED_MESSAGES_MAX,
+    NAME_OCTETS_MAX,
+)
+from headrace_broker.runtime.port import ACCEPT, MODIFY_FAILED, REJECT, RELEASE
+
+MESSAGE_ID_MAX: Final = (1 << 62) - 1
+PAGE_MESSAGES: Final = 50
+
+# What becomes of messages that were fetched, by RabbitMQ's names: what basic.ack, basic.nack and
+# basic.reject do, the last of which counts as a failed delivery.
+ACK_MODES: Final = {
+    "ack_requeue_true": RELEASE,
+    "ack_requeue_false": ACCEPT,
+    "reject_requeue_true": MODIFY_FAILED,
+    "reject_requeue_false": REJECT,
+}
+
+MessageId = Annotated[int, msgspec.Meta(ge=1, le=MESSAGE_ID_MAX)]
+
+
+class GetBody(msgspec.Struct):
+    """Body of POST /api/queues/V/Q/get."""
+
+    count: Annotated[int, msgspec.Meta(ge=1, le=FETCHED_MESSAGES_MAX)]
+    ackmode: Literal[
+        "ack_requeue_true", "ack_requeue_false", "reject_requeue_true", "reject_requeue_false"
+    ] = "ack_requeue_true"
+    encoding: Literal["auto", "base64"] = "auto"
+    truncate: Annotated[int, msgspec.Meta(ge=0)] | None = None
+
+
+class MoveBody(msgspec.Struct):
+    """Body of POST /api/queues/V/Q/messages/move: to a queue, or to an exchange."""
+
+    ids: Annotated[list[MessageId], msgspec.Meta(min_length=1, max_length=MOVED_MESSAGES_MAX)]
+    queue: str | None = None
+    exchange: str | None = None
+    routing_key: str = ""
+
+
+class MessageEndpoints:
+    """Answers requests about messages.
+
+    Args:
+        node: what is asked.
+        clock_ms: Unix time.
+    """
+
+    def __init__(
+        self,
+        node: Administration,
+        clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self._node = node
+        self._clock_ms = clock_ms
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return paths and handlers."""
+        messages = "/api/queues/{vhost}/{queue}/messages"
+        return [
+            web.post("/api/queues/{vhost}/{queue}/get", self._get),
+            web.get(messages, self._browse),
+            web.post(messages + "/move", self._move),
+            web.delete(messages + "/{id}", self._delete),
+        ]
+
+    async def _get(self, request: web.Request) -> web.Response:
+        queue = await self._queue(request)
+        body = await decode(request, GetBody)
+        operation = ACK_MODES[body.ackmode]
+        fetched = await self._node.messages.fetch(queue, body.count, operation)
+        return json_answer(render_fetched(fetched, body.encoding, body.truncate))
+
+    async def _browse(self, request: web.Request) -> web.Response:
+        queue = await self._queue(request)
+        after = _number(request, "after", 0, 0, MESSAGE_ID_MAX)
+        limit = _number(request, "limit", PAGE_MESSAGES, 1, BROWSED_MESSAGES_MAX)
+        octets = _number(request, "truncate", BROWSED_BODY_OCTETS, 0, MESSAGE_BYTES_MAX)
+        encoding = request.query.get("encoding", ENCODING_AUTO)
+        if encoding not in (ENCODING_AUTO, ENCODING_BASE64):
+            raise bad_request(f"encoding: must be auto or base64, not '{encoding}'")
+        page = await self._node.messages.browse(queue, after, limit, octets)
+        return json_answer(render_page(page, encoding, self._clock_ms()))
+
+    async def _delete(self, request: web.Request) -> web.Response:
+        queue = await self._queue(request)
+        message_id = _id(request.match_info["id"])
+        if not await self._node.messages.remove(queue, [message_id]):
+            where = f"queue '{queue.name}' in vhost '{queue.vhost}'"
+            raise not_found(f"message {message_id} waits in {where}")
+        return done()
+
+    async def _move(self, request: web.Request) -> web.Response:
+        queue = await self._queue(request)
+        body = await decode(request, MoveBody)
+        exchange, routing_key = await self._target(queue.vhost, body)
+        who = caller()
+        check_allowed(who, self._node.view, queue.vhost, WRITE, "exchange", exchange)
+        route = _short("exchange", exchange) + _short("routing_key", routing_key)
+        moved = await self._node.messages.move(queue, body.ids, route)
+        return json_answer(render_moved(moved))
+
+    async def _target(self, vhost: str, body: MoveBody) -> tuple[str, str]:
+        """Return exchange and routing key."""
+        if (body.queue is None) == (body.exchange is None):
+            raise bad_request("body: must have either queue or exchange")
+        if body.queue is not None:
+            if body.routing_key:
+                raise bad_request("routing_key: belongs to an exchange, not to a queue")
+            target = await known_queue(self._node, vhost, body.queue)
+            return "", target.name
+        assert body.exchange is not None
+        exchange = await known_exchange(self._node, vhost, body.exchange)
+        return exchange.name, body.routing_key
+
+    async def _queue(self, request: web.Request) -> Queue:
+        """Return the queue that a path names, if who asks may read it."""
+        vhost = await known_vhost(self._node, request)
+        who = caller()
+        name = request.match_info["queue"]
+        check_enters(who, self._node.view, vhost)
+        check_allowed(who, self._node.view, vhost, READ, "queue", name)
+        queue = await known_queue(self._node, vhost, name)
+        if queue.exclusive:
+            raise bad_request(
+                f"queue '{name}' in vhost '{vhost}' is exclusive: only its connection may do that"
+            )
+        return queue
+
+
+def _number(request: web.Request, name: str, default: int, low: int, high: int) -> int:
+    """Return a number of the query.
+
+    Raises:
+        ApiError: 400, it is none, or out of range.
+    """
+    text = request.query.get(name)
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdigit() and low <= int(text) <= high):
+        raise bad_request(f"{name}: must be a number from {low} to {high}, not '{text}'")
+    return int(text)
+
+
+def _id(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) > 0):
+        raise bad_request(f"id: must be the number of a message, not '{text}'")
+    return int(text)
+
+
+def _short(name: str, text: str) -> bytes:
+    """Return a short string of AMQP.
+
+    Raises:
+        ApiError: 400, it is too long.
+    """
+    octets = text.encode("utf-8", "surrogatepass")
+    if len(octets) > NAME_OCTETS_MAX:
+        raise bad_request(f"{name}: has {len(octets)} octets, at most {NAME_OCTETS_MAX}")
+    return bytes((len(octets),)) + octets
