@@ -21,10 +21,12 @@ from headrace_broker.model.status import (
     Overview,
     QueueStatus,
 )
+from headrace_broker.runtime.browsing import Page
 from headrace_broker.runtime.catalog_service import CatalogUnavailableError
 from headrace_broker.runtime.client_list import ClientListing
 from headrace_broker.runtime.counts import QueueCounts
 from headrace_broker.runtime.leader_client import LeaderUnavailableError
+from headrace_broker.runtime.message_service import FetchedMessage, Moved
 from headrace_broker.runtime.topology import Topology
 
 USERS: dict[str, tuple[str, ...]] = {
@@ -43,6 +45,37 @@ class FakeHosting:
 
     async def wait_leader(self, queue: Queue, seconds: float) -> bool:
         return True
+
+
+class FakeMessages:
+    """A queue's messages as a test wants them; notes what was asked.
+
+    Attributes:
+        asked: names and arguments of the calls.
+    """
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Any, ...]] = []
+        self.page = Page([], False)
+        self.fetched: list[FetchedMessage] = []
+        self.removed = 1
+        self.moved = Moved()
+
+    async def browse(self, queue: Queue, after: int, limit: int, body_octets: int) -> Page:
+        self.asked.append(("browse", queue.name, after, limit, body_octets))
+        return self.page
+
+    async def fetch(self, queue: Queue, count: int, operation: int) -> list[FetchedMessage]:
+        self.asked.append(("fetch", queue.name, count, operation))
+        return self.fetched
+
+    async def remove(self, queue: Queue, message_ids: list[int]) -> int:
+        self.asked.append(("remove", queue.name, message_ids))
+        return self.removed
+
+    async def move(self, queue: Queue, message_ids: list[int], route: bytes) -> Moved:
+        self.asked.append(("move", queue.name, message_ids, route))
+        return self.moved
 
 
 class FakeNode:

@@ -76,7 +76,7 @@ class Administration(Protocol):
         """Queues, exchanges and bindings."""
 
     @property
-    def messages(self) -> MessagePort:
+    def message_service(self) -> MessagePort:
         """Single messages."""
 
     async def submit(self, command: AnyCommand) -> Result:

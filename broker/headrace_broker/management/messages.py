@@ -102,7 +102,7 @@ class MessageEndpoints:
         queue = await self._queue(request)
         body = await decode(request, GetBody)
         operation = ACK_MODES[body.ackmode]
-        fetched = await self._node.messages.fetch(queue, body.count, operation)
+        fetched = await self._node.message_service.fetch(queue, body.count, operation)
         return json_answer(render_fetched(fetched, body.encoding, body.truncate))
 
     async def _browse(self, request: web.Request) -> web.Response:
@@ -113,13 +113,13 @@ class MessageEndpoints:
         encoding = request.query.get("encoding", ENCODING_AUTO)
         if encoding not in (ENCODING_AUTO, ENCODING_BASE64):
             raise bad_request(f"encoding: must be auto or base64, not '{encoding}'")
-        page = await self._node.messages.browse(queue, after, limit, octets)
+        page = await self._node.message_service.browse(queue, after, limit, octets)
         return json_answer(render_page(page, encoding, self._clock_ms()))
 
     async def _delete(self, request: web.Request) -> web.Response:
         queue = await self._queue(request)
         message_id = _id(request.match_info["id"])
-        if not await self._node.messages.remove(queue, [message_id]):
+        if not await self._node.message_service.remove(queue, [message_id]):
             where = f"queue '{queue.name}' in vhost '{queue.vhost}'"
             raise not_found(f"message {message_id} waits in {where}")
         return done()
@@ -131,7 +131,7 @@ class MessageEndpoints:
         who = caller()
         check_allowed(who, self._node.view, queue.vhost, WRITE, "exchange", exchange)
         route = _short("exchange", exchange) + _short("routing_key", routing_key)
-        moved = await self._node.messages.move(queue, body.ids, route)
+        moved = await self._node.message_service.move(queue, body.ids, route)
         return json_answer(render_moved(moved))
 
     async def _target(self, vhost: str, body: MoveBody) -> tuple[str, str]:

@@ -28,13 +28,13 @@ class NodeAdministration:
     Attributes:
         view: the catalog as applied here.
         topology: declares and deletes queues, exchanges and bindings.
-        messages: looks at, removes and moves single messages.
+        message_service: looks at, removes and moves single messages.
     """
 
     def __init__(self, node: BrokerNode) -> None:
         self.view: CatalogView = node.catalog.catalog
         self.topology: Topology = node.topology
-        self.messages = MessageService(node.broker, node.router, node.browsing)
+        self.message_service = MessageService(node.broker, node.router, node.browsing)
         self._node = node
 
     async def submit(self, command: AnyCommand) -> Result:
