@@ -161,7 +161,7 @@ class MessageService:
                 fetched.append(_fetched(run, left))
                 octets += len(fetched[-1].body)
                 client.settle(GET_CONSUMER, operation, run.first, run.first)
-            await client.remove([])  # what it answers comes after the settles
+            await client.applied()
         finally:
             client.close()
         return fetched
@@ -199,7 +199,7 @@ class MessageService:
         try:
             while message_ids:
                 message_ids = await move.some(message_ids)
-            await move.source.remove([])  # what it answers comes after the settles
+            await move.source.applied()
         finally:
             move.close()
         return move.outcome

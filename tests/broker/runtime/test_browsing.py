@@ -1,0 +1,128 @@
+"""Looking at the messages of a queue without taking them, here and from other nodes."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from headrace_broker.model.definition import QUEUE_QUORUM, Queue
+from headrace_broker.model.limits import (
+    BROWSED_MESSAGES_MAX,
+    BROWSED_OCTETS_MAX,
+    BROWSED_READ_OCTETS_MAX,
+)
+from headrace_broker.runtime.browsing import BrowsingClient, page_of
+from headrace_broker.runtime.pb.cluster_pb2 import BrowsedPage, BrowseRequest, ClusterPayload
+
+QUEUE = Queue("/", "work", QUEUE_QUORUM, 7, (1, 2))
+
+
+@pytest.fixture
+def fill(world, listener, publishes):
+    """Publish messages with the given bodies, all in one entry."""
+    session = world.open(1, listener)
+
+    def publish(*bodies):
+        session.publish(publishes(*bodies), None)
+        session.flush()
+        world.settle_down()
+
+    return publish
+
+
+def bodies(page):
+    return [message.body for message in page.messages]
+
+
+def test_messages_come_by_pages_and_stay(world, fill):
+    fill(b"a", b"b")
+    fill(b"c", b"d", b"e")
+    host = world.hosts[1]
+    page = page_of(host, 0, 2, 100)
+    assert (bodies(page), page.more) == ([b"a", b"b"], True)
+    page = page_of(host, page.messages[-1].id, 2, 100)
+    assert (bodies(page), page.more) == ([b"c", b"d"], True)
+    page = page_of(host, page.messages[-1].id, 2, 100)
+    assert (bodies(page), page.more) == ([b"e"], False)
+    assert host.machine.ready_count == 5
+    assert page_of(host, 99, 2, 100) == ([], False)
+
+
+def test_a_message_says_what_became_of_it_before(world, fill, listener):
+    fill(b"hello")
+    session = world.open(2, listener)
+    run, _ = world.run(session.get())
+    session.settle(0, 2, run.first, run.first)
+    session.flush()
+    world.settle_down()
+    message = page_of(world.hosts[1], 0, 10, 3).messages[0]
+    assert (message.id, message.octets, message.body) == (1, 5, b"hel")
+    assert (message.acquired_count, message.delivery_count, message.priority) == (1, 0, 0)
+    assert (message.route, message.properties) == (b"\x00\x04work", b"\x00\x00")
+    assert message.arrived_ms > 1_600_000_000_000
+
+
+def test_pages_are_bounded(world, fill):
+    fill(*[b""] * (BROWSED_MESSAGES_MAX + 5))
+    page = page_of(world.hosts[1], 0, 10**6, 0)
+    assert (len(page.messages), page.more) == (BROWSED_MESSAGES_MAX, True)
+    assert len(page_of(world.hosts[1], 0, 0, 0).messages) == 1
+
+
+def test_a_page_ends_where_its_octets_do_but_has_one_message(world, fill):
+    half = bytes(BROWSED_OCTETS_MAX // 2)
+    fill(half + half, half, half, half)
+    first = page_of(world.hosts[1], 0, 10, 1 << 30)
+    assert [message.id for message in first.messages] == [1]
+    assert first.more
+    second = page_of(world.hosts[1], 1, 10, 1 << 30)
+    assert [message.id for message in second.messages] == [2]
+    short = page_of(world.hosts[1], 0, 10, 5)
+    assert (len(short.messages), short.more) == (4, False)
+
+
+def test_a_page_ends_where_enough_was_read(world, fill):
+    for _ in range(5):
+        fill(bytes(BROWSED_READ_OCTETS_MAX // 2))
+    page = page_of(world.hosts[1], 0, 10, 1)
+    assert (len(page.messages), page.more) == (2, True)
+
+
+def test_another_node_asks_the_leader(world, fill):
+    fill(b"a", b"b", b"c")
+    clients: dict[int, BrowsingClient] = {}
+
+    def sender(source):
+        def send(target, data):
+            asyncio.get_running_loop().call_soon(receive, source, target, data)
+            return True
+
+        return send
+
+    def receive(source, target, data):
+        payload = ClusterPayload.FromString(data)
+        if payload.WhichOneof("body") == "browse_request":
+            clients[target].receive_request(source, payload.browse_request)
+        else:
+            clients[target].receive_answer(payload.browsed_page)
+
+    for node in (1, 2):
+        hosts = {7: world.hosts[node]}
+        clients[node] = BrowsingClient(node, hosts, lambda q: 1, sender(node), lambda q: True)
+    here = asyncio.run(clients[1].ask(QUEUE, 1, 1, 100))
+    there = asyncio.run(clients[2].ask(QUEUE, 1, 1, 100))
+    assert here == there
+    assert (bodies(there), there.more) == ([b"b"], True)
+
+
+def test_a_node_that_does_not_lead_says_so(world):
+    sent = []
+
+    def send(target, data):
+        sent.append((target, ClusterPayload.FromString(data).browsed_page))
+        return True
+
+    client = BrowsingClient(2, {7: world.hosts[2]}, lambda q: 0, send, lambda q: True)
+    client.receive_request(1, BrowseRequest(group=7, request=5, limit=1))
+    assert sent == [(1, BrowsedPage(request=5, serving=False))]

@@ -1,0 +1,217 @@
+"""Messages fetched, removed and moved one by one."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from headrace_broker.core.leader_command import encode_configure
+from headrace_broker.core.queue_machine import MACHINE_VERSION
+from headrace_broker.core.settings import OVERFLOW_REJECT_PUBLISH, QueueSettings
+from headrace_broker.model.limits import FETCHED_OCTETS_MAX, MOVED_OCTETS_MAX
+from headrace_broker.model.reply_code import ACCESS_REFUSED, NOT_FOUND, AmqpError
+from headrace_broker.runtime.browsing import Page, page_of
+from headrace_broker.runtime.leader_client import LeaderUnavailableError, QueueGoneError
+from headrace_broker.runtime.message_service import MessageService
+from headrace_broker.runtime.port import ACCEPT, RELEASE
+
+WORK = b"\x00\x04work"
+
+
+class Parts:
+    """A broker with one queue, its router, and who browses."""
+
+    def __init__(self, world):
+        self.world = world
+        self.known = True
+        self.internal = False
+        self.needs_message = False
+        self.targets = [world.queue]
+        self.exists = True
+        self.caught_up = 0
+        self.asked = []
+        self.failure: Exception | None = None
+        fake: Any = self
+        self.service = MessageService(fake, fake, fake)
+        self.configure(QueueSettings())
+
+    def configure(self, settings):
+        """Give the queue settings, as its leader does."""
+        self.world.hosts[1].propose(encode_configure(MACHINE_VERSION, settings))
+        self.world.settle_down()
+
+    def open_queue(self, queue, listener):
+        return self.world.open(2, listener)
+
+    def queue(self, vhost, name):
+        return self.world.queue if self.exists else None
+
+    async def catch_up(self):
+        self.caught_up += 1
+
+    def route(self, vhost, raw_route):
+        queues = () if self.needs_message else tuple(self.targets)
+        return SimpleNamespace(
+            exchange="e",
+            known=self.known,
+            internal=self.internal,
+            needs_message=self.needs_message,
+            queues=queues,
+        )
+
+    def route_message(self, vhost, raw_route, properties):
+        self.asked.append(properties)
+        return SimpleNamespace(queues=tuple(self.targets))
+
+    async def ask(self, queue, after, limit, body_octets):
+        if self.failure is not None:
+            raise self.failure
+        return page_of(self.world.hosts[1], after, limit, body_octets)
+
+
+@pytest.fixture
+def parts(world):
+    return Parts(world)
+
+
+@pytest.fixture
+def fill(world, listener, publishes):
+    session = world.open(1, listener)
+
+    def publish(*bodies):
+        session.publish(publishes(*bodies), None)
+        session.flush()
+        world.settle_down()
+
+    return publish
+
+
+def left(world):
+    """Ids and bodies of the messages that wait."""
+    page = page_of(world.hosts[1], 0, 100, 5)
+    return [(message.id, message.body) for message in page.messages]
+
+
+def counts(world):
+    machine = world.hosts[1].machine
+    return machine.ready_count, machine.unsettled_count
+
+
+def test_fetched_messages_are_settled(world, parts, fill):
+    fill(b"a", b"b", b"c")
+    fetched = world.run(parts.service.fetch(world.queue, 2, ACCEPT))
+    assert [(each.body, each.ready_left) for each in fetched] == [(b"a", 2), (b"b", 1)]
+    assert [(each.route, each.properties) for each in fetched] == [(WORK, b"\x00\x00")] * 2
+    world.settle_down()
+    assert left(world) == [(3, b"c")]
+    assert counts(world) == (1, 0)
+
+
+def test_fetched_messages_may_go_back(world, parts, fill):
+    fill(b"a")
+    first = world.run(parts.service.fetch(world.queue, 1, RELEASE))
+    again = world.run(parts.service.fetch(world.queue, 9, RELEASE))
+    assert [each.redelivered for each in first] == [False]
+    assert [each.redelivered for each in again] == [True]
+    world.settle_down()
+    assert left(world) == [(1, b"a")]
+
+
+def test_fetching_ends_where_nothing_waits_and_where_enough_came(world, parts, fill):
+    assert world.run(parts.service.fetch(world.queue, 5, ACCEPT)) == []
+    fill(b"a")
+    assert len(world.run(parts.service.fetch(world.queue, 5, ACCEPT))) == 1
+    for _ in range(4):
+        fill(bytes(FETCHED_OCTETS_MAX // 2))
+    assert len(world.run(parts.service.fetch(world.queue, 5, ACCEPT))) == 2
+    world.settle_down()
+    assert counts(world) == (2, 0)
+
+
+def test_messages_are_removed_by_their_ids(world, parts, fill):
+    fill(b"a", b"b", b"c")
+    assert world.run(parts.service.remove(world.queue, [2, 9])) == 1
+    world.settle_down()
+    assert left(world) == [(1, b"a"), (3, b"c")]
+    assert world.hosts[1].machine.digest() == world.hosts[2].machine.digest()
+
+
+def test_messages_move_in_the_order_asked_for(world, parts, fill):
+    fill(b"a", b"b", b"c")
+    moved = world.run(parts.service.move(world.queue, [3, 1, 8, 1], WORK))
+    assert (moved.moved, moved.missing) == ([3, 1], [8, 1])
+    world.settle_down()
+    assert left(world) == [(2, b"b"), (4, b"c"), (5, b"a")]
+    assert counts(world) == (3, 0)
+
+
+def test_large_messages_move_in_turns(world, parts, fill):
+    for _ in range(3):
+        fill(bytes(MOVED_OCTETS_MAX))
+    moved = world.run(parts.service.move(world.queue, [1, 2, 3], WORK))
+    assert moved.moved == [1, 2, 3]
+    world.settle_down()
+    assert [each[0] for each in left(world)] == [4, 5, 6]
+
+
+def test_what_no_queue_takes_stays(world, parts, fill):
+    fill(b"a", b"b")
+    parts.needs_message = True
+    parts.targets = []
+    moved = world.run(parts.service.move(world.queue, [1, 2], WORK))
+    assert (moved.moved, moved.unrouted) == ([], [1, 2])
+    assert parts.asked == [b"\x00\x00"] * 2
+    world.settle_down()
+    assert left(world) == [(1, b"a"), (2, b"b")]
+
+
+def test_what_a_queue_refuses_stays(world, parts, fill):
+    fill(b"a", b"b", b"c")
+    settings = QueueSettings()
+    settings.max_length = 1
+    settings.overflow = OVERFLOW_REJECT_PUBLISH
+    parts.configure(settings)
+    moved = world.run(parts.service.move(world.queue, [1], WORK))
+    assert (moved.moved, moved.refused) == ([], [1])
+    world.settle_down()
+    assert [each[0] for each in left(world)] == [1, 2, 3]
+
+
+def test_a_queue_that_is_deleted_takes_nothing(world, parts, fill):
+    fill(b"a")
+    parts.exists = False
+    moved = world.run(parts.service.move(world.queue, [1], WORK))
+    assert moved.refused == [1]
+    world.settle_down()
+    assert left(world)[0] == (1, b"a")
+
+
+@pytest.mark.parametrize(
+    ("known", "internal", "code"), [(False, False, NOT_FOUND), (True, True, ACCESS_REFUSED)]
+)
+def test_there_must_be_an_exchange_that_takes_publishes(world, parts, fill, known, internal, code):
+    fill(b"a")
+    parts.known, parts.internal = known, internal
+    with pytest.raises(AmqpError) as caught:
+        world.run(parts.service.move(world.queue, [1], WORK))
+    assert caught.value.code == code
+    assert parts.caught_up == (not known)
+    assert counts(world) == (1, 0)
+
+
+def test_browsing_passes_the_leaders_page_on(world, parts, fill):
+    fill(b"a", b"b")
+    page = world.run(parts.service.browse(world.queue, 1, 5, 9))
+    assert isinstance(page, Page)
+    assert [message.body for message in page.messages] == [b"b"]
+
+
+@pytest.mark.parametrize(
+    "failure", [LeaderUnavailableError("no leader"), QueueGoneError("no queue")]
+)
+def test_browsing_without_a_leader_fails_as_amqp_does(world, parts, failure):
+    parts.failure = failure
+    with pytest.raises(AmqpError, match=str(failure)):
+        world.run(parts.service.browse(world.queue, 0, 5, 9))
