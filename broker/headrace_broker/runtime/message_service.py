@@ -150,21 +150,10 @@ class MessageService:
             AmqpError: the queue is gone or does not answer; what was taken goes back to it.
         """
         client = self._broker.open_queue(queue, _Confirms())
-        fetched: list[FetchedMessage] = []
-        octets = 0
         try:
-            while len(fetched) < count and octets < FETCHED_OCTETS_MAX:
-                got = await client.get()
-                if got is None:
-                    break
-                run, left = got
-                fetched.append(_fetched(run, left))
-                octets += len(fetched[-1].body)
-                client.settle(GET_CONSUMER, operation, run.first, run.first)
-            await client.applied()
+            return await _fetch(client, count, operation)
         finally:
             client.close()
-        return fetched
 
     async def remove(self, queue: Queue, message_ids: list[int]) -> int:
         """Remove waiting messages by their ids; return how many there were.
@@ -303,6 +292,28 @@ class _Move:
             if found is not None and found.group == queue.group:
                 return True
         return False
+
+
+async def _fetch(client: QueueClient, count: int, operation: int) -> list[FetchedMessage]:
+    fetched: list[FetchedMessage] = []
+    octets = last = 0
+    settling = RELEASE
+    try:
+        while len(fetched) < count and octets < FETCHED_OCTETS_MAX:
+            got = await client.get()
+            if got is None:
+                break
+            run, left = got
+            last = run.first
+            fetched.append(_fetched(run, left))
+            octets += len(fetched[-1].body)
+        settling = operation
+    finally:  # not before all are here: what is released would come again
+        if last:
+            client.settle(GET_CONSUMER, settling, 1, last)
+            client.flush()
+    await client.applied()
+    return fetched
 
 
 def _fetched(run: DeliveryRun, ready_left: int) -> FetchedMessage:

@@ -153,7 +153,8 @@ def test_large_messages_move_in_turns(world, parts, fill):
     moved = world.run(parts.service.move(world.queue, [1, 2, 3], WORK))
     assert moved.moved == [1, 2, 3]
     world.settle_down()
-    assert [each[0] for each in left(world)] == [4, 5, 6]
+    waiting = world.hosts[1].machine.available_from(0, 9)
+    assert [message.message_id for message in waiting] == [4, 5, 6]
 
 
 def test_what_no_queue_takes_stays(world, parts, fill):
