@@ -26,6 +26,7 @@ What follows from the rest (counters, heaps, who owns a group) is computed again
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left, bisect_right
 from typing import Final
 
 from librt.strings import BytesWriter
@@ -57,10 +58,23 @@ def live_indexes(state: QueueState) -> array[int]:
                 else:
                     for batch in page.waiting():
                         found.append(batch.entry_index)
+    if filled > 1:
+        found = array("Q", sorted(found))
     counts = state.ready.entries.counts
-    if not counts and filled <= 1:
-        return found
-    return array("Q", sorted(dict.fromkeys([*found, *counts])))
+    return _with(found, sorted(counts)) if counts else found
+
+
+def _with(found: array[int], counted: list[int]) -> array[int]:
+    """Return the log positions found, and those counted; only these may be found repeatedly."""
+    merged: array[int] = array("Q")
+    done: i64 = 0
+    for entry_index in counted:
+        at: i64 = bisect_left(found, entry_index, done)
+        merged += found[done:at]
+        merged.append(entry_index)
+        done = bisect_right(found, entry_index, at)
+    merged += found[done:]
+    return merged
 
 
 def write_snapshot(state: QueueState) -> bytes:
