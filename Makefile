@@ -148,6 +148,10 @@ $(VENV)/stamp-bench: $(VENV)/stamp-build
 bench-raftlog: $(VENV)/stamp-install ## measure the replicated log on this machine; writes bench/RESULTS.md
 	$(BIN)/python bench/raftlog_bench.py --write
 
+.PHONY: bench-depth
+bench-depth: $(VENV)/stamp-tools $(VENV)/stamp-install ## measure deep queues: memory, restart, draining; writes bench/RESULTS.md
+	$(BIN)/python bench/depth.py --write
+
 .PHONY: bench-pysyncobj
 bench-pysyncobj: $(VENV)/stamp-bench $(VENV)/stamp-install ## compare the replicated log with PySyncObj; writes bench/RESULTS.md
 	$(BIN)/python bench/pysyncobj_bench.py --write
