@@ -1,12 +1,19 @@
-"""Regular expressions in policies and permissions, compiled once."""
+"""Regular expressions in policies and permissions, made ready once."""
 
 from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Callable
 from functools import lru_cache
 
-from headrace_broker.model.limits import PATTERN_OCTETS_MAX, PATTERNS_CACHED_MAX
+from headrace_broker.catalog.pattern_program import Program, UnboundedError, parse, ways
+from headrace_broker.model.limits import (
+    PATTERN_GROUPS_MAX,
+    PATTERN_OCTETS_MAX,
+    PATTERN_WAYS_MAX,
+    PATTERNS_CACHED_MAX,
+)
 
 
 def pattern_problem(field: str, pattern: str) -> str:
@@ -14,25 +21,34 @@ def pattern_problem(field: str, pattern: str) -> str:
     octets = len(pattern.encode("utf-8", "surrogatepass"))
     if octets > PATTERN_OCTETS_MAX:
         return f"{field}: the expression has {octets} octets, more than {PATTERN_OCTETS_MAX}"
+    groups = pattern.count("(")
+    if groups > PATTERN_GROUPS_MAX:
+        return f"{field}: the expression has {groups} parentheses, more than {PATTERN_GROUPS_MAX}"
     try:
-        compiled(pattern)
+        _search(pattern)
+    except UnboundedError as error:
+        return f"{field}: the expression could take too long, and has {error}"
     except (re.error, RecursionError, OverflowError) as error:
         return f"{field}: not a regular expression: {error}"
     return ""
 
 
 @lru_cache(maxsize=PATTERNS_CACHED_MAX)
-def compiled(pattern: str) -> re.Pattern[str]:
-    """Return a compiled expression, from memory where possible.
+def _search(pattern: str) -> Callable[[str], object]:
+    """Return what finds an expression in a name; what it returns is true when it was found.
 
     Raises:
-        re.error: it is not one.
+        re.error: it is not an expression.
+        UnboundedError: nothing finds it in bounded time.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about what a later Python may read otherwise
-        return re.compile(pattern)
+        tree = parse(pattern)
+        if ways(tree) <= PATTERN_WAYS_MAX:
+            return re.compile(pattern).search
+        return Program(tree, tree.state.flags).search
 
 
 def matches(pattern: str, name: str) -> bool:
     """Return whether a valid expression is found anywhere in a name, as RabbitMQ looks for it."""
-    return compiled(pattern).search(name) is not None
+    return bool(_search(pattern)(name))

@@ -88,3 +88,7 @@ MOVED_MESSAGES_MAX: Final = 1000  # messages named in one request to move or rem
 MOVED_OCTETS_MAX: Final = 4 << 20  # octets of bodies taken out of a queue to be moved at a time, and one message
 FETCHED_MESSAGES_MAX: Final = 1000  # messages in one request to get; they are held until all are read
 FETCHED_OCTETS_MAX: Final = 32 << 20  # octets of bodies in the answer to get, and one message
+PATTERN_WAYS_MAX: Final = 1 << 20  # ways to match a name that an expression may have and yet be left to `re`; some 10 ms
+PATTERN_STEPS_MAX: Final = 4096  # instructions of an expression that may not; times a letter each they are done within the next
+PATTERN_WORK_MAX: Final = 1 << 17  # instructions of one search, some 100 ms, then nothing is found; RabbitMQ has 50,000 steps
+PATTERN_GROUPS_MAX: Final = 100  # parentheses in an expression; its parser calls itself for each
