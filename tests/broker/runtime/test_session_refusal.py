@@ -8,9 +8,9 @@ import pytest
 
 from headrace_broker.core.command import Attach, Enqueue, Settle, stamp_command
 from headrace_broker.core.command_decoder import decode_command
-from headrace_broker.core.leader_command import encode_configure, encode_tick
+from headrace_broker.core.leader_command import encode_tick
 from headrace_broker.core.queue_machine import MACHINE_VERSION
-from headrace_broker.core.settings import OVERFLOW_REJECT_PUBLISH, QueueSettings
+from headrace_broker.core.settings import OVERFLOW_REJECT_PUBLISH
 from headrace_broker.model.limits import COMMAND_OCTETS_MAX, PIPELINE_COMMANDS
 from headrace_broker.runtime.port import (
     ACCEPT,
@@ -32,10 +32,10 @@ def commands(world, kind):
 
 def configure(world, **values):
     """Give the queue settings."""
-    settings = QueueSettings()
+    world.watcher.version = MACHINE_VERSION
     for name, value in values.items():
-        setattr(settings, name, value)
-    world.hosts[world.leader].propose(encode_configure(MACHINE_VERSION, settings))
+        setattr(world.watcher.settings, name, value)
+    assert world.hosts[world.leader].configure()
     world.settle_down()
 
 

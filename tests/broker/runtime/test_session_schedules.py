@@ -14,9 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace_broker.codecs.batch import message_body
-from headrace_broker.core.leader_command import encode_configure
 from headrace_broker.core.queue_machine import MACHINE_VERSION
-from headrace_broker.core.settings import OVERFLOW_REJECT_PUBLISH, QueueSettings
+from headrace_broker.core.settings import OVERFLOW_REJECT_PUBLISH
 from headrace_broker.runtime import lane, subscription
 from headrace_broker.runtime.port import ACCEPT, RELEASE, Attachment, QueueListener, Ticket
 
@@ -260,6 +259,8 @@ class Run:
     def do_tick(self, channel, amount):
         for each in self.channels:
             each.session.tick()
+        for host in self.world.hosts.values():
+            host.configure()
         for board in self.world.boards.values():
             board.mend()
 
@@ -352,11 +353,11 @@ def explore(world, publishes, steps, length_max):
     """Run one example to its end; the queue refuses what is above `length_max`, 0 for no limit."""
 
     async def work():
-        limits = QueueSettings()
+        world.watcher.version = MACHINE_VERSION
         if length_max:
-            limits.max_length = length_max
-            limits.overflow = OVERFLOW_REJECT_PUBLISH
-        world.hosts[1].propose(encode_configure(MACHINE_VERSION, limits))
+            world.watcher.settings.max_length = length_max
+            world.watcher.settings.overflow = OVERFLOW_REJECT_PUBLISH
+        assert world.hosts[1].configure()
         world.settle_down()
         run = Run(world, publishes)
         for kind, who, amount in steps:
