@@ -8,10 +8,9 @@ from typing import Any
 import pika
 import pytest
 from e2e.harness.cluster import Cluster, wait_for
-from pika.adapters.blocking_connection import BlockingChannel
+from pika.adapters.blocking_connection import BlockingChannel as Channel
 
 Name = Callable[[str], str]
-Channel = BlockingChannel
 
 CROWD = 5_000
 CROWD_FULL = 100_000

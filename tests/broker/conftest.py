@@ -94,6 +94,7 @@ class FakeNode:
         self.lost = False
         self.here: set[str] = set()
         self.messages: dict[str, int] = {}
+        self.message_service = FakeMessages()
         self.purged: list[str] = []
         self.closed: list[tuple[str, str]] = []
         self.listing = ClientListing([])
