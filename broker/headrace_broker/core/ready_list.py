@@ -28,7 +28,7 @@ class ReadyList:
         octets: of their bodies.
         next_id: id of the next message to arrive.
         entries: log entries that are held by more than one waiting batch.
-        lanes: by priority; None where there never was a message.
+        lanes: those that there are, in ascending order of their priorities.
         groups: messages that belong to a group; they know no priority.
         last_values: key -> id of the one available message with that key.
         returned: messages that became available otherwise than by their arrival, while watched.
@@ -39,12 +39,13 @@ class ReadyList:
         self.octets: i64 = 0
         self.next_id: i64 = 1
         self.entries = LiveEntries()
-        self.lanes: list[Lane | None] = [None] * (PRIORITY_MAX + 1)
+        self.lanes: list[Lane] = []
         self.groups = Groups()
         self.last_values: dict[bytes, int] = {}
         self.returned: list[Acquired] = []
         self.watched = False
         self._top: i64 = -1  # highest priority with messages, -1 when there is none
+        self._slots: list[Lane | None] = [None] * (PRIORITY_MAX + 1)  # the lanes by priority
 
     # In
 
@@ -137,7 +138,7 @@ class ReadyList:
     def take_lowest(self) -> Acquired:
         """Take the oldest message of the lowest priority; there must be one."""
         for lane in self.lanes:
-            if lane is not None and lane.count > 0:
+            if lane.count > 0:
                 message = self.pop(lane.first_id())
                 break
         else:
@@ -150,7 +151,7 @@ class ReadyList:
         message = self.groups.pop(message_id)
         if message is None:
             for lane in self.lanes:
-                if lane is not None and lane.count > 0:
+                if lane.count > 0:
                     message = lane.pop(message_id)
                     if message is not None:
                         break
@@ -167,8 +168,7 @@ class ReadyList:
         removed = self.count
         loose = self.groups.clear()
         for lane in self.lanes:
-            if lane is not None:
-                loose.extend(lane.clear(effects))
+            loose.extend(lane.clear(effects))
         for message in loose:
             self.entries.archive(message.entry_index, 1, effects)
         self.last_values.clear()
@@ -191,7 +191,7 @@ class ReadyList:
         """Nothing expires before, 0 when nothing does; may be too early."""
         soonest = self.groups.expires_ms
         for lane in self.lanes:
-            if lane is not None and lane.count > 0:
+            if lane.count > 0:
                 expires = lane.expires_ms
                 if expires > 0 and (soonest == 0 or expires < soonest):
                     soonest = expires
@@ -201,7 +201,7 @@ class ReadyList:
         """Take up to `limit` messages that have expired: those at the front, or any."""
         taken: list[Acquired] = []
         for lane in self.lanes:
-            if lane is not None and lane.count > 0:
+            if lane.count > 0:
                 if heads:
                     lane.take_expired_head(now_ms, limit, taken)
                 else:
@@ -221,7 +221,7 @@ class ReadyList:
         """Return up to `limit` messages with ids above `after_id`, by their ids."""
         found = self.groups.loose.after(after_id, limit)
         for lane in self.lanes:
-            if lane is not None and lane.count > 0:
+            if lane.count > 0:
                 lane.look(after_id, limit, found)
         found.sort(key=_id)
         return found[:limit]
@@ -230,7 +230,7 @@ class ReadyList:
         """Return when the oldest available message arrived, 0 when there is none."""
         oldest: i64 = 0
         for lane in self.lanes:
-            if lane is not None and lane.count > 0:
+            if lane.count > 0:
                 arrived = lane.oldest_ms()
                 if oldest == 0 or arrived < oldest:
                     oldest = arrived
@@ -244,17 +244,17 @@ class ReadyList:
         return [
             batch
             for lane in self.lanes
-            if lane is not None
             for page in lane.pages
             for batch in page.waiting()
         ]
 
     def lane(self, priority: i64) -> Lane:
         """Return the lane of a priority."""
-        lane = self.lanes[priority]
+        lane = self._slots[priority]
         if lane is None:
             lane = Lane(priority, self.entries)
-            self.lanes[priority] = lane
+            self._slots[priority] = lane
+            self.lanes = [each for each in self._slots if each is not None]
         return lane
 
     def find_top(self) -> None:
@@ -264,7 +264,7 @@ class ReadyList:
 
     def _lower_top(self) -> None:
         while self._top >= 0:
-            lane = self.lanes[self._top]
+            lane = self._slots[self._top]
             if lane is not None and lane.count > 0:
                 return
             self._top -= 1

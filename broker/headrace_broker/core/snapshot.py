@@ -50,7 +50,7 @@ def live_indexes(state: QueueState) -> array[int]:
     found: array[int] = array("Q")
     filled = 0
     for lane in state.ready.lanes:
-        if lane is not None and lane.pages:
+        if lane.pages:
             filled += 1
             for page in lane.pages:
                 if page.packed:
@@ -129,7 +129,7 @@ def _write_ready(out: BytesWriter, ready: ReadyList, paged: bool) -> None:
         write_varint(out, entry_index - before)
         write_varint(out, counts[entry_index])
         before = entry_index
-    lanes = [lane for lane in ready.lanes if lane is not None and lane.count > 0]
+    lanes = [lane for lane in ready.lanes if lane.count > 0]
     write_varint(out, len(lanes))
     for lane in lanes:
         out.append(int(lane.priority))
