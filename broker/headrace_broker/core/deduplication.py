@@ -35,10 +35,9 @@ class Deduplication:
         self._forget(now_ms, keep_ms)
         if name in self.seen:
             return False
-        if most > 0:
-            self.seen[name] = now_ms
-            while len(self.seen) > most:
-                del self.seen[next(iter(self.seen))]
+        self.seen[name] = now_ms
+        while len(self.seen) > most:
+            del self.seen[next(iter(self.seen))]
         return True
 
     def _forget(self, now_ms: i64, keep_ms: i64) -> None:

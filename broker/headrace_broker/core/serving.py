@@ -105,10 +105,16 @@ def get(state: QueueState, consumer: Consumer, message_id: i64) -> i64:
     Args:
         state: the queue.
         consumer: the session's consumer 0.
-        message_id: which one, 0 for the first.
+        message_id: which one, 0 for the first. One whose group is another consumer's is not given.
     """
     ready = state.ready
-    message = ready.pop(message_id) if message_id > 0 else ready.take_for(consumer)
+    if message_id == 0:
+        message = ready.take_for(consumer)
+    else:
+        grouped = ready.groups.loose.messages.get(message_id)
+        if grouped is not None and ready.groups.refuses(consumer, grouped):
+            return 0
+        message = ready.pop(message_id)
     if message is None:
         return 0
     if message.key.startswith(KEY_GROUP):

@@ -179,36 +179,51 @@ def random_settings(choice: random.Random) -> QueueSettings:
 def rich_log(seed: int, length: int) -> list[bytes]:
     """Entries of a queue that is upgraded somewhere and whose settings change now and then."""
     choice = random.Random(seed)
-    entries = [data[8:] for data in random_log(seed, length)]
-    for at in range(choice.randrange(length // 2 + 1), length):
-        kind = choice.choice("........ttafrgxxxnccccccceeeeee") if at % 40 else "s"
-        session = session_id(choice.randint(1, 3), 1, choice.randint(1, 2))
-        if kind == "s":
-            entries[at] = leader_command.encode_configure(2, random_settings(choice))
-        elif kind == "t":
-            entries[at] = leader_command.encode_tick()
-        elif kind == "a":
-            ids = [choice.randint(1, length * 4) for _ in range(20)]
-            entries[at] = leader_command.encode_acquire(session, choice.randint(1, 3), ids)
-        elif kind == "f":
-            entries[at] = leader_command.encode_forget(list(range(1, at * 5)))
-        entry = entries[at]
-        if entry[:1] == b"\x01":  # the batch of an ENQUEUE, with properties instead
-            count = int.from_bytes(entry[18:22], "big") if len(entry) > 22 else 0
-            if 0 < count < 20:
-                messages = [(_random_properties(choice), bytes(choice.choice([0, 8, 70])))]
-                messages += [(_random_properties(choice), bytes(8)) for _ in range(count - 1)]
-                number = b"\x0e" if choice.random() < 0.1 else b"\x01"
-                entries[at] = number + entry[1:18] + rich_batch(*messages)
-        elif entry[:1] == b"\x03" and len(entry) > 20 and choice.random() < 0.6:
-            entries[at] = entry[:1] + b"\x02" + entry[2:26] + _random_attach(choice, entry[26:])
-        elif entry[:2] == b"\x06\x01" and choice.random() < 0.5:
-            entries[at] = b"\x06\x02" + entry[2:] + choice.randint(1, 900).to_bytes(8, "big")
-        elif entry[:1] == b"\x07" and choice.random() < 0.5:
-            ids = sorted({choice.randint(1, length * 4) for _ in range(9)})
-            listed = b"".join(each.to_bytes(8, "big") for each in ids)
-            entries[at] = b"\x0c\x01" + entry[2:] + len(ids).to_bytes(4, "big") + listed
+    upgrade = choice.randrange(length // 2 + 1)
+    entries: list[bytes] = []
+    for at, data in enumerate(random_log(seed, length)):
+        if at >= upgrade:
+            if (at - upgrade) % 40 == 0:
+                entries.append(leader_command.encode_configure(2, random_settings(choice)))
+            entries.extend(_by_the_leader(choice, at))
+        entries.append(_enriched(choice, data[8:], length) if at >= upgrade else data[8:])
+    del entries[length:]
     return [command.stamp_command(at * 3, data) for at, data in enumerate(entries)]
+
+
+def _by_the_leader(choice: random.Random, at: int) -> list[bytes]:
+    kind = choice.choice("........ttaf")
+    if kind == "t":
+        return [leader_command.encode_tick()]
+    if kind == "a":
+        session = session_id(choice.randint(1, 3), 1, choice.randint(1, 2))
+        ids = [choice.randint(1, at * 4 + 1) for _ in range(20)]
+        return [leader_command.encode_acquire(session, choice.randint(1, 3), ids)]
+    if kind == "f":
+        return [leader_command.encode_forget(list(range(1, at * 5)))]
+    return []
+
+
+def _enriched(choice: random.Random, entry: bytes, length: int) -> bytes:
+    """Return a command with what later versions gave it, if it is of such a kind."""
+    if entry[:1] == b"\x01":  # the batch of an ENQUEUE, with properties instead
+        count = int.from_bytes(entry[18:22], "big") if len(entry) > 22 else 0
+        if not 0 < count < 20:
+            return entry
+        messages = [
+            (_random_properties(choice), bytes(choice.choice([0, 8, 8, 70]))) for _ in range(count)
+        ]
+        kind = b"\x0e" if choice.random() < 0.1 else b"\x01"
+        return kind + entry[1:18] + rich_batch(*messages)
+    if entry[:1] == b"\x03" and len(entry) > 26 and choice.random() < 0.6:
+        return entry[:1] + b"\x02" + entry[2:26] + _random_attach(choice, entry[26:])
+    if entry[:2] == b"\x06\x01" and choice.random() < 0.5:
+        return b"\x06\x02" + entry[2:] + choice.randint(1, length * 4).to_bytes(8, "big")
+    if entry[:1] == b"\x07" and choice.random() < 0.8:
+        ids = sorted({choice.randint(1, length * 4) for _ in range(9)})
+        listed = b"".join(each.to_bytes(8, "big") for each in ids)
+        return b"\x0c\x01" + entry[2:] + len(ids).to_bytes(4, "big") + listed
+    return entry
 
 
 def _random_attach(choice: random.Random, rest: bytes) -> bytes:
@@ -226,9 +241,11 @@ def random_log(seed: int, length: int) -> list[bytes]:
     entries: list[bytes] = []
 
     def number(session: int, lane: str, count: int) -> int:
-        first = lanes.get((session, lane), 0) + 1
-        lanes[session, lane] = first + count - 1
-        return max(1, first + choice.choice([0] * 12 + [-1, -2, 5]))
+        done = lanes.get((session, lane), 0)
+        first = max(1, done + 1 + choice.choice([0] * 12 + [-1, -2, 5]))
+        if first <= done + 1:  # else there is a gap, and it is not applied
+            lanes[session, lane] = max(done, first + count - 1)
+        return first
 
     def one() -> bytes:
         session = session_id(choice.randint(1, 3), 1, choice.randint(1, 2))

@@ -1,0 +1,630 @@
+"""A queue in which every list is a list and every move a search, to compare the machine with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from headrace_broker.codecs.batch import slice_batch
+from headrace_broker.core import command as c
+from headrace_broker.core import effect as e
+from headrace_broker.core.command_decoder import decode_command
+from headrace_broker.core.leader_command import Acquire, Configure, Forget, Tick
+from headrace_broker.core.settings import QueueSettings
+from headrace_broker.model.session import session_boot, session_node
+
+Place = tuple[int, int]  # session and consumer
+
+
+@dataclass
+class Message:
+    number: int
+    entry: int
+    position: int
+    octets: int
+    arrived: int
+    ttl: int = -1  # from arrival or the end of its delay on
+    priority: int = 0
+    kind: str = ""  # "group", "last"
+    key: int = 0
+    acquired: int = 0
+    failed: int = 0
+    due: int = 0
+
+    def expired(self, now: int) -> bool:
+        return self.ttl >= 0 and self.arrived + self.ttl <= now
+
+
+@dataclass
+class Receiver:
+    place: Place
+    prefetch: int = 0
+    octets: int = 0
+    exclusive: bool = False
+    filtered: bool = False
+    priority: int = 0
+    timeout: int = 0
+    state: str = "cancelled"
+    turn: int = 0
+    given: int = 0
+    held: dict[int, tuple[Message, int]] = field(default_factory=dict)
+
+    def credit(self) -> int:
+        used = sum(message.octets for message, _ in self.held.values())
+        if self.state != "attached" or (self.octets and used >= self.octets):
+            return 0
+        return max(self.prefetch - len(self.held), 0)
+
+
+@dataclass
+class Session:
+    published: int = 0
+    controlled: int = 0
+    refusals: list[tuple[int, int, int]] = field(default_factory=list)
+    answers: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+
+
+@dataclass
+class Told:
+    """What a command brought about, in a form in which order matters only where it must."""
+
+    delivered: dict[Place, list[tuple[int, ...]]] = field(default_factory=dict)
+    dead: set[tuple[str, int, int, int]] = field(default_factory=set)
+    answers: list[tuple[object, ...]] = field(default_factory=list)
+
+
+def _property_block(batch: bytes, position: int) -> bytes:
+    single = slice_batch(batch, 0, [position])
+    at = 8 + 1 + single[8]
+    at += 1 + single[at]
+    length = int.from_bytes(single[at : at + 4], "big")
+    return single[at + 4 : at + 4 + length]
+
+
+def read_properties(block: bytes) -> tuple[int, int, dict[str, int]]:
+    """Return priority, expiration (-1 for none) and integer headers of a block of the tests."""
+    flags, at = int.from_bytes(block[:2], "big"), 2
+    headers: dict[str, int] = {}
+    if flags & 0x2000:
+        stop = at + 4 + int.from_bytes(block[at : at + 4], "big")
+        at += 4
+        while at < stop:
+            size = block[at]
+            name = block[at + 1 : at + 1 + size].decode()
+            at += 1 + size
+            headers[name] = int.from_bytes(block[at + 1 : at + 5], "big", signed=True)
+            at += 5
+    priority = -1
+    if flags & 0x0800:
+        priority, at = block[at], at + 1
+    expiration = -1
+    if flags & 0x0100:
+        expiration = int(block[at + 1 : at + 1 + block[at]])
+    return priority, expiration, headers
+
+
+class NaiveQueue:
+    def __init__(self) -> None:
+        self.version = 1
+        self.settings = QueueSettings()
+        self.now = 0
+        self.next = 1
+        self.turns = 0
+        self.waiting: list[Message] = []
+        self.delayed: list[Message] = []
+        self.dead: dict[int, tuple[Message, int]] = {}
+        self.seen: dict[int, int] = {}
+        self.refusing = False
+        self.sessions: dict[int, Session] = {}
+        self.receivers: dict[Place, Receiver] = {}
+        self.line: list[Place] = []
+        self.active: Place | None = None
+
+    # Messages
+
+    def alive(self) -> set[int]:
+        held = [m for r in self.receivers.values() for m, _ in r.held.values()]
+        kept = [m for m, _ in self.dead.values()]
+        return {m.entry for m in [*self.waiting, *self.delayed, *held, *kept]}
+
+    def front(self, *, group: bool) -> list[Message]:
+        return sorted(
+            (m for m in self.waiting if (m.kind == "group") == group),
+            key=lambda m: (-m.priority, m.number) if not group else (0, m.number),
+        )
+
+    def owner(self, message: Message) -> Place | None:
+        for place, receiver in self.receivers.items():
+            for held, _ in receiver.held.values():
+                if held.kind == "group" and message.kind == "group" and held.key == message.key:
+                    return place
+        return None
+
+    def first_for(self, place: Place) -> Message | None:
+        plain = self.front(group=False)
+        grouped = [m for m in self.front(group=True) if self.owner(m) in (None, place)]
+        if plain and (plain[0].priority or not grouped or plain[0].number < grouped[0].number):
+            return plain[0]
+        return grouped[0] if grouped else None
+
+    def find(self, number: int) -> Message | None:
+        return next((m for m in self.waiting if m.number == number), None)
+
+    def make_available(self, message: Message) -> None:
+        if message.kind == "last" and self.same_value(message):
+            return  # a newer one waits
+        self.waiting.append(message)
+
+    def same_value(self, message: Message) -> Message | None:
+        for other in self.waiting:
+            if message.kind == other.kind == "last" and message.key == other.key:
+                return other
+        return None
+
+    def arrive(self, message: Message) -> None:
+        old = self.same_value(message)
+        if old is not None:
+            self.waiting.remove(old)
+            message.number = old.number
+        self.waiting.append(message)
+
+    def bury(self, messages: list[Message], reason: int, told: Told) -> None:
+        mode = self.settings.dead_letter
+        for message in messages:
+            if mode == 1:
+                told.dead.add(("once", reason, message.entry, message.position))
+            elif mode == 2:
+                told.dead.add(("kept", reason, message.entry, message.position))
+                self.dead[message.number] = (message, reason)
+
+    def give_back(self, message: Message, failed: bool, told: Told) -> None:
+        limit, settings = self.settings.delivery_limit, self.settings
+        again = replace(
+            message, acquired=message.acquired + 1, failed=message.failed + failed, due=0
+        )
+        if failed and 0 <= limit < again.failed:
+            self.bury([again], e.REASON_DELIVERY_LIMIT, told)
+            return
+        pause = 0
+        if settings.retry_type in ((1, 2) if failed else (1, 3)):
+            times = again.failed if failed else again.acquired
+            pause = min(settings.retry_min_ms * times, settings.retry_max_ms)
+        if pause:
+            again.due = self.now + pause
+            self.delayed.append(again)
+        else:
+            self.make_available(again)
+
+    def expire_front(self, told: Told) -> None:
+        gone = []
+        for priority in range(32):
+            for message in self.front(group=False):
+                if message.priority != priority:
+                    continue
+                if not message.expired(self.now):
+                    break
+                gone.append(message)
+        gone += [m for m in self.front(group=True) if m.expired(self.now)]
+        self.drop(gone, e.REASON_EXPIRED, told)
+
+    def drop(self, messages: list[Message], reason: int, told: Told) -> None:
+        for message in messages:
+            self.waiting.remove(message)
+        self.bury(messages, reason, told)
+
+    def drop_excess(self, told: Told) -> None:
+        settings = self.settings
+        while settings.overflow == 0:
+            both = [*self.waiting, *self.delayed]
+            over = 0 <= settings.max_length < len(both)
+            over |= 0 <= settings.max_length_octets < sum(m.octets for m in both)
+            if not over or not both:
+                return
+            plain = sorted(self.front(group=False), key=lambda m: (m.priority, m.number))
+            if self.waiting:
+                self.drop([(plain or self.front(group=True))[0]], e.REASON_MAXLEN, told)
+            else:
+                first = min(self.delayed, key=lambda m: (m.due, m.number))
+                self.delayed.remove(first)
+                self.bury([first], e.REASON_MAXLEN, told)
+
+    # Consumers
+
+    def best(self) -> Place | None:
+        attached = [r for r in self.receivers.values() if r.state == "attached"]
+        if not attached:
+            return None
+        key = lambda r: (-r.priority, r.place != self.active, r.turn)  # noqa: E731
+        return min(attached, key=key).place
+
+    def served(self, place: Place) -> bool:
+        return not self.settings.single_active or place == self.active == self.best()
+
+    def choose(self) -> None:
+        if not self.settings.single_active:
+            self.active = None
+            return
+        best = self.best()
+        if self.active == best:
+            return
+        if self.active is not None:
+            self.leave(self.active)
+            if self.receivers[self.active].held:
+                return
+        self.active = best
+        if best is not None:
+            self.join(best)
+
+    def leave(self, place: Place) -> None:
+        if place in self.line:
+            self.line.remove(place)
+
+    def join(self, place: Place) -> None:
+        receiver = self.receivers.get(place)
+        if receiver is None or place in self.line or receiver.filtered:
+            return
+        if receiver.credit() > 0 and self.served(place):
+            self.line.append(place)
+
+    def retire(self, receiver: Receiver, state: str) -> None:
+        self.leave(receiver.place)
+        receiver.state = state
+        if self.active == receiver.place:
+            self.active = None
+            self.choose()
+
+    def release(self, receiver: Receiver, failed: bool, told: Told) -> int:
+        held = [message for message, _ in receiver.held.values()]
+        receiver.held.clear()
+        for message in held:
+            self.give_back(message, failed, told)
+        return len(held)
+
+    def tidy(self, receiver: Receiver) -> None:
+        if receiver.state == "cancelled" and not receiver.held:
+            self.receivers.pop(receiver.place, None)
+
+    def hand(self, place: Place, message: Message, told: Told) -> int:
+        receiver = self.receivers[place]
+        self.waiting.remove(message)
+        receiver.given += 1
+        receiver.held[receiver.given] = (message, self.now)
+        if place[1]:
+            told.delivered.setdefault(place, []).append(
+                (receiver.given, message.entry, message.position, message.acquired, message.failed)
+            )
+        return receiver.given
+
+    def dispatch(self, told: Told) -> None:
+        passed = []
+        while self.waiting and self.line:
+            place = min(self.line, key=lambda p: (-self.receivers[p].priority, self.line.index(p)))
+            self.line.remove(place)
+            message = self.first_for(place)
+            if message is None:
+                passed.append(place)
+                continue
+            self.hand(place, message, told)
+            if self.receivers[place].credit() > 0:
+                self.line.append(place)
+        self.line += passed
+
+    # Commands
+
+    def apply(self, index: int, data: bytes) -> Told:
+        told = Told()
+        command = decode_command(data)
+        later = (Tick, Acquire, Forget, c.Remove)
+        if isinstance(command, c.Malformed) or (self.version < 2 and isinstance(command, later)):
+            told.answers.append(("rejected",))
+            return told
+        users = self.users()
+        self.now = max(self.now, c.stamp_of(data))
+        if not isinstance(command, Tick):
+            self.expire_front(told)
+        name = "do_" + type(command).__name__.lower()
+        if isinstance(command, c.Enqueue):
+            self.enqueue(index, data, command, told)
+        elif isinstance(command, c.Control):
+            self.control(command, told)
+        else:
+            getattr(self, name)(command, told)
+        self.dispatch(told)
+        self.drop_excess(told)
+        if users and not self.users():
+            told.answers.append(("unused",))
+        return told
+
+    def users(self) -> int:
+        return sum(r.state in ("attached", "detached") for r in self.receivers.values())
+
+    def do_configure(self, command: Configure, told: Told) -> None:
+        if command.version > 2:
+            told.answers.append(("rejected",))
+            return
+        self.version = max(self.version, int(command.version))
+        self.settings = command.settings
+        self.line = []
+        self.choose()
+        for number in self.sessions:
+            for place in [p for p in self.receivers if p[0] == number]:
+                self.join(place)
+
+    def do_tick(self, _command: Tick, told: Told) -> None:
+        self.drop([m for m in self.waiting if m.expired(self.now)], e.REASON_EXPIRED, told)
+        due = [m for m in self.delayed if m.due <= self.now]
+        for message in sorted(due, key=lambda m: (m.due, m.number)):
+            self.delayed.remove(message)
+            if message.acquired:
+                self.make_available(message)
+                continue
+            message.number, self.next = self.next, self.next + 1
+            message.arrived, message.due = message.due, 0
+            self.arrive(message)
+        for number in list(self.sessions):
+            for receiver in [r for p, r in list(self.receivers.items()) if p[0] == number]:
+                self.end_overdue(receiver, told)
+
+    def end_overdue(self, receiver: Receiver, told: Told) -> None:
+        timeout = receiver.timeout or self.settings.consumer_timeout_ms
+        if timeout <= 0 or not receiver.held:
+            return
+        oldest = receiver.held[min(receiver.held)][1]
+        if oldest + timeout > self.now:
+            return
+        if receiver.place[1]:
+            self.retire(receiver, "cancelled")
+        self.release(receiver, False, told)
+        self.tidy(receiver)
+        if self.active is None:
+            self.choose()
+        told.answers.append(("timed out", *receiver.place))
+
+    def do_acquire(self, command: Acquire, told: Told) -> None:
+        place = (int(command.session), int(command.consumer))
+        receiver = self.receivers.get(place)
+        if receiver is None or not receiver.filtered:
+            return
+        served = self.served(place)
+        for number in command.ids:
+            message = self.find(number)
+            if message is None or not served or receiver.credit() == 0:
+                continue
+            if self.owner(message) in (None, place):
+                self.hand(place, message, told)
+
+    def do_forget(self, command: Forget, _told: Told) -> None:
+        for number in command.ids:
+            self.dead.pop(number, None)
+
+    def do_close(self, command: c.Close, told: Told) -> None:
+        released = self.forget(int(command.session), True, told)
+        told.answers.append(("controlled", command.session, 0, 0, released))
+
+    def forget(self, number: int, failed: bool, told: Told) -> int:
+        released = 0
+        for receiver in [r for p, r in self.receivers.items() if p[0] == number]:
+            self.retire(receiver, "cancelled")
+            released += self.release(receiver, failed, told)
+        for place in [p for p in self.receivers if p[0] == number]:
+            del self.receivers[place]
+        self.sessions.pop(number, None)
+        if self.active is None or self.active[0] == number:
+            self.active = None
+            self.choose()
+        return released
+
+    def do_nodedown(self, command: c.NodeDown, told: Told) -> None:
+        for number in list(self.sessions):
+            if session_node(number) != command.node:
+                continue
+            if command.boot_keep and session_boot(number) != command.boot_keep:
+                self.forget(number, False, told)
+            if command.boot_keep:
+                continue
+            for receiver in [r for p, r in list(self.receivers.items()) if p[0] == number]:
+                self.release(receiver, False, told)
+                if receiver.state == "attached":
+                    self.retire(receiver, "detached")
+                    told.answers.append(("detached", *receiver.place))
+                self.tidy(receiver)
+
+    def enqueue(self, index: int, data: bytes, command: c.Enqueue, told: Told) -> None:
+        number, count = int(command.session), int(command.sizes.count)
+        session = self.sessions.get(number, Session())
+        last = int(command.seq) + count - 1
+        if command.seq > session.published + 1:
+            told.answers.append(("gap", number, e.LANE_PUBLISH, session.published + 1))
+            return
+        if last <= session.published:
+            again = [r for r in session.refusals[-8:] if r[1] >= command.seq]
+            told.answers += [("refused", number, *refusal) for refusal in again]
+            told.answers.append(("enqueued", number, session.published))
+            return
+        self.sessions[number] = session
+        skip = session.published + 1 - int(command.seq)
+        session.published = last
+        batch = data[command.batch_offset :]
+        stop = self.admit(batch, command, skip)
+        if stop < count:
+            why = e.REFUSED_NO_CONSUMER if command.now else e.REFUSED_OVERFLOW
+            session.refusals.append((int(command.seq) + stop, last, why))
+            told.answers.append(("refused", number, *session.refusals[-1]))
+        told.answers.append(("enqueued", number, last))
+        base, self.next = self.next - skip, self.next + count - skip
+        for position in range(skip, stop):
+            octets = int(command.sizes.octets(position))
+            message = Message(base + position, index, position, octets, self.now)
+            self.place(message, batch, position)
+        lettered = self.settings.overflow == 2 and self.settings.dead_letter > 0
+        if lettered and not command.now:
+            told.dead |= {("once", e.REASON_MAXLEN, index, at) for at in range(stop, count)}
+
+    def delay(self, batch: bytes, position: int) -> int:
+        if self.version < 2:
+            return 0
+        return max(read_properties(_property_block(batch, position))[2].get("x-delay", 0), 0)
+
+    def admit(self, batch: bytes, command: c.Enqueue, skip: int) -> int:
+        count, settings = int(command.sizes.count), self.settings
+        if command.now:
+            free = 0 if self.waiting else sum(self.receivers[p].credit() for p in self.line)
+            stop = min(count, skip + free)
+            late = [at for at in range(skip, stop) if self.delay(batch, at)]
+            return late[0] if late else stop
+        most, most_octets = settings.max_length, settings.max_length_octets
+        if settings.overflow == 0 or (most < 0 and most_octets < 0):
+            self.refusing = False
+            return count
+        everything = [*self.waiting, *self.delayed, *(m for m, _ in self.dead.values())]
+        length, octets = len(everything), sum(m.octets for m in everything)
+        if self.refusing:
+            if (most >= 0 and length > most * 0.8) or (
+                most_octets >= 0 and octets > most_octets * 0.8
+            ):
+                return skip
+            self.refusing = False
+        for position in range(skip, count):
+            if 0 <= most <= length or 0 <= most_octets <= octets:
+                self.refusing = True
+                return position
+            length, octets = length + 1, octets + int(command.sizes.octets(position))
+        return count
+
+    def place(self, message: Message, batch: bytes, position: int) -> None:
+        settings = self.settings
+        message.ttl = int(settings.message_ttl_ms)
+        if self.version < 2:
+            self.arrive(message)
+            return
+        priority, own, headers = read_properties(_property_block(batch, position))
+        name = headers.get("x-deduplication-header")
+        if settings.deduplicate and name is not None and not self.is_new(name):
+            return
+        if own >= 0 and (message.ttl < 0 or own < message.ttl):
+            message.ttl = own
+        message.priority = min(max(priority, 0), int(settings.priority_max))
+        for kind, header in (("last", settings.last_value_key), ("group", settings.group_key)):
+            if header and header.decode() in headers:
+                message.kind, message.key = kind, headers[header.decode()]
+        delay = self.delay(batch, position)
+        if delay:
+            message.due = self.now + delay
+            self.delayed.append(message)
+        else:
+            self.arrive(message)
+
+    def is_new(self, name: int) -> bool:
+        keep = self.settings.dedup_ms
+        if keep >= 0:
+            self.seen = {n: t for n, t in self.seen.items() if t + keep > self.now}
+        if name in self.seen:
+            return False
+        self.seen[name] = self.now
+        while len(self.seen) > self.settings.dedup_count:
+            self.seen.pop(next(iter(self.seen)))
+        return True
+
+    def control(self, command: c.Control, told: Told) -> None:
+        number, seq = int(command.session), int(command.seq)
+        session = self.sessions.get(number, Session())
+        if seq > session.controlled + 1:
+            told.answers.append(("gap", number, e.LANE_CONTROL, session.controlled + 1))
+            return
+        if seq <= session.controlled:
+            recent = sorted(session.answers)[-8:]
+            status, count, delivery = session.answers[seq] if seq in recent else (0, 0, 0)
+            if isinstance(command, c.Get):
+                getter = self.receivers.get((number, 0))
+                held = getter.held.get(delivery) if getter else None
+                self.tell_got(number, seq, held[0] if held else None, delivery, told)
+            else:
+                told.answers.append(("controlled", number, seq, status, count))
+            return
+        self.sessions[number] = session
+        session.controlled = seq
+        if isinstance(command, c.Get):
+            self.get(number, seq, int(command.message_id), told)
+            return
+        status, count = getattr(self, "on_" + type(command).__name__.lower())(command, told)
+        if not isinstance(command, c.Settle) and (status or count):
+            session.answers[seq] = (status, count, 0)
+        told.answers.append(("controlled", number, seq, status, count))
+
+    def tell_got(
+        self, number: int, seq: int, message: Message | None, delivery: int, told: Told
+    ) -> None:
+        got = (message.entry, message.position, message.acquired) if message else None
+        delivered = delivery if message else 0
+        told.answers.append(("got", number, seq, got, delivered, len(self.waiting)))
+
+    def get(self, number: int, seq: int, wanted: int, told: Told) -> None:
+        place = (number, 0)
+        message = self.find(wanted) if wanted else self.first_for(place)
+        if message is None or (wanted and self.owner(message) not in (None, place)):
+            self.tell_got(number, seq, None, 0, told)
+            return
+        if place not in self.receivers:
+            self.receivers[place] = Receiver(place, state="getter")
+        delivery = self.hand(place, message, told)
+        self.sessions[number].answers[seq] = (0, 0, delivery)
+        self.tell_got(number, seq, message, delivery, told)
+
+    def on_settle(self, command: c.Settle, told: Told) -> tuple[int, int]:
+        settled = 0
+        for item in command.items:
+            receiver = self.receivers.get((int(command.session), int(item.consumer)))
+            if receiver is None:
+                continue
+            numbers = [n for n in receiver.held if item.first <= n <= item.last]
+            messages = [receiver.held.pop(n)[0] for n in numbers]
+            settled += len(messages)
+            if item.operation == c.REJECT:
+                self.bury(messages, e.REASON_REJECTED, told)
+            elif item.operation != c.ACCEPT:
+                for message in messages:
+                    self.give_back(message, item.operation == c.MODIFY_FAILED, told)
+            if self.active is not None:
+                self.choose()
+            self.join(receiver.place)
+            self.tidy(receiver)
+        return 0, settled
+
+    def on_attach(self, command: c.Attach, _told: Told) -> tuple[int, int]:
+        place = (int(command.session), int(command.consumer))
+        known = self.receivers.get(place)
+        if known is not None and known.state != "detached":
+            return e.STATUS_ALREADY, 0
+        attached = [r for r in self.receivers.values() if r.state == "attached"]
+        if any(r.exclusive for r in attached) or (command.exclusive and attached):
+            return e.STATUS_EXCLUSIVE_IN_USE, 0
+        receiver = known or Receiver(place)
+        self.receivers[place] = receiver
+        receiver.prefetch, receiver.octets = int(command.prefetch), int(command.prefetch_octets)
+        receiver.exclusive, receiver.filtered = command.exclusive, command.filtered
+        receiver.priority, receiver.timeout = int(command.priority), int(command.timeout_ms)
+        receiver.state = "attached"
+        self.turns += 1
+        receiver.turn = self.turns
+        self.choose()
+        self.join(place)
+        return 0, 0
+
+    def on_cancel(self, command: c.Cancel, _told: Told) -> tuple[int, int]:
+        receiver = self.receivers.get((int(command.session), int(command.consumer)))
+        if receiver is None or command.consumer == 0:
+            return 0, 0
+        left = len(receiver.held)
+        self.retire(receiver, "cancelled")
+        self.tidy(receiver)
+        return 0, left
+
+    def on_purge(self, _command: c.Purge, _told: Told) -> tuple[int, int]:
+        count = len(self.waiting) + len(self.delayed)
+        self.waiting, self.delayed = [], []
+        return 0, count
+
+    def on_remove(self, command: c.Remove, _told: Told) -> tuple[int, int]:
+        before = len(self.waiting) + len(self.delayed)
+        self.waiting = [m for m in self.waiting if m.number not in command.ids]
+        self.delayed = [m for m in self.delayed if m.number not in command.ids]
+        return 0, before - len(self.waiting) - len(self.delayed)

@@ -1,0 +1,81 @@
+"""The queue machine, with all that queues can be told, against the naive queue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.broker.core.conftest import random_log, rich_log
+from tests.broker.core.naive_queue import NaiveQueue, Told
+
+from headrace_broker.core import effect as e
+from headrace_broker.core.queue_machine import QueueMachine
+
+
+def told_by(effects: list[e.Effect]) -> Told:
+    """Bring the machine's effects into the form in which the naive queue tells them."""
+    told = Told()
+    for effect in effects:
+        if isinstance(effect, e.Deliver):
+            place = (int(effect.session), int(effect.consumer))
+            told.delivered[place] = [
+                (effect.first + at, m.entry_index, m.position, m.acquired_count, m.delivery_count)
+                for at, m in enumerate(effect.messages)
+            ]
+        elif isinstance(effect, e.DeadLettered | e.DeadLetterKept):
+            how = "once" if isinstance(effect, e.DeadLettered) else "kept"
+            for m in effect.messages:
+                told.dead.add((how, int(effect.reason), m.entry_index, m.position))
+        else:
+            answer = _answer(effect)
+            if answer:
+                told.answers.append(answer)
+    return told
+
+
+def _answer(effect: e.Effect) -> tuple[object, ...]:
+    if isinstance(effect, e.Enqueued):
+        return "enqueued", effect.session, effect.seq
+    if isinstance(effect, e.PublishRejected):
+        return "refused", effect.session, effect.first, effect.last, effect.why
+    if isinstance(effect, e.Controlled):
+        return "controlled", effect.session, effect.seq, effect.status, effect.count
+    if isinstance(effect, e.Gap):
+        return "gap", effect.session, effect.lane, effect.expected
+    if isinstance(effect, e.Got):
+        m = effect.message
+        got = (m.entry_index, m.position, m.acquired_count) if m is not None else None
+        return "got", effect.session, effect.seq, got, effect.delivery, effect.ready_left
+    if isinstance(effect, e.TimedOut):
+        return "timed out", effect.session, effect.consumer
+    if isinstance(effect, e.Detached):
+        return "detached", effect.session, effect.consumer
+    return {e.Unused: ("unused",), e.Rejected: ("rejected",)}.get(type(effect), ())
+
+
+@pytest.mark.parametrize("make_log", [random_log, rich_log])
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**32), snapshot_at=st.integers(0, 199))
+def test_machine_and_naive_queue_say_the_same(
+    make_log: Callable[[int, int], list[bytes]], seed: int, snapshot_at: int
+) -> None:
+    machine, naive = QueueMachine(), NaiveQueue()
+    dead: set[int] = set()
+    for index, data in enumerate(make_log(seed, 200), 1):
+        effects = machine.apply(index, data)
+        wanted = naive.apply(index, data)
+        found = told_by(effects)
+        assert found.answers == wanted.answers, index
+        assert found.delivered == wanted.delivered, index
+        assert found.dead == wanted.dead, index
+        waiting = sorted((m.number, m.entry, m.position) for m in naive.waiting)
+        listed = machine.available_from(0, 10**6)
+        assert [(m.message_id, m.entry_index, m.position) for m in listed] == waiting, index
+        dead |= {effect.index for effect in effects if isinstance(effect, e.EntryDead)}
+        assert set(range(1, index + 1)) - dead == naive.alive(), index
+        assert machine.ready_octets == sum(m.octets for m in naive.waiting), index
+        assert machine.delayed_count == len(naive.delayed)
+        if index == snapshot_at:
+            machine = QueueMachine.restore(machine.snapshot())
