@@ -2,104 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
-from headrace_broker.codecs.batch import slice_batch
+from tests.broker.core.naive_parts import (
+    Message,
+    Place,
+    Receiver,
+    Session,
+    Told,
+    property_block,
+    read_properties,
+)
+
 from headrace_broker.core import command as c
 from headrace_broker.core import effect as e
 from headrace_broker.core.command_decoder import decode_command
 from headrace_broker.core.leader_command import Acquire, Configure, Forget, Tick
 from headrace_broker.core.settings import QueueSettings
 from headrace_broker.model.session import session_boot, session_node
-
-Place = tuple[int, int]  # session and consumer
-
-
-@dataclass
-class Message:
-    number: int
-    entry: int
-    position: int
-    octets: int
-    arrived: int
-    ttl: int = -1  # from arrival or the end of its delay on
-    priority: int = 0
-    kind: str = ""  # "group", "last"
-    key: int = 0
-    acquired: int = 0
-    failed: int = 0
-    due: int = 0
-
-    def expired(self, now: int) -> bool:
-        return self.ttl >= 0 and self.arrived + self.ttl <= now
-
-
-@dataclass
-class Receiver:
-    place: Place
-    prefetch: int = 0
-    octets: int = 0
-    exclusive: bool = False
-    filtered: bool = False
-    priority: int = 0
-    timeout: int = 0
-    state: str = "cancelled"
-    turn: int = 0
-    given: int = 0
-    held: dict[int, tuple[Message, int]] = field(default_factory=dict)
-
-    def credit(self) -> int:
-        used = sum(message.octets for message, _ in self.held.values())
-        if self.state != "attached" or (self.octets and used >= self.octets):
-            return 0
-        return max(self.prefetch - len(self.held), 0)
-
-
-@dataclass
-class Session:
-    published: int = 0
-    controlled: int = 0
-    refusals: list[tuple[int, int, int]] = field(default_factory=list)
-    answers: dict[int, tuple[int, int, int]] = field(default_factory=dict)
-
-
-@dataclass
-class Told:
-    """What a command brought about, in a form in which order matters only where it must."""
-
-    delivered: dict[Place, list[tuple[int, ...]]] = field(default_factory=dict)
-    dead: set[tuple[str, int, int, int]] = field(default_factory=set)
-    answers: list[tuple[object, ...]] = field(default_factory=list)
-
-
-def _property_block(batch: bytes, position: int) -> bytes:
-    single = slice_batch(batch, 0, [position])
-    at = 8 + 1 + single[8]
-    at += 1 + single[at]
-    length = int.from_bytes(single[at : at + 4], "big")
-    return single[at + 4 : at + 4 + length]
-
-
-def read_properties(block: bytes) -> tuple[int, int, dict[str, int]]:
-    """Return priority, expiration (-1 for none) and integer headers of a block of the tests."""
-    flags, at = int.from_bytes(block[:2], "big"), 2
-    headers: dict[str, int] = {}
-    if flags & 0x2000:
-        stop = at + 4 + int.from_bytes(block[at : at + 4], "big")
-        at += 4
-        while at < stop:
-            size = block[at]
-            name = block[at + 1 : at + 1 + size].decode()
-            at += 1 + size
-            headers[name] = int.from_bytes(block[at + 1 : at + 5], "big", signed=True)
-            at += 5
-    priority = -1
-    if flags & 0x0800:
-        priority, at = block[at], at + 1
-    expiration = -1
-    if flags & 0x0100:
-        expiration = int(block[at + 1 : at + 1 + block[at]])
-    return priority, expiration, headers
 
 
 class NaiveQueue:
@@ -462,7 +382,7 @@ class NaiveQueue:
     def delay(self, batch: bytes, position: int) -> int:
         if self.version < 2:
             return 0
-        return max(read_properties(_property_block(batch, position))[2].get("x-delay", 0), 0)
+        return max(read_properties(property_block(batch, position))[2].get("x-delay", 0), 0)
 
     def admit(self, batch: bytes, command: c.Enqueue, skip: int) -> int:
         count, settings = int(command.sizes.count), self.settings
@@ -478,7 +398,7 @@ class NaiveQueue:
         everything = [*self.waiting, *self.delayed, *(m for m, _ in self.dead.values())]
         length, octets = len(everything), sum(m.octets for m in everything)
         if self.refusing:
-            if (most >= 0 and length > most * 0.8) or (
+            if (most >= 0 and length > int(most) * 0.8) or (
                 most_octets >= 0 and octets > most_octets * 0.8
             ):
                 return skip
@@ -496,7 +416,7 @@ class NaiveQueue:
         if self.version < 2:
             self.arrive(message)
             return
-        priority, own, headers = read_properties(_property_block(batch, position))
+        priority, own, headers = read_properties(property_block(batch, position))
         name = headers.get("x-deduplication-header")
         if settings.deduplicate and name is not None and not self.is_new(name):
             return

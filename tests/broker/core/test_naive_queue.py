@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.broker.core.conftest import random_log, rich_log
-from tests.broker.core.naive_queue import NaiveQueue, Told
+from tests.broker.core.naive_parts import Told
+from tests.broker.core.naive_queue import NaiveQueue
 
 from headrace_broker.core import effect as e
 from headrace_broker.core.queue_machine import QueueMachine
