@@ -61,8 +61,12 @@ def parse(pattern: str) -> Any:
 
 def ways(tree: Any) -> int:
     """Return in how many ways an expression could match a name, at most PATTERN_WAYS_MAX + 1."""
-    anchored = len(tree) > 0 and str(tree[0][0]) == "AT" and "BEGINNING" in str(tree[0][1])
-    return min(_ways(tree) * (1 if anchored else NAME_OCTETS_MAX), PATTERN_WAYS_MAX + 1)
+    parts = list(tree)
+    anchored = bool(parts) and str(parts[0][0]) == "AT" and "BEGINNING" in str(parts[0][1])
+    if parts and str(parts[-1][0]) in _REPEATS and parts[-1][1][0] <= 1:
+        # However often the last part is found, nothing follows that could fail.
+        parts[-1] = ("SUBPATTERN", (None, 0, 0, parts[-1][1][2]))
+    return min(_ways(parts) * (1 if anchored else NAME_OCTETS_MAX), PATTERN_WAYS_MAX + 1)
 
 
 def _ways(tree: Any) -> int:
@@ -73,6 +77,8 @@ def _ways(tree: Any) -> int:
             low, high, body = value
             times = min(int(high), NAME_OCTETS_MAX)
             inner = _ways(body)
+            if times > 1 and body.getwidth()[0] == 0:
+                return PATTERN_WAYS_MAX + 1  # nothing can be found any number of times
             if inner > 1:
                 inner = inner**times if times <= 8 else PATTERN_WAYS_MAX + 1
             total *= inner * (max(times - int(low), 0) + 1)
