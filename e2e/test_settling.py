@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from typing import Any
 
+import aio_pika
 import pika
 import pytest
+from aio_pika.exceptions import DeliveryError
 from e2e.harness.cluster import Cluster
 from pika.adapters.blocking_connection import BlockingChannel
 
-QUORUM = {"x-queue-type": "quorum"}
+QUORUM: dict[str, Any] = {"x-queue-type": "quorum"}
 
 
 @pytest.fixture(params=["n1", "n2"])
@@ -117,3 +121,57 @@ def test_octets_bound_what_is_under_way(
         before = len(tags)
         while len(tags) == before:
             channel.connection.process_data_events(time_limit=10)
+
+
+def test_full_queue_nacks_exactly_what_it_does_not_take(
+    shared_cluster: Cluster, channel: BlockingChannel, queue_name: Callable[[str], str]
+) -> None:
+    queue = queue_name("q")
+    full = {**QUORUM, "x-max-length": 5, "x-overflow": "reject-publish"}
+    channel.queue_declare(queue, durable=True, arguments=full)
+
+    async def publish(numbers: range) -> set[bytes]:
+        """Publish at once, and return what was confirmed."""
+        url = f"amqp://guest:guest@127.0.0.1:{shared_cluster.port('n2')}/"
+        connection = await aio_pika.connect(url)
+        async with connection:
+            exchange = (await connection.channel()).default_exchange
+            bodies = [b"%d" % number for number in numbers]
+            waiting = [exchange.publish(aio_pika.Message(body), queue) for body in bodies]
+            answers = await asyncio.gather(*waiting, return_exceptions=True)
+        refused = [each for each in answers if isinstance(each, BaseException)]
+        assert all(isinstance(each, DeliveryError) for each in refused)
+        paired = zip(bodies, answers, strict=True)
+        return {body for body, answer in paired if not isinstance(answer, BaseException)}
+
+    confirmed = asyncio.run(publish(range(12)))
+    assert len(confirmed) == 5
+    assert asyncio.run(publish(range(100, 103))) == set()
+    held = {channel.basic_get(queue, auto_ack=True)[2] for _ in range(5)}
+    assert held == confirmed
+    assert channel.basic_get(queue)[0] is None
+
+
+def test_timed_out_consumer_is_cancelled_and_the_message_comes_again(
+    channel: BlockingChannel, queue_name: Callable[[str], str]
+) -> None:
+    queue = queue_name("q")
+    channel.queue_declare(queue, durable=True, arguments=QUORUM)
+    channel.confirm_delivery()
+    channel.basic_publish("", queue, b"a")
+    cancelled: list[str] = []
+    tags: list[int] = []
+    channel.add_on_cancel_callback(lambda frame: cancelled.append(frame.method.consumer_tag))
+    channel.basic_consume(
+        queue,
+        lambda _channel, method, _properties, _body: tags.append(method.delivery_tag),
+        consumer_tag="slow",
+        arguments={"x-consumer-timeout": 1000},
+    )
+    while not cancelled:
+        channel.connection.process_data_events(time_limit=10)
+    assert (cancelled, tags) == (["slow"], [1])
+    channel.basic_ack(1)  # too late, and no error
+    method, properties, body = next(channel.consume(queue, inactivity_timeout=10))
+    assert (method.redelivered, body) == (True, b"a")
+    assert properties.headers == {"x-acquired-count": 1}

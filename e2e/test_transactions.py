@@ -121,3 +121,28 @@ def test_asynchronous_client_commits_and_rolls_back(
             return counted.declaration_result.message_count or 0, purged.message_count or 0
 
     assert asyncio.run(work()) == (3, 3)
+
+
+def test_commit_that_a_full_queue_refuses_closes_the_channel_and_loses_nothing(
+    shared_cluster: Cluster, channel: BlockingChannel, queue_name: Callable[[str], str]
+) -> None:
+    source, target = queue_name("from"), queue_name("to")
+    channel.queue_declare(source, durable=True, arguments=QUORUM)
+    full = {**QUORUM, "x-max-length": 1, "x-overflow": "reject-publish"}
+    channel.queue_declare(target, durable=True, arguments=full)
+    channel.confirm_delivery()
+    channel.basic_publish("", source, b"work")
+    channel.basic_publish("", target, b"there")
+    other = shared_cluster.connect("n3").channel()
+    other.tx_select()
+    method, _, _ = other.basic_get(source)
+    other.basic_publish("", target, b"result")
+    other.basic_ack(method.delivery_tag)
+    with pytest.raises(pika.exceptions.ChannelClosedByBroker) as closed:
+        other.tx_commit()
+    assert (closed.value.reply_code, closed.value.reply_text) == (
+        406,
+        "PRECONDITION_FAILED - partial tx completion",
+    )
+    wait_for("the message to return", lambda: ready(channel, source) == 1)
+    assert ready(channel, target) == 1
