@@ -45,7 +45,8 @@ class PendingPublish:
         self.data = data
 
 
-def _cost(publish: Publish) -> i64:
+def message_cost(publish: Publish) -> i64:
+    """Return the octets that a message is reckoned at; what it takes in a command is less."""
     return len(publish.body) + len(publish.properties) + len(publish.route) + MESSAGE_OVERHEAD
 
 
@@ -68,7 +69,7 @@ class PublishLane:
         """Gather publishes; `ticket` comes back when the last of them is applied."""
         octets: i64 = 0
         for publish in publishes:
-            octets += _cost(publish)
+            octets += message_cost(publish)
             if publish.immediate:
                 self._gathered_now += 1
         self.gathered.extend(publishes)
@@ -117,10 +118,10 @@ class PublishLane:
         """Take the oldest messages of one kind that fit into so many octets, at least one."""
         gathered = self.gathered
         immediate = gathered[0].immediate
-        octets = _cost(gathered[0])
+        octets = message_cost(gathered[0])
         stop: i64 = 1
         while stop < len(gathered) and gathered[stop].immediate == immediate:
-            cost = _cost(gathered[stop])
+            cost = message_cost(gathered[stop])
             if octets + cost > octets_max:
                 break
             octets += cost

@@ -28,11 +28,14 @@ from headrace_broker.model.reply_code import (
     NOT_ALLOWED,
     NOT_IMPLEMENTED,
     PRECONDITION_FAILED,
+    RESOURCE_LOCKED,
     AmqpError,
 )
 
 if TYPE_CHECKING:
     from headrace_broker.gateways.amqp.channel import Channel
+
+SINGLE_ACTIVE: Final = "x-single-active-consumer"
 
 
 def _qos(channel: Channel, command: commands.Basic.Qos) -> None:
@@ -120,7 +123,14 @@ def _cancel_ok(channel: Channel, command: commands.Basic.CancelOk) -> None:
 
 
 async def _get(channel: Channel, command: commands.Basic.Get) -> None:
-    link = channel.links.open(find_queue(channel, command.queue))
+    queue = find_queue(channel, command.queue)
+    if queue.arguments.get(SINGLE_ACTIVE) is True:
+        text = (
+            f"cannot obtain access to locked queue '{queue.name}' in vhost '{queue.vhost}'. "
+            "basic.get operations are not supported by queues with single active consumer"
+        )
+        raise AmqpError(RESOURCE_LOCKED, text)
+    link = channel.links.open(queue)
     found = await link.client.get()
     if link.closed:
         return

@@ -53,7 +53,7 @@ async def _publish(channel: Channel) -> list[Ticket]:
     tickets: list[Ticket] = []
     for queue, publishes in channel.publisher.distribute_held():
         link = channel.links.open(queue)
-        ticket = Ticket(1, len(publishes))
+        ticket = Ticket(1, len(publishes))  # none of the channel's confirms, which pass over it
         link.tickets += 1
         links.append(link)
         tickets.append(ticket)

@@ -17,11 +17,10 @@ from headrace_broker.model.limits import (
 )
 from headrace_broker.model.message import Publish
 from headrace_broker.model.reply_code import NOT_IMPLEMENTED, PRECONDITION_FAILED, AmqpError
+from headrace_broker.runtime.lane import message_cost
 
 if TYPE_CHECKING:
     from headrace_broker.runtime.router import Route
-
-_MESSAGE_OVERHEAD = 32  # octets reckoned for a message beside its bytes
 
 
 def tx_octets_max(message_bytes_max: i64) -> i64:
@@ -69,11 +68,8 @@ class Transaction:
         """
         if publishes[0].immediate:
             raise AmqpError(NOT_IMPLEMENTED, "immediate=true on a transactional channel")
-        octets: i64 = 0
         for publish in publishes:
-            octets += len(publish.body) + len(publish.properties) + len(publish.route)
-            octets += _MESSAGE_OVERHEAD
-        self._octets += octets
+            self._octets += message_cost(publish)
         if self._octets > self._octets_max:
             text = f"the transaction holds more than {int(self._octets_max)} octets"
             raise AmqpError(PRECONDITION_FAILED, text)

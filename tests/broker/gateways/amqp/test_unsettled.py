@@ -87,6 +87,7 @@ STEPS = st.lists(
         st.tuples(st.just("add"), st.integers(0, 1), st.integers(1, 5)),
         st.tuples(st.just("take"), st.integers(0, 40), st.integers(0, 3)),
         st.tuples(st.just("through"), st.integers(0, 40), st.just(0)),
+        st.tuples(st.just("back"), st.just(0), st.just(0)),
     ),
     max_size=60,
 )
@@ -98,6 +99,7 @@ def test_behaves_as_a_map_from_tag_to_delivery(any_link, steps):
     pair = [Consumer(any_link, number, "", False) for number in (1, 2)]
     held = Unsettled()
     model: dict[int, tuple[int, int]] = {}
+    taken: list[TagRange] = []
     numbers = [1, 1]
     next_tag = 1
     for kind, first, second in steps:
@@ -109,6 +111,12 @@ def test_behaves_as_a_map_from_tag_to_delivery(any_link, steps):
             next_tag += second
             numbers[first] += second
             continue
+        if kind == "back":
+            model.update((tag, (consumer, number)) for tag, consumer, number in spread(taken))
+            held.put_back(taken)
+            taken = []
+            assert held.count == len(model)
+            continue
         if kind == "take":
             wanted = list(range(first, first + second + 1))
             missing = held.take(first, first + second, out)
@@ -117,13 +125,14 @@ def test_behaves_as_a_map_from_tag_to_delivery(any_link, steps):
             if first and first not in model:
                 assert missing == first
                 continue
-            wanted = [tag for tag in model if tag <= first or first == 0]
+            wanted = [tag for tag in sorted(model) if tag <= first or first == 0]
         expected = []
         for tag in wanted:
             if tag not in model:
                 break
             expected.append((tag, *model.pop(tag)))
         assert spread(out) == expected
+        taken.extend(out)
         assert missing == (ALL_HELD if len(expected) == len(wanted) else wanted[len(expected)])
         assert held.count == len(model)
     assert spread(held.take_all()) == [(tag, *each) for tag, each in sorted(model.items())]
