@@ -53,6 +53,7 @@ key_file = "{directory / "server.key"}"
 ca_file = "{self.authority.file}"
 verify = "peer"
 fail_if_no_peer_cert = true
+login_from = "common_name"
 """)
 
     def show(self, pair: Pair) -> None:

@@ -370,6 +370,10 @@ def _check_tls(config: Config) -> None:
                 raise ConfigError(f"tls.{key}: is missing; listeners.amqps needs it")
     if tls.verify == "peer" and not tls.ca_file:
         raise ConfigError("tls.ca_file: is missing; tls.verify = 'peer' needs it")
+    if tls.login_from != "none" and tls.verify != "peer":
+        raise ConfigError(
+            f"tls.login_from: '{tls.login_from}' is allowed with tls.verify = 'peer' only"
+        )
     if tls.fail_if_no_peer_cert and tls.verify != "peer":
         raise ConfigError("tls.fail_if_no_peer_cert: true is allowed with tls.verify = 'peer' only")
 

@@ -141,6 +141,10 @@ def test_variables_of_other_programs_are_left_alone(tmp_path: Path) -> None:
             "tls.fail_if_no_peer_cert: true is allowed with tls.verify = 'peer' only",
         ),
         (
+            TLS + "login_from = 'common_name'\n",
+            "tls.login_from: 'common_name' is allowed with tls.verify = 'peer' only",
+        ),
+        (
             TLS + "verify = 'yes'\n",
             "node.toml: tls.verify: 'yes' is not allowed; it must be 'none' or 'peer'",
         ),
