@@ -18,10 +18,10 @@ DEFAULT_QUEUE_TYPE = "undefined"  # what RabbitMQ calls a vhost's queue type tha
 
 
 class VhostBody(msgspec.Struct):
-    """Body of PUT /api/vhosts/V."""
+    """Body of PUT /api/vhosts/V; what is not there stays as it is."""
 
-    description: str = ""
-    tags: str | list[str] = ""
+    description: str | None = None
+    tags: str | list[str] | None = None
     default_queue_type: str | None = None
 
 
@@ -66,17 +66,11 @@ class VhostEndpoints:
     async def _put(self, request: web.Request) -> web.Response:
         who = administrator()
         body = await decode(request, VhostBody)
-        kind = body.default_queue_type
-        tags = body.tags.split(",") if isinstance(body.tags, str) else body.tags
-        vhost = Vhost(
-            request.match_info["vhost"],
-            "" if kind in (None, DEFAULT_QUEUE_TYPE) else str(kind),
-            body.description,
-            tuple(tag.strip() for tag in tags if tag.strip()),
-        )
-        created = self._node.view.vhost(vhost.name) is None
+        name = request.match_info["vhost"]
+        current = self._node.view.vhost(name)
+        vhost = _changed(current or Vhost(name), body)
         check(await self._node.submit(PutVhost(vhost, creator=who.name)))
-        return done(created)
+        return done(created=current is None)
 
     async def _delete(self, request: web.Request) -> web.Response:
         administrator()
@@ -115,6 +109,23 @@ class VhostEndpoints:
             raise not_found(f"limit '{limit}' of vhost '{vhost}'")
         check(await self._node.submit(SetVhostLimits(vhost, {limit: -1})))
         return done()
+
+
+def _changed(vhost: Vhost, body: VhostBody) -> Vhost:
+    """Return a vhost with what a body says."""
+    kind, tags = body.default_queue_type, body.tags
+    if kind is None:
+        kind = vhost.default_queue_type
+    if tags is None:
+        words = list(vhost.tags)
+    else:
+        words = tags.split(",") if isinstance(tags, str) else tags
+    return Vhost(
+        vhost.name,
+        "" if kind == DEFAULT_QUEUE_TYPE else kind,
+        vhost.description if body.description is None else body.description,
+        tuple(word.strip() for word in words if word.strip()),
+    )
 
 
 def _render(vhost: Vhost) -> dict[str, Any]:

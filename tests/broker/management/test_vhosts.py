@@ -12,11 +12,15 @@ def test_a_vhost_is_created_changed_shown_and_deleted(api, node):
     assert api("PUT", "/api/vhosts/a%2Fb") == (201, None)
     body = {"description": "for tests", "tags": "x, y", "default_queue_type": "classic"}
     assert api("PUT", "/api/vhosts/a%2Fb", body) == (204, None)
+    assert api("PUT", "/api/vhosts/a%2Fb") == (204, None)  # changes nothing
     status, shown = api("GET", "/api/vhosts/a%2Fb")
     assert status == 200
     assert (shown["name"], shown["description"], shown["tags"]) == ("a/b", "for tests", ["x", "y"])
     assert shown["metadata"]["default_queue_type"] == "classic"
     assert node.view.permission("guest", "a/b") is not None
+    api("PUT", "/api/vhosts/a%2Fb", {"default_queue_type": "undefined", "tags": []})
+    shown = api("GET", "/api/vhosts/a%2Fb")[1]
+    assert (shown["tags"], shown["default_queue_type"]) == ([], "undefined")
     assert [vhost["name"] for vhost in api("GET", "/api/vhosts")[1]] == ["/", "a/b"]
     assert api("DELETE", "/api/vhosts/a%2Fb") == (204, None)
     assert api("GET", "/api/vhosts/a%2Fb") == (
@@ -41,8 +45,8 @@ def test_without_a_quorum_changes_are_unavailable_and_lists_are_not(api, node, r
     ("body", "reason"),
     [
         ({"default_queue_type": "stream"}, "default_queue_type: 'stream' is not 'quorum' or 'clas"),
-        ({"description": 1}, "description: expected `str`, got `int`"),
-        ({"tags": {}}, "tags: expected `str | array`, got `object`"),
+        ({"description": 1}, "description: expected `str | null`, got `int`"),
+        ({"tags": {}}, "tags: expected `str | array | null`, got `object`"),
         ([], "body: must be a JSON object"),
     ],
 )
