@@ -113,13 +113,11 @@ class VhostEndpoints:
 
 def _changed(vhost: Vhost, body: VhostBody) -> Vhost:
     """Return a vhost with what a body says."""
-    kind, tags = body.default_queue_type, body.tags
+    kind = body.default_queue_type
     if kind is None:
         kind = vhost.default_queue_type
-    if tags is None:
-        words = list(vhost.tags)
-    else:
-        words = tags.split(",") if isinstance(tags, str) else tags
+    tags = list(vhost.tags) if body.tags is None else body.tags
+    words = tags.split(",") if isinstance(tags, str) else tags
     return Vhost(
         vhost.name,
         "" if kind == DEFAULT_QUEUE_TYPE else kind,
