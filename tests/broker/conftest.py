@@ -8,10 +8,16 @@ from typing import Any
 import pytest
 from e2e.harness.authority import Authority, Pair
 
-from headrace_broker.catalog.command import AnyCommand, Bootstrap, PutUser, encode_request
+from headrace_broker.catalog.command import (
+    AnyCommand,
+    Bootstrap,
+    CommandError,
+    PutUser,
+    encode_request,
+)
 from headrace_broker.catalog.machine import Catalog
 from headrace_broker.catalog.request import Request
-from headrace_broker.catalog.result import Result
+from headrace_broker.catalog.result import Refused, Result
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.model.definition import Node, Queue, User
 from headrace_broker.model.reply_code import INTERNAL_ERROR, AmqpError
@@ -118,7 +124,10 @@ class FakeNode:
     async def submit(self, command: AnyCommand) -> Result:
         if self.lost:
             raise CatalogUnavailableError("no quorum")
-        return self.do(command)
+        try:
+            return self.do(command)
+        except CommandError as error:
+            return Refused(str(error))
 
     async def catch_up(self) -> None:
         if self.lost:

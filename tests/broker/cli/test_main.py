@@ -38,6 +38,14 @@ def overview(leader: str, rate: float, ready: int, unacknowledged: int) -> dict[
     }
 
 
+def test_ctl_is_rabbitmqctl_under_another_name() -> None:
+    shown = CliRunner().invoke(main, ["ctl", "--help"])
+    assert shown.exit_code == 0
+    assert "list_queues" in shown.output
+    refused = CliRunner().invoke(main, ["ctl", "eval", "1."])
+    assert (refused.exit_code, "not supported" in refused.stderr) == (64, True)
+
+
 def test_version_says_whether_the_hot_path_is_compiled() -> None:
     result = CliRunner().invoke(main, ["version"])
     assert result.exit_code == 0
