@@ -46,6 +46,9 @@ class Reporter(Protocol):
     def arrived(self, group: int) -> None:
         """A letter has arrived."""
 
+    def idle(self, group: int) -> None:
+        """There is nothing to do for this queue any more."""
+
     def dropped(self, source: Queue, problem: str) -> None:
         """A letter does not get where it is to go and is not kept."""
 
@@ -154,18 +157,6 @@ class Keeper:
         self._retry_handle: asyncio.TimerHandle | None = None
         self._retry_seconds = RETRY_SECONDS_MIN
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether there is nothing to do."""
-        return not (
-            self._more
-            or self._next
-            or self._flights
-            or self._stuck
-            or self._arrived
-            or self._forgetting
-        )
-
     def look(self) -> None:
         """See what the machine keeps, in the next turn of the loop."""
         self._more = True
@@ -175,8 +166,7 @@ class Keeper:
         """The machine keeps these letters no more."""
         for message_id in ids:
             self._forgetting.pop(message_id, None)
-        if self._more:
-            self._soon()
+        self._soon()
 
     def hurry(self) -> None:
         """Try what did not arrive again as soon as it may be: something has changed."""
@@ -253,6 +243,18 @@ class Keeper:
             self._send(item, letter)
         self._carrier.flush()
         self._have_forgotten()
+        if self._is_idle():
+            self._reporter.idle(self._source.queue.group)
+
+    def _is_idle(self) -> bool:
+        return not (
+            self._more
+            or self._next
+            or self._flights
+            or self._stuck
+            or self._arrived
+            or self._forgetting
+        )
 
     def _refill(self) -> None:
         """Look for letters in the machine once half of those that there may be are done."""

@@ -183,8 +183,6 @@ class DeadLetterOffice:
         keeper = self._keepers.get(group)
         if keeper is not None:
             keeper.forgotten(ids)
-            if keeper.is_idle:
-                self.release(group)
 
     def release(self, group: int) -> None:
         """Leave a queue's letters to its next leader, or to nobody when it is gone."""
@@ -214,6 +212,10 @@ class DeadLetterOffice:
         """A letter that was kept has arrived."""
         self.sent_count += 1
         self._complaints.pop(group, None)
+
+    def idle(self, group: int) -> None:
+        """Everything that a queue kept has arrived."""
+        self._keepers.pop(group).close()
 
     def dropped(self, source: Queue, problem: str) -> None:
         """A letter goes nowhere and is lost; told once for as long as that is so."""

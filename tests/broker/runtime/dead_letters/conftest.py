@@ -121,7 +121,7 @@ def short(text: str) -> bytes:
     return bytes((len(text),)) + text.encode()
 
 
-def make_letter(
+def new_letter(
     message_id: int = 1,
     body: bytes = b"body",
     exchange: str = "orders",
@@ -148,10 +148,22 @@ def network() -> Network:
     return Network()
 
 
+@pytest.fixture(scope="session")
+def make_network() -> type[Network]:
+    """Makes catalogs with nothing in them."""
+    return Network
+
+
 @pytest.fixture
 def letter() -> Callable[..., Letter]:
     """Make a letter."""
-    return make_letter
+    return new_letter
+
+
+@pytest.fixture(scope="session")
+def make_letter() -> Callable[..., Letter]:
+    """Make a letter, for a run of many examples."""
+    return new_letter
 
 
 @pytest.fixture
