@@ -232,19 +232,37 @@ class Keeper:
             return
         self._refill()
         while self._next and len(self._flights) < DEAD_LETTERS_IN_FLIGHT_MAX:
-            item = self._next.popleft()
-            try:
-                letter = self._source.letters([item.message], item.reason)[0]
-            except KeyError:  # other settings: the machine has let it go meanwhile
-                continue
-            if not self._allowance.take(int(letter.octets), self._soon):
-                self._next.appendleft(item)
+            items = self._take_of_one_entry(DEAD_LETTERS_IN_FLIGHT_MAX - len(self._flights))
+            if not self._send_all(items):
                 break
-            self._send(item, letter)
         self._carrier.flush()
         self._have_forgotten()
         if self._is_idle():
             self._reporter.idle(self._source.queue.group)
+
+    def _take_of_one_entry(self, most: int) -> list[_Stuck]:
+        """Take the next letters of one log entry and one reason, which are read together."""
+        items = [self._next.popleft()]
+        entry, reason = items[0].message.entry_index, items[0].reason
+        while self._next and len(items) < most:
+            other = self._next[0]
+            if other.message.entry_index != entry or other.reason != reason:
+                break
+            items.append(self._next.popleft())
+        return items
+
+    def _send_all(self, items: list[_Stuck]) -> bool:
+        """Send letters of one entry; False when there is no room for all, the rest being next."""
+        try:
+            letters = self._source.letters([item.message for item in items], items[0].reason)
+        except KeyError:  # other settings: the machine has let them go meanwhile
+            return True
+        for place, letter in enumerate(letters):
+            if not self._allowance.take(int(letter.octets), self._soon):
+                self._next.extendleft(reversed(items[place:]))
+                return False
+            self._send(items[place], letter)
+        return True
 
     def _is_idle(self) -> bool:
         return not (

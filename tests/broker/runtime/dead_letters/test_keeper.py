@@ -26,17 +26,19 @@ class Source:
         self.proposed: list[list[int]] = []
         self.looks: list[int] = []
         self.gone: set[int] = set()
+        self.reads = 0
         self._letter = letter
 
-    def add(self, *ids):
+    def add(self, *ids, entry=None):
         for message_id in ids:
-            self.machine[message_id] = Acquired(message_id, 1, 0, 4, 0, 0)
+            self.machine[message_id] = Acquired(message_id, entry or message_id, 0, 4, 0, 0)
 
     def kept(self, limit):
         self.looks.append(limit)
         return [(message, REASON_EXPIRED) for message in list(self.machine.values())[:limit]]
 
     def letters(self, messages, reason):
+        self.reads += 1
         if any(int(message.message_id) in self.gone for message in messages):
             raise KeyError(1)
         return [self._letter(int(m.message_id), b"%d" % m.message_id) for m in messages]
@@ -97,6 +99,19 @@ def test_letter_is_forgotten_once_it_has_arrived(office, source, network, run, t
         source.apply(office)
         await turns()
         assert (office.keeper_count, office.held_octets, office.sent_count) == (0, 0, 2)
+        office.stop()
+
+    run(scenario)
+
+
+def test_letters_of_one_entry_are_read_together(office, source, network, run, turns):
+    async def scenario():
+        source.add(1, 2, 3, entry=10)
+        source.add(4, 5, entry=11)
+        office.keep(source)
+        await turns()
+        assert len(network.session("dead").bodies) == 5
+        assert source.reads == 2
         office.stop()
 
     run(scenario)

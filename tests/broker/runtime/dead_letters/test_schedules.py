@@ -34,7 +34,7 @@ class Machine:
         """Let more messages die."""
         for _ in range(count):
             number = len(self.kept_letters) + len(self.forgotten) + 1
-            self.kept_letters[number] = Acquired(number, 1, 0, 4, 0, 0)
+            self.kept_letters[number] = Acquired(number, number // 3, 0, 4, 0, 0)
         self.leader.office.keep(self)
 
     def kept(self, limit):
