@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -24,6 +25,11 @@ from headrace_broker.model.status import QueueStatus
 RESERVED_PREFIX: Final = "amq."
 COUNTS_SECONDS_MAX: Final = 2.0  # for what other nodes say in a listing; the rest is without counts
 COUNTS_AT_ONCE: Final = 64  # questions to leaders under way for one listing
+
+
+def unix_ms() -> int:
+    """Return Unix time in milliseconds."""
+    return time.time_ns() // 1_000_000
 
 
 class QueueBody(msgspec.Struct):
@@ -64,7 +70,7 @@ class QueueEndpoints:
             for queue in self._status.queues()
             if vhost in (None, queue.vhost) and who.sees(view, queue.vhost)
         ]
-        return json_answer(render_queues(await self._counted(found)))
+        return json_answer(render_queues(await self._counted(found), unix_ms()))
 
     async def _counted(self, queues: Sequence[QueueStatus]) -> list[QueueStatus]:
         """Have the leaders count what is in queues without a replica here, if they answer."""
@@ -91,6 +97,7 @@ class QueueEndpoints:
             messages_ready=counts.ready,
             messages_unacknowledged=counts.unsettled,
             consumers=counts.consumers,
+            oldest_ms=counts.oldest_ms,
         )
 
     async def _queue(self, request: web.Request) -> Queue:
@@ -107,7 +114,7 @@ class QueueEndpoints:
         with contextlib.suppress(AmqpError, TimeoutError):
             async with asyncio.timeout(COUNTS_SECONDS_MAX):
                 status = await self._count(status, queue)
-        return json_answer(render_queues([status])[0])
+        return json_answer(render_queues([status], unix_ms())[0])
 
     async def _put(self, request: web.Request) -> web.Response:
         vhost = await known_vhost(self._node, request)

@@ -43,15 +43,15 @@ def render_nodes(nodes: Iterable[NodeStatus]) -> list[dict[str, Any]]:
     return rendered
 
 
-def render_queues(queues: Iterable[QueueStatus]) -> list[dict[str, Any]]:
-    """Return the body of GET /api/queues, by vhost and name."""
+def render_queues(queues: Iterable[QueueStatus], now_ms: int) -> list[dict[str, Any]]:
+    """Return the body of GET /api/queues, by vhost and name, at a Unix time."""
     return [
-        _render_queue(queue)
+        _render_queue(queue, now_ms)
         for queue in sorted(queues, key=lambda queue: (queue.vhost, queue.name))
     ]
 
 
-def _render_queue(queue: QueueStatus) -> dict[str, Any]:
+def _render_queue(queue: QueueStatus, now_ms: int) -> dict[str, Any]:
     body: dict[str, Any] = {
         "vhost": queue.vhost,
         "name": queue.name,
@@ -75,5 +75,7 @@ def _render_queue(queue: QueueStatus) -> dict[str, Any]:
             "consumers": queue.consumers,
             "replicas": msgspec.to_builtins(queue.replicas),
             "snapshot_index": queue.snapshot_index,
+            "oldest_message_age_ms": max(0, now_ms - queue.oldest_ms) if queue.oldest_ms else None,
+            "head_message_timestamp": queue.head_timestamp if queue.head_timestamp >= 0 else None,
         }
     return body

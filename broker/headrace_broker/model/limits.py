@@ -92,3 +92,4 @@ PATTERN_WAYS_MAX: Final = 1 << 24  # ways to match a name that an expression may
 PATTERN_STEPS_MAX: Final = 4096  # instructions of an expression that may not; times a letter each they are done within the next
 PATTERN_WORK_MAX: Final = 1 << 17  # instructions of one search, some 100 ms, then nothing is found; RabbitMQ has 50,000 steps
 PATTERN_GROUPS_MAX: Final = 100  # parentheses in an expression; its parser calls itself for each
+HEADS_REMEMBERED_MAX: Final = 65536  # queues whose oldest message's timestamp a node remembers; some 10 MiB

@@ -91,6 +91,8 @@ class QueueStatus(msgspec.Struct, frozen=True):
         members: names of the nodes that hold it.
         has_counts: whether this node holds a replica, so that what follows says something.
         replicas: members of its log; none for a queue that is kept in memory.
+        oldest_ms: Unix time at which the oldest ready message arrived, 0 without one.
+        head_timestamp: the property `timestamp` of the oldest ready message, -1 without.
         snapshot_index: log position up to which this node's replica is a snapshot, without log.
         policy: name of the policy that counts for it, "" for none.
         operator_policy: likewise.
@@ -112,6 +114,8 @@ class QueueStatus(msgspec.Struct, frozen=True):
     consumers: int = 0
     replicas: tuple[ReplicaStatus, ...] = ()
     snapshot_index: int = 0
+    oldest_ms: int = 0
+    head_timestamp: int = -1
     policy: str = ""
     operator_policy: str = ""
     definition: dict[str, Any] = {}

@@ -132,7 +132,7 @@ class NodeBroker(Broker):
     @override
     async def queue_counts(self, queue: Queue) -> tuple[int, int]:
         try:
-            counts = await self._counts.ask(queue)
+            counts = await self._counts.ask(queue, using=True)
         except LeaderUnavailableError as error:
             raise AmqpError(INTERNAL_ERROR, str(error)) from error
         except QueueGoneError as error:

@@ -12,29 +12,37 @@ from headrace_broker.runtime.queue_host import QueueHost
 
 
 class QueueCounts(NamedTuple):
-    """Ready messages, unsettled messages and attached consumers of a queue."""
+    """Ready messages, unsettled messages and attached consumers of a queue.
+
+    Attributes:
+        oldest_ms: Unix time at which the oldest ready message arrived, 0 without one.
+    """
 
     ready: int
     unsettled: int
     consumers: int
+    oldest_ms: int = 0
 
 
 def counts_of(host: QueueHost) -> QueueCounts:
     """Return what a replica holds."""
     machine = host.machine
     return QueueCounts(
-        int(machine.ready_count), int(machine.unsettled_count), int(machine.consumer_count)
+        int(machine.ready_count),
+        int(machine.unsettled_count),
+        int(machine.consumer_count),
+        int(machine.oldest_ms()),
     )
 
 
-def asked_counts_of(host: QueueHost) -> QueueCounts:
-    """Return what a replica holds and note that somebody wanted to know."""
+def used_counts_of(host: QueueHost) -> QueueCounts:
+    """Return what a replica holds to a client, for whom asking is using."""
     host.use()
     return counts_of(host)
 
 
 class CountsClient:
-    """Asks leaders, for clients: to be asked about is to be used; see `LeaderClient`."""
+    """Asks leaders, here or on other nodes; see `LeaderClient`."""
 
     def __init__(
         self,
@@ -46,8 +54,8 @@ class CountsClient:
     ) -> None:
         self._leaders: LeaderClient[QueueCounts] = LeaderClient(node, hosts, locate, send, exists)
 
-    async def ask(self, queue: Queue) -> QueueCounts:
-        """Return the leader's counts.
+    async def ask(self, queue: Queue, using: bool = False) -> QueueCounts:
+        """Return the leader's counts; `using` for who uses the queue by that, and keeps it alive.
 
         Raises:
             LeaderUnavailableError: nobody who leads the queue answered.
@@ -55,10 +63,10 @@ class CountsClient:
         """
 
         def question(number: int) -> ClusterPayload:
-            request = CountsRequest(group=queue.group, request=number)
+            request = CountsRequest(group=queue.group, request=number, using=using)
             return ClusterPayload(counts_request=request)
 
-        return await self._leaders.ask(queue, asked_counts_of, question)
+        return await self._leaders.ask(queue, used_counts_of if using else counts_of, question)
 
     def receive_request(self, source: int, request: CountsRequest) -> None:
         """Answer another node."""
@@ -66,10 +74,11 @@ class CountsClient:
         host = self._leaders.serving_host(request.group)
         if host is not None:
             answer.serving = True
-            answer.ready, answer.unsettled, answer.consumers = asked_counts_of(host)
+            counts = used_counts_of(host) if request.using else counts_of(host)
+            answer.ready, answer.unsettled, answer.consumers, answer.oldest_ms = counts
         self._leaders.answer(source, ClusterPayload(counts=answer))
 
     def receive_answer(self, answer: Counts) -> None:
         """Take another node's answer."""
-        counts = QueueCounts(answer.ready, answer.unsettled, answer.consumers)
+        counts = QueueCounts(answer.ready, answer.unsettled, answer.consumers, answer.oldest_ms)
         self._leaders.receive(answer.request, counts if answer.serving else None)

@@ -15,6 +15,7 @@ from headrace_broker.model.status import (
     ReplicaStatus,
 )
 from headrace_broker.runtime.catalog_service import CATALOG_GROUP
+from headrace_broker.runtime.head_timestamp import HeadTimestamps
 from headrace_broker.runtime.node import BrokerNode
 from headrace_raftlog.model.membership import Membership, member_node, name_of
 
@@ -25,6 +26,7 @@ class NodeStatusSource:
     def __init__(self, node: BrokerNode) -> None:
         self._node = node
         self.accepting = False
+        self._heads = HeadTimestamps()
 
     def not_ready_reason(self) -> str:
         """Return why clients should not be sent here now, "" when they may."""
@@ -163,6 +165,8 @@ class NodeStatusSource:
             consumers=int(host.machine.consumer_count) if host else 0,
             replicas=self._replicas(queue.group) if queue.logged else (),
             snapshot_index=snapshot_index,
+            oldest_ms=int(host.machine.oldest_ms()) if host else 0,
+            head_timestamp=self._heads.timestamp(host) if host else -1,
             policy=policy.name if policy is not None else "",
             operator_policy=operator_policy.name if operator_policy is not None else "",
             definition=merged(policy, operator_policy),

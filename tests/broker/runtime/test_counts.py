@@ -8,7 +8,7 @@ import pytest
 
 from headrace_broker.model.definition import QUEUE_QUORUM, Queue
 from headrace_broker.runtime import leader_client as module
-from headrace_broker.runtime.counts import CountsClient, QueueCounts
+from headrace_broker.runtime.counts import CountsClient
 from headrace_broker.runtime.leader_client import LeaderUnavailableError, QueueGoneError
 from headrace_broker.runtime.pb.cluster_pb2 import ClusterPayload, Counts, CountsRequest
 
@@ -72,12 +72,12 @@ def hurried(monkeypatch):
 
 
 def test_leader_here_answers_at_once(pair):
-    assert asyncio.run(pair.clients[1].ask(QUEUE)) == QueueCounts(2, 0, 0)
+    assert asyncio.run(pair.clients[1].ask(QUEUE))[:3] == (2, 0, 0)
     assert pair.requests == 0
 
 
 def test_leader_elsewhere_is_asked(pair):
-    assert asyncio.run(pair.clients[2].ask(QUEUE)) == QueueCounts(2, 0, 0)
+    assert asyncio.run(pair.clients[2].ask(QUEUE))[:3] == (2, 0, 0)
     assert pair.requests == 1
     assert pair.clients[2]._leaders._waiting == {}
 
@@ -94,7 +94,7 @@ def test_election_is_waited_for_with_pauses(pair, monkeypatch):
 
     monkeypatch.setattr("headrace_broker.runtime.leader_client.asyncio.sleep", pause)
     pair.world.hosts[1].leadership(0, 1, False)
-    assert asyncio.run(pair.clients[2].ask(QUEUE)) == QueueCounts(2, 0, 0)
+    assert asyncio.run(pair.clients[2].ask(QUEUE))[:3] == (2, 0, 0)
     assert pauses == [module.PAUSE_SECONDS] * 20
 
 
@@ -105,6 +105,16 @@ def test_nobody_answers(pair, hurried, located):
     with pytest.raises(LeaderUnavailableError, match="'work'"):
         asyncio.run(pair.clients[2].ask(QUEUE))
     assert pair.clients[2]._leaders._waiting == {}
+
+
+def test_only_who_uses_a_queue_keeps_it_alive(pair):
+    host = pair.world.hosts[1]
+    for client in (1, 2):
+        host.used_ms = -1
+        asyncio.run(pair.clients[client].ask(QUEUE))
+        assert host.used_ms == -1
+        asyncio.run(pair.clients[client].ask(QUEUE, using=True))
+        assert host.used_ms > 0
 
 
 def test_late_answer_is_dropped(pair):

@@ -469,17 +469,21 @@ class CountsRequest(_message.Message):
 
     GROUP_FIELD_NUMBER: _builtins.int
     REQUEST_FIELD_NUMBER: _builtins.int
+    USING_FIELD_NUMBER: _builtins.int
     group: _builtins.int
     request: _builtins.int
+    using: _builtins.bool
+    """Who asks uses the queue by that, so that it does not expire."""
     def __init__(
         self,
         *,
         group: _builtins.int = ...,
         request: _builtins.int = ...,
+        using: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "request", b"request"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "request", b"request", "using", b"using"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -496,11 +500,14 @@ class Counts(_message.Message):
     READY_FIELD_NUMBER: _builtins.int
     UNSETTLED_FIELD_NUMBER: _builtins.int
     CONSUMERS_FIELD_NUMBER: _builtins.int
+    OLDEST_MS_FIELD_NUMBER: _builtins.int
     request: _builtins.int
     serving: _builtins.bool
     ready: _builtins.int
     unsettled: _builtins.int
     consumers: _builtins.int
+    oldest_ms: _builtins.int
+    """Unix time at which the oldest ready message arrived, 0 without one."""
     def __init__(
         self,
         *,
@@ -509,10 +516,11 @@ class Counts(_message.Message):
         ready: _builtins.int = ...,
         unsettled: _builtins.int = ...,
         consumers: _builtins.int = ...,
+        oldest_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumers", b"consumers", "ready", b"ready", "request", b"request", "serving", b"serving", "unsettled", b"unsettled"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumers", b"consumers", "oldest_ms", b"oldest_ms", "ready", b"ready", "request", b"request", "serving", b"serving", "unsettled", b"unsettled"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
