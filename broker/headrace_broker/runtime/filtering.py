@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 from librt.strings import read_i32_be, read_i64_be
 from mypy_extensions import i64
@@ -37,9 +37,16 @@ log = logging.getLogger(__name__)
 Consumer = tuple[int, int]  # session and number
 
 
-def run_soon(step: Callable[[], None]) -> None:
-    """Run a step in the next loop turn."""
-    asyncio.get_running_loop().call_soon(step)
+RETRY_SECONDS: Final = 0.1  # until a log that had no room for an ACQUIRE is asked again
+
+
+def run_soon(step: Callable[[], None], wait: bool) -> None:
+    """Run a step in the next loop turn, or after RETRY_SECONDS."""
+    loop = asyncio.get_running_loop()
+    if wait:
+        loop.call_later(RETRY_SECONDS, step)
+    else:
+        loop.call_soon(step)
 
 
 @final
@@ -52,13 +59,13 @@ class Filtering:
         propose: appends a command, see `QueueLog.propose`.
 
     Attributes:
-        later: runs a step in the next loop turn.
+        later: runs a step in the next loop turn, or where it is to wait, a little later.
         clock_ns: time that never goes back.
         messages_read: how often a message was put to a filter, since this object exists.
     """
 
     def __init__(self, queue_log: QueueLog, feeds: Feeds, propose: Callable[[bytes], i64]) -> None:
-        self.later: Callable[[Callable[[], None]], None] = run_soon
+        self.later: Callable[[Callable[[], None], bool], None] = run_soon
         self.clock_ns: Callable[[], int] = time.monotonic_ns
         self.messages_read: i64 = 0
         self._log = queue_log
@@ -69,6 +76,7 @@ class Filtering:
         self._filters: dict[Consumer, bytes] = {}
         self._proposed: dict[Consumer, None] = {}  # whose ACQUIRE is not applied yet
         self._turn_due = False
+        self._retry_due = False
 
     @property
     def filter_count(self) -> int:
@@ -130,11 +138,6 @@ class Filtering:
                 cursor.returned(message)
         self._schedule()
 
-    def poke(self) -> None:
-        """Try again what the log may have refused for want of room."""
-        if self._machine is not None:
-            self._schedule()
-
     def _acquired(self, data: bytes) -> None:
         start: i64 = STAMP_OCTETS + 2
         session = read_i64_be(data, start)
@@ -144,13 +147,13 @@ class Filtering:
     def _schedule(self) -> None:
         if not self._turn_due and self._filters:
             self._turn_due = True
-            self.later(self._turn)
+            self.later(self._turn, False)
 
     def _turn(self) -> None:
         """Look on for consumers with credit, within one turn's budget, and propose what is found.
 
         Another turn follows by itself only while a consumer has credit and messages are left that
-        its filter has not seen.
+        its filter has not seen, or were found and the log had no room for an ACQUIRE.
         """
         self._turn_due = False
         machine = self._machine
@@ -158,7 +161,7 @@ class Filtering:
             return
         open_credits = self._credits(machine)
         budget = ScanBudget(self.clock_ns)
-        unseen = False
+        unseen = refused = False
         for octets in list(open_credits):
             cursor = self._cursors[octets]
             waiting = open_credits[octets]
@@ -167,12 +170,20 @@ class Filtering:
                 wanted += item[1]
             wanted = min(wanted, FILTER_ACQUIRE_MAX)
             self.messages_read += cursor.advance(machine, wanted, budget)
-            self._hand_out(cursor, waiting)
+            if not self._hand_out(cursor, waiting):
+                refused = True
             if cursor.found_count < wanted and not cursor.is_through(machine):
                 unseen = True
         self._rotate(open_credits)
         if unseen:
             self._schedule()
+        elif refused and not self._retry_due:
+            self._retry_due = True
+            self.later(self._retry, True)
+
+    def _retry(self) -> None:
+        self._retry_due = False
+        self._schedule()
 
     def _credits(self, machine: QueueMachine) -> dict[bytes, list[tuple[Consumer, i64]]]:
         """Forget who is not served any more; return by filter who can take how many messages."""
@@ -187,8 +198,12 @@ class Filtering:
                     by_filter.setdefault(octets, []).append((key, credit))
         return {each: by_filter[each] for each in self._cursors if each in by_filter}
 
-    def _hand_out(self, cursor: FilterCursor, waiting: list[tuple[Consumer, i64]]) -> None:
-        """Share what was found between the consumers of a filter, in their rotation."""
+    def _hand_out(self, cursor: FilterCursor, waiting: list[tuple[Consumer, i64]]) -> bool:
+        """Share what was found between the consumers of a filter, in their rotation.
+
+        Returns:
+            False when the log had no room for it.
+        """
         left: i64 = len(waiting)
         for key, credit in waiting:
             share = (cursor.found_count + left - 1) // left
@@ -201,7 +216,8 @@ class Filtering:
                 self._proposed[key] = None
             else:
                 cursor.put_back(taken)
-                return
+                return False
+        return True
 
     def _rotate(self, served: dict[bytes, list[tuple[Consumer, i64]]]) -> None:
         """Let the filter served first be the last one next time: a budget serves few of many."""

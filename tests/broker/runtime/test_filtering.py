@@ -26,8 +26,9 @@ class Market:
     def __init__(self, world):
         self.world = world
         self.steps: list[Callable[[], None]] = []
+        self.retries: list[Callable[[], None]] = []
         for host in world.hosts.values():
-            host.filtering.later = self.steps.append
+            host.filtering.later = self.later
             host.filtering.clock_ns = lambda: 0
         self.configure(QueueSettings())
 
@@ -35,6 +36,9 @@ class Market:
         """Give the queue settings, as its leader does."""
         self.leader.propose(encode_configure(MACHINE_VERSION, settings))
         self.world.settle_down()
+
+    def later(self, step, wait):
+        (self.retries if wait else self.steps).append(step)
 
     @property
     def leader(self):
@@ -47,8 +51,6 @@ class Market:
     def step(self):
         """Make the steps that are due in this turn; return how many there were."""
         due, self.steps = self.steps, []
-        for host in self.world.hosts.values():
-            host.filtering.later = self.steps.append
         for each in due:
             each()
         self.world.settle_down()
@@ -226,8 +228,10 @@ def test_what_the_log_has_no_room_for_is_proposed_again(market, world, listener)
     market.run()
     assert bodies(listener, 1) == []
     world.busy = False
-    market.leader.filtering.poke()
+    assert len(market.retries) == 1
+    market.retries.pop()()
     market.run()
+    assert market.retries == []
     assert bodies(listener, 1) == ["eu 1"]
     assert market.read == 2
 
