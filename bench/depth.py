@@ -24,7 +24,13 @@ from typing import Final, NamedTuple
 import pika
 from compare import build_load_generator
 from peers import PeerError
-from replication.figures import machine, replace_section, resident_bytes, table
+from replication.figures import (
+    machine,
+    processor_seconds,
+    replace_section,
+    resident_bytes,
+    table,
+)
 
 from headrace_broker.cli.local_cluster import ClusterError, LocalCluster
 
@@ -111,6 +117,10 @@ class Bench:
         """Return the memory of the node that has most."""
         return max(map(resident_bytes, self.pids()))
 
+    def busy(self) -> float:
+        """Return the processor seconds that the node which worked most has taken."""
+        return max(map(processor_seconds, self.pids()))
+
     def load(self, *arguments: str) -> dict[str, float]:
         """Run the load generator and return its figures.
 
@@ -177,18 +187,22 @@ def measure(bench: Bench, messages: int) -> list[str]:
     short_fill = bench.fill(short, True)
     short_drain = bench.drain(short)
     base = bench.resident()
+    spent = [bench.busy()]
     print(f"{case.name}: short {short_fill} {short_drain} {base >> 20} MiB", flush=True)
     with Memory(bench.pids()) as filling:
         fill = bench.fill(messages, False)
     full = bench.resident()
+    spent.append(bench.busy() - spent[0])
     print(f"fill {fill} {full >> 20} MiB, most {filling.most >> 20} MiB", flush=True)
     bench.kill()
     ready = bench.start()
     ready += bench.serves()
     restarted = bench.resident()
+    spent.append(bench.busy())
     print(f"ready after {ready:.1f} s, {restarted >> 20} MiB", flush=True)
     with Memory(bench.pids()) as draining:
         drain = bench.drain(messages)
+    spent.append(bench.busy() - spent[2])
     print(f"drain {drain}, most {draining.most >> 20} MiB", flush=True)
     return [
         case.name,
@@ -201,6 +215,7 @@ def measure(bench: Bench, messages: int) -> list[str]:
         f"{restarted >> 20}",
         f"{drain['received_s']:,.0f} ({drain['received_s'] / short_drain['received_s']:.2f})",
         f"{draining.most >> 20}",
+        f"{1e6 * spent[1] / messages:.1f} / {spent[2]:.1f} s / {1e6 * spent[3] / messages:.1f}",
     ]
 
 
@@ -215,6 +230,7 @@ HEADS: Final = (
     "MiB then",
     "drained/s (of short)",
     "MiB at most",
+    "processor time: us a message filled / start / us a message drained",
 )
 
 
