@@ -77,6 +77,21 @@ def test_a_batch_of_equal_sizes_packs_into_few_octets() -> None:
     assert len(encode_batches(found)) < 256 * 10
 
 
+@given(st.lists(st.tuples(st.integers(0, 300), st.integers(1, 30)), max_size=8))
+def test_log_positions_with_and_without_gaps_are_read_as_written(
+    runs: list[tuple[int, int]],
+) -> None:
+    sizes = BatchSizes(1, 1024, b"")
+    positions: list[int] = []
+    for gap, count in runs:
+        first = (positions[-1] if positions else 0) + gap
+        positions += range(first, first + count)
+    packed = encode_batches([Batch(n, n, 0, 1, sizes, 1, 0) for n in sorted(positions)])
+    found = array("Q", [7])
+    read_entries(packed, found)
+    assert list(found) == [7, *sorted(positions)]
+
+
 def long_queue(queue: QueueLog, pages: int) -> int:
     """Fill some pages with batches of one or two messages; return how many messages that is."""
     queue.configure()
