@@ -12,6 +12,7 @@ from typing import Final
 
 from conformance.recipe import Recipes, Suite
 
+OWN: Final = Path(__file__).parent
 INSTALL_SECONDS_MAX: Final = 1200  # a slow network, and clients that are built from source
 PIP: Final = ("-m", "pip", "--disable-pip-version-check", "--quiet")
 
@@ -48,9 +49,18 @@ def fetch(suite: Suite, cache: Path) -> Path:
 
 
 def unpack(suite: Suite, cache: Path) -> Path:
-    """Return a fresh folder of a suite's sources; tests leave things behind."""
+    """Return a fresh folder of a suite's sources; tests leave things behind.
+
+    Raises:
+        DistributionError: they could not be had.
+    """
     place = cache / "sources" / suite.name
     shutil.rmtree(place, ignore_errors=True)
+    if suite.folder:
+        shutil.copytree(OWN / suite.folder, place)
+        if suite.runner == "node":
+            run(["npm", "ci", "--no-audit", "--no-fund", "--silent", "--prefix", str(place)])
+        return place
     place.mkdir(parents=True)
     with tarfile.open(fetch(suite, cache)) as archive:
         archive.extractall(place, filter="data")
@@ -61,13 +71,14 @@ def unpack(suite: Suite, cache: Path) -> Path:
 def environment(recipes: Recipes, cache: Path) -> Path:
     """Return the interpreter of an environment with all clients and what their tests need."""
     place = cache / "venv"
-    wanted = [*recipes.requirements, *(suite.requirement for suite in recipes.suite)]
+    clients = [suite for suite in recipes.suite if suite.version]
+    wanted = [*recipes.requirements, *(suite.requirement for suite in clients)]
     digest = hashlib.sha256("\n".join([sys.version, *wanted]).encode()).hexdigest()
     stamp = place / "stamp"
     python = place / "bin" / "python"
     if stamp.exists() and stamp.read_text(encoding="utf-8") == digest:
         return python
-    archives = [str(fetch(suite, cache)) for suite in recipes.suite]
+    archives = [str(fetch(suite, cache)) for suite in clients]
     run([sys.executable, "-m", "venv", "--clear", str(place)])
     run([str(python), *PIP, "install", *recipes.requirements, *archives])
     stamp.write_text(digest, encoding="utf-8")

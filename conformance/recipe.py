@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta, Struct
@@ -19,15 +19,17 @@ class RecipeError(Exception):
 
 
 class Deselection(Struct, frozen=True, forbid_unknown_fields=True):
-    """Tests that are not run, on either broker.
+    """Tests that are not run.
 
     Attributes:
         tests: node ids, or their beginnings as pytest's --deselect takes them.
-        reason: why running them would say nothing about a broker.
+        reason: why running them would say nothing about the broker.
+        brokers: where they are not run.
     """
 
     tests: tuple[Text, ...]
     reason: Text
+    brokers: tuple[Text, ...] = BROKERS
 
 
 class ExpectedFailure(Struct, frozen=True, forbid_unknown_fields=True):
@@ -45,12 +47,14 @@ class ExpectedFailure(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Suite(Struct, frozen=True, forbid_unknown_fields=True):
-    """The tests of one source distribution.
+    """The tests of one client.
 
     Attributes:
         name: of the suite, for the command line.
-        version: of the distribution of that name on PyPI.
-        tests: pytest arguments: which files.
+        version: of the distribution of that name on PyPI; empty for a suite of our own.
+        folder: of a suite of our own, beside this module.
+        runner: what runs the tests; node runs test files of its own kind.
+        tests: arguments of the runner: which files.
         ci: pytest arguments of the bounded selection.
         arguments: further pytest arguments.
         environment: variables; {host}, {port} and their kin are filled in.
@@ -65,9 +69,11 @@ class Suite(Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     name: Text
-    version: Text
     tests: tuple[Text, ...]
     ci: tuple[Text, ...]
+    version: str = ""
+    folder: str = ""
+    runner: Literal["pytest", "node"] = "pytest"
     arguments: tuple[Text, ...] = ()
     environment: dict[str, str] = {}
     tls: tuple[Text, ...] = ()
@@ -79,8 +85,8 @@ class Suite(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def requirement(self) -> str:
-        """The distribution as pip takes it."""
-        return f"{self.name}=={self.version}"
+        """The distribution as pip takes it; the name only for a suite of our own."""
+        return f"{self.name}=={self.version}" if self.version else self.name
 
     def expected_for(self, broker: str) -> list[tuple[str, str]]:
         """Return (node id, reason) of all that must fail on a broker."""
@@ -115,8 +121,9 @@ def load_recipes(path: Path = RECIPES) -> Recipes:
     except (OSError, msgspec.DecodeError) as error:
         raise RecipeError(f"{path}: {error}") from error
     for suite in recipes.suite:
-        for expected in suite.expected:
-            unknown = set(expected.brokers) - set(BROKERS)
+        limited: list[ExpectedFailure | Deselection] = [*suite.expected, *suite.deselected]
+        for each in limited:
+            unknown = set(each.brokers) - set(BROKERS)
             if unknown:
                 raise RecipeError(f"{path}: {suite.name}: unknown brokers {sorted(unknown)}")
     return recipes

@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from conformance.broker import Address, make_broker
+from conformance.broker import HEADRACE_HOSTS, RABBIT_HOST, Address, make_broker
 from conformance.certificate import Certificates, make_certificates
 from conformance.container import Daemon
 from conformance.distribution import unpack
@@ -22,8 +22,9 @@ from conformance.verdict import Verdict, judge, read_outcomes
 
 PLUGIN: Final = Path(__file__).parent / "plugin"
 SUITE_SECONDS_MAX: Final = 3600  # a suite that hangs in spite of its tests' own limits
-PYTEST_RAN: Final = (0, 1)  # pytest's exit status when it got to the end
-HOSTS: Final = {"headrace": "127.0.83.1", "rabbitmq": "127.0.83.9"}
+RAN: Final = (0, 1)  # exit status of pytest and node when they got to the end
+HOSTS: Final = {"headrace": HEADRACE_HOSTS[0], "rabbitmq": RABBIT_HOST}
+OTHER_HOSTS: Final = {"headrace": HEADRACE_HOSTS[1], "rabbitmq": RABBIT_HOST}
 
 
 class Run(Struct, frozen=True):
@@ -48,6 +49,10 @@ class Run(Struct, frozen=True):
         """Where the suites' outcomes and outputs are written."""
         return self.cache / "results" / self.broker
 
+    def selection(self, suite: Suite) -> tuple[str, ...]:
+        """Return which of a suite's tests to run."""
+        return self.only or (suite.ci if self.ci else suite.tests)
+
 
 def run_suite(suite: Suite, run: Run) -> Verdict:
     """Run a suite against a fresh broker and judge what came out."""
@@ -60,7 +65,7 @@ def run_suite(suite: Suite, run: Run) -> Verdict:
     with place(suite, run, certificates) as values:
         values |= {"certificates": str(made), "record": str(record)}
         started = time.monotonic()
-        problem = run_pytest(suite, run, sources, values)
+        problem = run_tests(suite, run, sources, values)
         seconds = time.monotonic() - started
     complete = not (run.ci or run.only)
     return judge(read_outcomes(record), suite.expected_for(run.broker), problem, seconds, complete)
@@ -87,7 +92,8 @@ def place(suite: Suite, run: Run, certificates: Certificates) -> Iterator[dict[s
     data = run.cache / "data" / run.broker
     shutil.rmtree(data, ignore_errors=True)
     host = HOSTS[run.broker]
-    values = {"host": host, "docker": ""}
+    other = OTHER_HOSTS[run.broker]
+    values = {"host": host, "other_host": other, "docker": ""}
     if suite.containers:
         with Daemon(
             host, lambda n: make_broker(run.broker, data / str(n), n, certificates)
@@ -111,9 +117,34 @@ def address_values(address: Address) -> dict[str, str]:
     }
 
 
-def run_pytest(suite: Suite, run: Run, sources: Path, values: dict[str, str]) -> str:
+def run_tests(suite: Suite, run: Run, sources: Path, values: dict[str, str]) -> str:
     """Run the suite's tests; return why they did not run to the end, empty if they did."""
-    environment = {
+    command = (
+        node_command(suite, run, values) if suite.runner == "node" else pytest_command(suite, run)
+    )
+    output = run.results / f"{suite.name}.log"
+    with output.open("wb") as file:
+        try:
+            done = subprocess.run(
+                command,
+                cwd=sources,
+                env=environment(suite, run, sources, values),
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                timeout=SUITE_SECONDS_MAX,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return f"not through after {SUITE_SECONDS_MAX} s, see {output}"
+    if done.returncode in RAN:
+        return ""
+    return f"the tests' runner ended with {done.returncode}, see {output}"
+
+
+def environment(suite: Suite, run: Run, sources: Path, values: dict[str, str]) -> dict[str, str]:
+    """Return the variables that the suite's tests see: few of ours, and the recipe's."""
+    common = {
         "PATH": f"{run.python.parent}:{os.environ['PATH']}",
         "HOME": str(sources),
         "LANG": "C.UTF-8",
@@ -124,37 +155,26 @@ def run_pytest(suite: Suite, run: Run, sources: Path, values: dict[str, str]) ->
         "CONFORMANCE_PORT": values["port"],
         "CONFORMANCE_TLS_PORT": values["tls_port"],
     }
-    environment |= {name: value.format_map(values) for name, value in suite.environment.items()}
-    selection = run.only or (suite.ci if run.ci else suite.tests)
-    command = [
-        str(run.python),
-        "-m",
-        "pytest",
-        "-p",
-        "conformance_plugin",
-        "-p",
-        "no:cacheprovider",
+    own = {name: value.format_map(values) for name, value in suite.environment.items()}
+    return common | own
+
+
+def pytest_command(suite: Suite, run: Run) -> list[str]:
+    """Return how to run a suite of Python tests."""
+    command = [str(run.python), "-m", "pytest", "-p", "conformance_plugin"]
+    command += ["-p", "no:cacheprovider", "-q", "--tb=short", "-o", "log_cli=false"]
+    command += [f"--timeout={suite.seconds}", *suite.arguments, *run.selection(suite)]
+    return command + [
+        f"--deselect={test}"
+        for each in suite.deselected
+        if run.broker in each.brokers
+        for test in each.tests
     ]
-    command += ["-q", "--tb=short", "-o", "log_cli=false", f"--timeout={suite.seconds}"]
-    command += [*suite.arguments, *selection]
-    command += [f"--deselect={test}" for each in suite.deselected for test in each.tests]
-    output = run.results / f"{suite.name}.log"
-    with output.open("wb") as file:
-        try:
-            done = subprocess.run(
-                command,
-                cwd=sources,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                timeout=SUITE_SECONDS_MAX,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            return f"not through after {SUITE_SECONDS_MAX} s, see {output}"
-    return (
-        ""
-        if done.returncode in PYTEST_RAN
-        else f"pytest ended with {done.returncode}, see {output}"
-    )
+
+
+def node_command(suite: Suite, run: Run, values: dict[str, str]) -> list[str]:
+    """Return how to run a suite of Node.js tests."""
+    reporters = ["--test-reporter=spec", "--test-reporter-destination=stdout"]
+    reporters += ["--test-reporter=./recorder.mjs"]
+    reporters += [f"--test-reporter-destination={values['record']}"]
+    return ["node", "--test", *reporters, *suite.arguments, *run.selection(suite)]
