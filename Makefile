@@ -69,7 +69,7 @@ run: $(VENV)/stamp-install ## start a cluster on this machine and show it; Ctrl-
 lint: $(VENV)/stamp-tools $(VENV)/stamp-install ## ruff, mypy strict, import contracts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy raftlog broker tests e2e bench hatch_build.py
+	$(BIN)/mypy raftlog broker tests e2e bench conformance hatch_build.py
 	$(INTERPRETED) $(BIN)/lint-imports
 
 .PHONY: format
@@ -135,6 +135,18 @@ chaos: $(VENV)/stamp-tools $(VENV)/stamp-install ## kills, stops and network cut
 chaos-full: $(VENV)/stamp-tools $(VENV)/stamp-install ## the same with three and five nodes and all faults, an hour and more
 	$(CHAOS) -m full
 
+# Third-party tests in an environment of their own below build/; SUITE=name runs one of them,
+# BROKER=rabbitmq runs them against rabbitmq-server, which has to be installed.
+CONFORMANCE := $(BIN)/python -m conformance $(if $(BROKER),--broker $(BROKER)) $(if $(SUITE),--suite $(SUITE))
+
+.PHONY: conformance
+conformance: $(VENV)/stamp-tools $(VENV)/stamp-install ## the test suites of client libraries, in full
+	$(CONFORMANCE)
+
+.PHONY: conformance-ci
+conformance-ci: $(VENV)/stamp-tools $(VENV)/stamp-install ## the same, a bounded selection
+	$(CONFORMANCE) --ci
+
 .PHONY: bench
 bench: $(VENV)/stamp-tools $(VENV)/stamp-install ## compare with RabbitMQ on this machine; writes bench/RESULTS.md
 	$(BIN)/python bench/compare.py --write
@@ -157,11 +169,11 @@ bench-pysyncobj: $(VENV)/stamp-bench $(VENV)/stamp-install ## compare the replic
 	$(BIN)/python bench/pysyncobj_bench.py --write
 
 .PHONY: ci
-ci: lint protos-check test-interpreted sim crash test e2e ## what .ci/run runs once the system packages are there
+ci: lint protos-check test-interpreted sim crash test e2e conformance-ci ## what .ci/run runs once the system packages are there
 
 # --- housekeeping ----------------------------------------------------------------------------
 
 .PHONY: clean
 clean: ## remove what was built; ./data stays
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
-	find raftlog broker tests e2e bench -name __pycache__ -type d -prune -exec rm -rf {} +
+	find raftlog broker tests e2e bench conformance -name __pycache__ -type d -prune -exec rm -rf {} +

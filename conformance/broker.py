@@ -192,16 +192,19 @@ loopback_users = none
         """Run rabbitmqctl.
 
         Raises:
-            BrokerError: it failed.
+            BrokerError: it failed, or took too long.
         """
-        done = subprocess.run(
-            [str(RABBIT_BIN / "rabbitmqctl"), "-q", *arguments],
-            env=self._environment(),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=READY_SECONDS_MAX,
-        )
+        try:
+            done = subprocess.run(
+                [str(RABBIT_BIN / "rabbitmqctl"), "-q", *arguments],
+                env=self._environment(),
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=READY_SECONDS_MAX,
+            )
+        except subprocess.TimeoutExpired as late:
+            raise BrokerError(f"rabbitmqctl {' '.join(arguments)}: no end") from late
         if done.returncode != 0:
             raise BrokerError(f"rabbitmqctl {' '.join(arguments)}: {done.stdout}{done.stderr}")
 

@@ -1,4 +1,4 @@
-"""The tasks of an ordinary Celery application; only the broker's URL is not Celery's default."""
+"""Tasks of ordinary Celery applications; only URL and backend are not Celery's defaults."""
 
 import os
 import time
@@ -11,7 +11,8 @@ RESULTS = Path(os.environ["HOME"]) / "results"
 RESULTS.mkdir(exist_ok=True)
 
 app = Celery("shop", broker=BROKER_URL, backend=f"file://{RESULTS}")
-rpc = Celery("shop", broker=BROKER_URL, backend="rpc://", set_as_current=False)
+asking = Celery("asking", broker=BROKER_URL, backend="rpc://", set_as_current=False)
+asking.conf.task_default_queue = "asking"
 
 
 @app.task
@@ -19,13 +20,8 @@ def add(x, y):
     return x + y
 
 
-@rpc.task(name="shop.add_by_rpc")
+@asking.task
 def add_by_rpc(x, y):
-    return x + y
-
-
-@app.task(name="shop.add_by_rpc")
-def _add_by_rpc(x, y):
     return x + y
 
 

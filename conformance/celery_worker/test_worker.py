@@ -20,12 +20,12 @@ TIMEOUT = 60
 class Worker:
     """A `celery worker` process with its children."""
 
-    def __init__(self, name, *arguments):
+    def __init__(self, name, *arguments, app="shop:app"):
         self.name = name
         self.log = HERE / f"{name}.log"
         with self.log.open("wb") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "celery", "-A", "shop", "worker", "-n", f"{name}@%h"]
+                [sys.executable, "-m", "celery", "-A", app, "worker", "-n", f"{name}@%h"]
                 + ["--concurrency", "2", "--loglevel", "INFO", *arguments],
                 cwd=HERE,
                 stdout=output,
@@ -64,10 +64,6 @@ class TestOneWorker:
         results = [shop.add.delay(number, 1) for number in range(50)]
         assert [result.get(timeout=TIMEOUT) for result in results] == list(range(1, 51))
 
-    def test_results_come_back_by_rpc(self):
-        results = [shop.add_by_rpc.delay(number, 1) for number in range(20)]
-        assert [result.get(timeout=TIMEOUT) for result in results] == list(range(1, 21))
-
     def test_chord_and_chain(self):
         header = group(shop.add.s(number, number) for number in range(10))
         assert chord(header)(shop.total.s()).get(timeout=TIMEOUT) == 90
@@ -99,6 +95,15 @@ class TestOneWorker:
         result.revoke()
         with pytest.raises(Exception, match="revoked"):
             result.get(timeout=TIMEOUT)
+
+
+def test_results_come_back_by_rpc():
+    asked = Worker("asked", app="shop:asking")
+    try:
+        results = [shop.add_by_rpc.delay(number, 1) for number in range(20)]
+        assert [result.get(timeout=TIMEOUT) for result in results] == list(range(1, 21))
+    finally:
+        asked.stop()
 
 
 def test_a_task_with_acks_late_survives_the_kill_of_its_worker(tmp_path):
