@@ -2,231 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tests.broker.core.naive_parts import (
     Message,
-    Place,
     Receiver,
     Session,
     Told,
     property_block,
     read_properties,
 )
+from tests.broker.core.naive_state import NaiveState
 
 from headrace_broker.core import command as c
 from headrace_broker.core import effect as e
 from headrace_broker.core.command_decoder import decode_command
 from headrace_broker.core.leader_command import Acquire, Configure, Forget, Tick
-from headrace_broker.core.settings import QueueSettings
 from headrace_broker.model.session import session_boot, session_node
 
 
-class NaiveQueue:
-    def __init__(self) -> None:
-        self.version = 1
-        self.settings = QueueSettings()
-        self.now = 0
-        self.next = 1
-        self.turns = 0
-        self.waiting: list[Message] = []
-        self.delayed: list[Message] = []
-        self.dead: dict[int, tuple[Message, int]] = {}
-        self.seen: dict[int, int] = {}
-        self.refusing = False
-        self.sessions: dict[int, Session] = {}
-        self.receivers: dict[Place, Receiver] = {}
-        self.line: list[Place] = []
-        self.active: Place | None = None
-
-    # Messages
-
-    def alive(self) -> set[int]:
-        held = [m for r in self.receivers.values() for m, _ in r.held.values()]
-        kept = [m for m, _ in self.dead.values()]
-        return {m.entry for m in [*self.waiting, *self.delayed, *held, *kept]}
-
-    def front(self, *, group: bool) -> list[Message]:
-        return sorted(
-            (m for m in self.waiting if (m.kind == "group") == group),
-            key=lambda m: (-m.priority, m.number) if not group else (0, m.number),
-        )
-
-    def owner(self, message: Message) -> Place | None:
-        for place, receiver in self.receivers.items():
-            for held, _ in receiver.held.values():
-                if held.kind == "group" and message.kind == "group" and held.key == message.key:
-                    return place
-        return None
-
-    def first_for(self, place: Place) -> Message | None:
-        plain = self.front(group=False)
-        grouped = [m for m in self.front(group=True) if self.owner(m) in (None, place)]
-        if plain and (plain[0].priority or not grouped or plain[0].number < grouped[0].number):
-            return plain[0]
-        return grouped[0] if grouped else None
-
-    def find(self, number: int) -> Message | None:
-        return next((m for m in self.waiting if m.number == number), None)
-
-    def make_available(self, message: Message) -> None:
-        if message.kind == "last" and self.same_value(message):
-            return  # a newer one waits
-        self.waiting.append(message)
-
-    def same_value(self, message: Message) -> Message | None:
-        for other in self.waiting:
-            if message.kind == other.kind == "last" and message.key == other.key:
-                return other
-        return None
-
-    def arrive(self, message: Message) -> None:
-        old = self.same_value(message)
-        if old is not None:
-            self.waiting.remove(old)
-            message.number = old.number
-        self.waiting.append(message)
-
-    def bury(self, messages: list[Message], reason: int, told: Told) -> None:
-        mode = self.settings.dead_letter
-        for message in messages:
-            if mode == 1:
-                told.dead.add(("once", reason, message.entry, message.position))
-            elif mode == 2:
-                told.dead.add(("kept", reason, message.entry, message.position))
-                self.dead[message.number] = (message, reason)
-
-    def give_back(self, message: Message, failed: bool, told: Told) -> None:
-        limit, settings = self.settings.delivery_limit, self.settings
-        again = replace(
-            message, acquired=message.acquired + 1, failed=message.failed + failed, due=0
-        )
-        if failed and 0 <= limit < again.failed:
-            self.bury([again], e.REASON_DELIVERY_LIMIT, told)
-            return
-        pause = 0
-        if settings.retry_type in ((1, 2) if failed else (1, 3)):
-            times = again.failed if failed else again.acquired
-            pause = min(settings.retry_min_ms * times, settings.retry_max_ms)
-        if pause:
-            again.due = self.now + pause
-            self.delayed.append(again)
-        else:
-            self.make_available(again)
-
-    def expire_front(self, told: Told) -> None:
-        gone = []
-        for priority in range(32):
-            for message in self.front(group=False):
-                if message.priority != priority:
-                    continue
-                if not message.expired(self.now):
-                    break
-                gone.append(message)
-        gone += [m for m in self.front(group=True) if m.expired(self.now)]
-        self.drop(gone, e.REASON_EXPIRED, told)
-
-    def drop(self, messages: list[Message], reason: int, told: Told) -> None:
-        for message in messages:
-            self.waiting.remove(message)
-        self.bury(messages, reason, told)
-
-    def drop_excess(self, told: Told) -> None:
-        settings = self.settings
-        while settings.overflow == 0:
-            both = [*self.waiting, *self.delayed]
-            over = 0 <= settings.max_length < len(both)
-            over |= 0 <= settings.max_length_octets < sum(m.octets for m in both)
-            if not over or not both:
-                return
-            plain = sorted(self.front(group=False), key=lambda m: (m.priority, m.number))
-            if self.waiting:
-                self.drop([(plain or self.front(group=True))[0]], e.REASON_MAXLEN, told)
-            else:
-                first = min(self.delayed, key=lambda m: (m.due, m.number))
-                self.delayed.remove(first)
-                self.bury([first], e.REASON_MAXLEN, told)
-
-    # Consumers
-
-    def best(self) -> Place | None:
-        attached = [r for r in self.receivers.values() if r.state == "attached"]
-        if not attached:
-            return None
-        key = lambda r: (-r.priority, r.place != self.active, r.turn)  # noqa: E731
-        return min(attached, key=key).place
-
-    def served(self, place: Place) -> bool:
-        return not self.settings.single_active or place == self.active == self.best()
-
-    def choose(self) -> None:
-        if not self.settings.single_active:
-            self.active = None
-            return
-        best = self.best()
-        if self.active == best:
-            return
-        if self.active is not None:
-            self.leave(self.active)
-            if self.receivers[self.active].held:
-                return
-        self.active = best
-        if best is not None:
-            self.join(best)
-
-    def leave(self, place: Place) -> None:
-        if place in self.line:
-            self.line.remove(place)
-
-    def join(self, place: Place) -> None:
-        receiver = self.receivers.get(place)
-        if receiver is None or place in self.line or receiver.filtered:
-            return
-        if receiver.credit() > 0 and self.served(place):
-            self.line.append(place)
-
-    def retire(self, receiver: Receiver, state: str) -> None:
-        self.leave(receiver.place)
-        receiver.state = state
-        if self.active == receiver.place:
-            self.active = None
-            self.choose()
-
-    def release(self, receiver: Receiver, failed: bool, told: Told) -> int:
-        held = [message for message, _ in receiver.held.values()]
-        receiver.held.clear()
-        for message in held:
-            self.give_back(message, failed, told)
-        return len(held)
-
-    def tidy(self, receiver: Receiver) -> None:
-        if receiver.state == "cancelled" and not receiver.held:
-            self.receivers.pop(receiver.place, None)
-
-    def hand(self, place: Place, message: Message, told: Told) -> int:
-        receiver = self.receivers[place]
-        self.waiting.remove(message)
-        receiver.given += 1
-        receiver.held[receiver.given] = (message, self.now)
-        if place[1]:
-            told.delivered.setdefault(place, []).append(
-                (receiver.given, message.entry, message.position, message.acquired, message.failed)
-            )
-        return receiver.given
-
-    def dispatch(self, told: Told) -> None:
-        passed = []
-        while self.waiting and self.line:
-            place = min(self.line, key=lambda p: (-self.receivers[p].priority, self.line.index(p)))
-            self.line.remove(place)
-            message = self.first_for(place)
-            if message is None:
-                passed.append(place)
-                continue
-            self.hand(place, message, told)
-            if self.receivers[place].credit() > 0:
-                self.line.append(place)
-        self.line += passed
+class NaiveQueue(NaiveState):
+    """Carries out commands."""
 
     # Commands
 
@@ -399,7 +193,7 @@ class NaiveQueue:
         length, octets = len(everything), sum(m.octets for m in everything)
         if self.refusing:
             if (most >= 0 and length > int(most) * 0.8) or (
-                most_octets >= 0 and octets > most_octets * 0.8
+                most_octets >= 0 and octets > int(most_octets) * 0.8
             ):
                 return skip
             self.refusing = False
