@@ -216,15 +216,12 @@ EXCHANGE_SETTINGS: Final[dict[str, Setting]] = {ALTERNATE_EXCHANGE: Setting(Text
 
 VHOST_LIMITS: Final = (
     "max-queues",
-    "max-connections",
     "default-queue-max-length",
     "default-queue-max-length-bytes",
     "publish-rate-messages",
     "publish-rate-bytes",
 )
 USER_LIMITS: Final = (
-    "max-connections",
-    "max-channels",
     "publish-rate-messages",
     "publish-rate-bytes",
 )

@@ -241,12 +241,7 @@ class ReadyList:
 
     def batches(self) -> list[Batch]:
         """Return all waiting batches, lane by lane."""
-        return [
-            batch
-            for lane in self.lanes
-            for page in lane.pages
-            for batch in page.waiting()
-        ]
+        return [batch for lane in self.lanes for page in lane.pages for batch in page.waiting()]
 
     def lane(self, priority: i64) -> Lane:
         """Return the lane of a priority."""

@@ -149,7 +149,9 @@ class RandomCommands:
             limit = pick.choice(["max-queues", "default-queue-max-length", "unknown"])
             return commands.SetVhostLimits(vhost, {limit: length}, pick.random() < 0.5)
         if roll == 7:
-            return commands.SetUserLimits(name, {"max-channels": length}, pick.random() < 0.5)
+            return commands.SetUserLimits(
+                name, {"publish-rate-messages": length}, pick.random() < 0.5
+            )
         kind = pick.choice(["", "quorum", "classic"])
         return commands.PutVhost(Vhost(vhost, kind, name), pick.choice(["", "guest", name]))
 

@@ -208,9 +208,9 @@ def test_vhost_limits_are_set_removed_and_replaced(driver: Any) -> None:
     limit = commands.SetVhostLimits
     assert driver.do(limit("/", {"max-queues": 3})) == Ok({"max-queues": 3})
     assert driver.events == [VhostLimitsChanged("/", {"max-queues": 3})]
-    both = {"max-connections": 0, "max-queues": 3}
-    assert driver.do(limit("/", {"max-connections": 0})) == Ok(both)
-    assert driver.do(limit("/", {"max-queues": -1})) == Ok({"max-connections": 0})
+    both = {"default-queue-max-length": 0, "max-queues": 3}
+    assert driver.do(limit("/", {"default-queue-max-length": 0})) == Ok(both)
+    assert driver.do(limit("/", {"max-queues": -1})) == Ok({"default-queue-max-length": 0})
     assert driver.do(limit("/", {"max-queues": 7}, replace=True)) == Ok({"max-queues": 7})
     assert driver.do(limit("/", {}, replace=True)) == Ok({})
     assert driver.events == [VhostLimitsChanged("/", {})]
@@ -222,7 +222,7 @@ def test_vhost_limits_are_set_removed_and_replaced(driver: Any) -> None:
 
 def test_user_limits_are_set_and_go_with_the_user(driver: Any) -> None:
     driver.do(commands.PutUser(BOB))
-    limits = {"max-channels": 2, "publish-rate-bytes": 1 << 20}
+    limits = {"publish-rate-messages": 2, "publish-rate-bytes": 1 << 20}
     assert driver.do(commands.SetUserLimits("bob", limits)) == Ok(limits)
     driver.do(commands.PutUser(User("bob", b"other", b"password")))
     assert driver.catalog.user_limits("bob") == limits
@@ -296,7 +296,7 @@ def test_snapshot_keeps_everything(driver: Any) -> None:
     driver.do(commands.PutPolicy(policy({"message-ttl": 5}, priority=-3, apply_to="queues")))
     driver.do(commands.PutPolicy(policy(operator=True)))
     driver.do(commands.SetVhostLimits("v", {"max-queues": 3}))
-    driver.do(commands.SetUserLimits("bob", {"max-channels": 3}))
+    driver.do(commands.SetUserLimits("bob", {"publish-rate-messages": 3}))
     copy = Catalog.restore(driver.catalog.snapshot())
     assert copy.digest() == driver.catalog.digest()
     assert copy.guarded
@@ -305,7 +305,7 @@ def test_snapshot_keeps_everything(driver: Any) -> None:
     assert copy.policies() == driver.catalog.policies()
     assert copy.policies(operator=True) == driver.catalog.policies(operator=True)
     assert copy.vhost_limits("v") == {"max-queues": 3}
-    assert copy.user_limits("bob") == {"max-channels": 3}
+    assert copy.user_limits("bob") == {"publish-rate-messages": 3}
 
 
 VALUES = st.recursive(

@@ -103,12 +103,14 @@ def test_a_bad_permission_is_refused(refused, path, body, status, reason):
 
 
 def test_limits_of_users(api, refused):
-    assert api("PUT", "/api/user-limits/alice/max-channels", {"value": 3}) == (204, None)
-    row = {"user": "alice", "value": {"max-channels": 3}}
+    assert api("PUT", "/api/user-limits/alice/publish-rate-messages", {"value": 3}) == (204, None)
+    row = {"user": "alice", "value": {"publish-rate-messages": 3}}
     assert api("GET", "/api/user-limits") == (200, [row])
     assert api("GET", "/api/user-limits/alice") == (200, [row])
-    assert api("DELETE", "/api/user-limits/alice/max-channels") == (204, None)
-    assert refused(404, "DELETE", "/api/user-limits/alice/max-channels").startswith("no limit")
+    assert api("DELETE", "/api/user-limits/alice/publish-rate-messages") == (204, None)
+    assert refused(404, "DELETE", "/api/user-limits/alice/publish-rate-messages").startswith(
+        "no limit"
+    )
 
 
 def test_everybody_learns_who_he_is_and_only_administrators_see_users(api, refused):

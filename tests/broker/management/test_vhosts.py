@@ -64,11 +64,14 @@ def test_a_body_that_is_no_json_or_too_large_is_refused(refused):
 
 def test_limits_are_set_shown_and_cleared(api, refused):
     assert api("PUT", "/api/vhost-limits/%2F/max-queues", {"value": 5}) == (204, None)
-    assert api("PUT", "/api/vhost-limits/%2F/max-connections", {"value": "7"}) == (204, None)
-    row = {"vhost": "/", "value": {"max-connections": 7, "max-queues": 5}}
+    assert api("PUT", "/api/vhost-limits/%2F/default-queue-max-length", {"value": "7"}) == (
+        204,
+        None,
+    )
+    row = {"vhost": "/", "value": {"default-queue-max-length": 7, "max-queues": 5}}
     assert api("GET", "/api/vhost-limits") == (200, [row])
     assert api("DELETE", "/api/vhost-limits/%2F/max-queues") == (204, None)
-    row = {"vhost": "/", "value": {"max-connections": 7}}
+    row = {"vhost": "/", "value": {"default-queue-max-length": 7}}
     assert api("GET", "/api/vhost-limits/%2F") == (200, [row])
     reason = refused(404, "DELETE", "/api/vhost-limits/%2F/max-queues")
     assert reason == "no limit 'max-queues' of vhost '/'"
