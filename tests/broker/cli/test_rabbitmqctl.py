@@ -146,16 +146,16 @@ def test_policies(ctl, kind, listing, clear):
 
 
 def test_limits(ctl):
-    assert ctl("set_vhost_limits", '{"max-queues":5,"max-connections":1}')[0] == 0
-    limits = '{"max-connections":1,"max-queues":5}\n'
+    assert ctl("set_vhost_limits", '{"max-queues":5,"default-queue-max-length":1}')[0] == 0
+    limits = '{"default-queue-max-length":1,"max-queues":5}\n'
     assert ctl("-q", "list_vhost_limits")[1] == limits
     assert ctl("-q", "list_vhost_limits", "--global")[1] == f"vhost\tlimits\n/\t{limits}"
     assert ctl("clear_vhost_limits")[1] == 'Clearing vhost "/" limits ...\n'
     assert ctl("-q", "list_vhost_limits")[1] == "{}\n"
     assert ctl("set_vhost_limits", '{"max-fun":5}')[0] == 70
-    assert ctl("set_user_limits", "alice", '{"max-channels":5}')[0] == 0
-    assert ctl("-q", "list_user_limits", "--user", "alice")[1] == '{"max-channels":5}\n'
-    assert ctl("-q", "list_user_limits")[1] == 'user\tlimits\nalice\t{"max-channels":5}\n'
+    assert ctl("set_user_limits", "alice", '{"publish-rate-messages":5}')[0] == 0
+    assert ctl("-q", "list_user_limits", "--user", "alice")[1] == '{"publish-rate-messages":5}\n'
+    assert ctl("-q", "list_user_limits")[1] == 'user\tlimits\nalice\t{"publish-rate-messages":5}\n'
     assert ctl("clear_user_limits", "alice", "all")[0] == 0
     assert ctl("-q", "list_user_limits", "--user", "alice")[1] == "{}\n"
 
