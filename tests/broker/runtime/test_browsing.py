@@ -60,7 +60,7 @@ def test_a_message_says_what_became_of_it_before(world, fill, listener):
     assert (message.id, message.octets, message.body) == (1, 5, b"hel")
     assert (message.acquired_count, message.delivery_count, message.priority) == (1, 0, 0)
     assert (message.route, message.properties) == (b"\x00\x04work", b"\x00\x00")
-    assert message.arrived_ms > 1_600_000_000_000
+    assert message.arrived_ms == 1_000_000  # the clock of the test
 
 
 def test_pages_are_bounded(world, fill):
