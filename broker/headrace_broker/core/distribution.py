@@ -14,6 +14,8 @@ from headrace_broker.core.property_reader import PropertyReader, field_stop
 CC: Final = b"CC"
 BCC: Final = b"BCC"
 
+_LETTER_B: Final = 0x42
+_LETTER_C: Final = 0x43
 _TYPE_ARRAY: Final = 0x41  # A
 _TYPE_LONG_STRING: Final = 0x53  # S
 
@@ -22,9 +24,31 @@ class DistributionError(ValueError):
     """A header CC or BCC is not what it has to be; the text names it and the rule."""
 
 
-def may_distribute(properties: bytes) -> bool:
-    """Return False for a property block that surely holds neither CC nor BCC; cheap."""
-    return CC in properties
+def holds_copies(block: bytes, pos: i64, stop: i64) -> bool:
+    """Return whether CC or BCC is among the headers of a well-formed block.
+
+    Args:
+        block: the octets.
+        pos: offset of the first header's name.
+        stop: offset after the last header.
+    """
+    while pos < stop:
+        size: i64 = block[pos]
+        if (size == 2 or size == 3) and _names_copies(block, pos + 1, size):
+            return True
+        pos = field_stop(block, pos + 1 + size, stop)
+        if pos < 0:
+            return False
+    return False
+
+
+def _names_copies(block: bytes, pos: i64, size: i64) -> bool:
+    """Return whether the 2 or 3 octets at `pos` are CC or BCC."""
+    if size == 3:
+        if block[pos] != _LETTER_B:
+            return False
+        pos += 1
+    return block[pos] == _LETTER_C and block[pos + 1] == _LETTER_C
 
 
 def distribution_keys(properties: bytes) -> list[str]:
@@ -34,7 +58,7 @@ def distribution_keys(properties: bytes) -> list[str]:
         DistributionError: one of them is no array of long strings.
     """
     keys: list[str] = []
-    if may_distribute(properties):
+    if CC in properties:  # octets that stand in BCC too; a rare find
         reader = PropertyReader()
         reader.scan_block(properties, 0, len(properties))
         for name in (CC, BCC):

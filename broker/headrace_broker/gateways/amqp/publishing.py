@@ -8,11 +8,17 @@ from headrace_broker.catalog.permission import WRITE
 from headrace_broker.codecs.delivery_encoder import encode_return
 from headrace_broker.core.distribution import BCC, DistributionError
 from headrace_broker.core.property_edit import without_header
+from headrace_broker.core.property_reader import HEADERS
 from headrace_broker.gateways.amqp.authorization import EXCHANGE, check
 from headrace_broker.gateways.amqp.confirming import Confirms
 from headrace_broker.gateways.amqp.links import Links
 from headrace_broker.gateways.amqp.outlet import Outlet
-from headrace_broker.gateways.amqp.screening import Screen, with_properties, worth_a_look
+from headrace_broker.gateways.amqp.screening import (
+    Screen,
+    remarks,
+    with_properties,
+    worth_a_look,
+)
 from headrace_broker.gateways.amqp.transaction import Transaction
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.message import Publish
@@ -93,8 +99,9 @@ class Publisher:
         together: list[Publish] = []
         try:
             for done, publish in enumerate(publishes):
-                checked = self.screen.check(publish)
-                if not route.needs_message and not self.screen.distributes(publish):
+                marks = remarks(publish.properties)
+                checked = self.screen.check(publish, marks)
+                if not route.needs_message and marks & HEADERS == 0:
                     together.append(checked)
                     continue
                 found = self._route_message(checked)

@@ -1,7 +1,7 @@
 """What a publish's properties are looked through for before it is routed.
 
-Most messages have none of the properties that matter here, which their flags tell; of the others
-only the octets asked for are read.
+Most messages have nothing that matters here, which takes some ten nanoseconds to see: by their
+property flags, or else by a walk over a few lengths.
 
 Source: https://www.rabbitmq.com/docs/validated-user-id, /docs/direct-reply-to, /docs/ttl
 """
@@ -10,15 +10,20 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from librt.strings import read_i16_be
+from librt.strings import read_i16_be, read_i32_be
 from mypy_extensions import i64
 
-from headrace_broker.core.distribution import may_distribute
+from headrace_broker.core.distribution import holds_copies
 from headrace_broker.core.property_edit import replace_text
 from headrace_broker.core.property_reader import (
+    CONTENT_ENCODING,
+    CONTENT_TYPE,
+    CORRELATION_ID,
+    DELIVERY_MODE,
     EXPIRATION,
     HEADERS,
     INVALID,
+    PRIORITY,
     REPLY_TO,
     USER_ID,
     PropertyReader,
@@ -33,14 +38,55 @@ IMPERSONATOR: Final = "impersonator"  # tag of users who may publish in other us
 
 _LOOKED_AT: Final = HEADERS | REPLY_TO | EXPIRATION | USER_ID
 _REPLY_OCTETS: Final = REPLY_QUEUE.encode()
+_REPLY_LENGTH: Final = 21  # of that
+_U32: Final = 0xFFFFFFFF
+# And what has to be stepped over to get there.
+_STEPPED_OVER: Final = CONTENT_TYPE | CONTENT_ENCODING | DELIVERY_MODE | PRIORITY | CORRELATION_ID
+
+
+def remarks(properties: bytes) -> i64:
+    """Return the flags of the properties that matter here, 0 for most messages.
+
+    HEADERS stands for CC or BCC among them, REPLY_TO for the name of the pseudo-queue; USER_ID and
+    EXPIRATION always matter. The block is well formed.
+    """
+    flags: i64 = i64(read_i16_be(properties, 0)) & (_LOOKED_AT | _STEPPED_OVER)
+    found: i64 = flags & (USER_ID | EXPIRATION)
+    if flags & (HEADERS | REPLY_TO) == 0:
+        return found
+    pos: i64 = 2
+    if flags & CONTENT_TYPE:
+        pos += 1 + properties[pos]
+    if flags & CONTENT_ENCODING:
+        pos += 1 + properties[pos]
+    if flags & HEADERS:
+        stop: i64 = pos + 4 + (i64(read_i32_be(properties, pos)) & _U32)
+        if holds_copies(properties, pos + 4, stop):
+            found |= HEADERS
+        pos = stop
+    if flags & REPLY_TO:
+        if flags & DELIVERY_MODE:
+            pos += 1
+        if flags & PRIORITY:
+            pos += 1
+        if flags & CORRELATION_ID:
+            pos += 1 + properties[pos]
+        if properties[pos] == _REPLY_LENGTH and _is_reply_queue(properties, pos + 1):
+            found |= REPLY_TO
+    return found
+
+
+def _is_reply_queue(properties: bytes, start: i64) -> bool:
+    return properties[start : start + _REPLY_LENGTH] == _REPLY_OCTETS
 
 
 def worth_a_look(publishes: list[Publish]) -> bool:
-    """Return whether the flags of one of them announce a property that matters here."""
-    flags: i64 = 0
+    """Return whether one of them has a property that matters here."""
     for publish in publishes:
-        flags |= i64(read_i16_be(publish.properties, 0))
-    return (flags & _LOOKED_AT) != 0
+        flags: i64 = i64(read_i16_be(publish.properties, 0))
+        if flags & _LOOKED_AT and remarks(publish.properties) != 0:
+            return True
+    return False
 
 
 @final
@@ -56,27 +102,28 @@ class Screen:
         self._outlet = outlet
         self._reader = PropertyReader()
 
-    def distributes(self, publish: Publish) -> bool:
-        """Return whether a message may have further routing keys in its headers."""
-        flags: i64 = i64(read_i16_be(publish.properties, 0))
-        return (flags & HEADERS) != 0 and may_distribute(publish.properties)
-
-    def check(self, publish: Publish) -> Publish:
+    def check(self, publish: Publish, found: i64) -> Publish:
         """Return the message as it goes on: with a name in `reply-to` that replies find.
+
+        Args:
+            publish: the message.
+            found: its `remarks`.
 
         Raises:
             AmqpError: PRECONDITION_FAILED naming the property that is wrong.
         """
         properties = publish.properties
-        flags: i64 = i64(read_i16_be(properties, 0))
-        if flags & (USER_ID | EXPIRATION):
+        if found & (USER_ID | EXPIRATION):
             self._reader.scan_block(properties, 0, len(properties))
-            if flags & USER_ID:
+            if found & USER_ID:
                 self._check_user(self._reader.text(properties, USER_ID) or b"")
-            if flags & EXPIRATION:
+            if found & EXPIRATION:
                 self._check_expiration(self._reader.text(properties, EXPIRATION) or b"")
-        if flags & REPLY_TO and _REPLY_OCTETS in properties:
-            return self._name_replies(publish)
+        if found & REPLY_TO:
+            if not self.reply_name:
+                raise AmqpError(PRECONDITION_FAILED, "fast reply consumer does not exist")
+            named = replace_text(properties, REPLY_TO, self.reply_name.encode())
+            return with_properties(publish, named)
         return publish
 
     def _check_user(self, claimed: bytes) -> None:
@@ -94,16 +141,6 @@ class Screen:
             rule = f"not a whole number of milliseconds from 0 to {TTL_MS_MAX}"
             text = f"invalid expiration '{value.decode('utf-8', 'replace')}': {rule}"
             raise AmqpError(PRECONDITION_FAILED, text)
-
-    def _name_replies(self, publish: Publish) -> Publish:
-        properties = publish.properties
-        self._reader.scan_block(properties, 0, len(properties))
-        if self._reader.text(properties, REPLY_TO) != _REPLY_OCTETS:
-            return publish
-        if not self.reply_name:
-            raise AmqpError(PRECONDITION_FAILED, "fast reply consumer does not exist")
-        named = replace_text(properties, REPLY_TO, self.reply_name.encode())
-        return with_properties(publish, named)
 
 
 def with_properties(publish: Publish, properties: bytes) -> Publish:

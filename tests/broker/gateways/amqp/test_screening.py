@@ -5,11 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pamqp import commands
 
 from headrace_broker.codecs.batch import message_body, message_properties
 from headrace_broker.codecs.method import decode_properties
+from headrace_broker.gateways.amqp.screening import remarks
 from headrace_broker.model.definition import Exchange
+from headrace_broker.model.reply_queue import REPLY_QUEUE
 
 Properties = commands.Basic.Properties
 
@@ -252,3 +256,33 @@ def test_immediate_to_a_queue_without_the_policy_closes_the_connection(broker, i
     broker.not_immediate.add("q")
     [close] = send(Properties(), immediate=True)
     assert (close.name, close.reply_code) == ("Connection.Close", 540)
+
+
+# What matters is seen, and nothing else
+
+ALL: dict[str, Any] = {
+    "content_type": "text/plain",
+    "content_encoding": "utf-8",
+    "headers": {"CCC": ["q"], "other": "BCC"},
+    "delivery_mode": 2,
+    "priority": 3,
+    "correlation_id": REPLY_QUEUE,
+    "reply_to": "amq.rabbitmq.reply-tX",
+    "message_id": REPLY_QUEUE,
+    "app_id": "app",
+}
+
+
+@given(st.sets(st.sampled_from(sorted(ALL))), st.sets(st.sampled_from(["u", "e", "c", "r"])))
+def test_remarks_are_exactly_those_that_matter(plain, remarkable):
+    table = {name: ALL[name] for name in plain}
+    expected = 0
+    if "u" in remarkable:
+        table["user_id"], expected = "guest", expected | 0x0010
+    if "e" in remarkable:
+        table["expiration"], expected = "1", expected | 0x0100
+    if "c" in remarkable:
+        table["headers"], expected = {"a": 1, "BCC": []}, expected | 0x2000
+    if "r" in remarkable:
+        table["reply_to"], expected = REPLY_QUEUE, expected | 0x0200
+    assert remarks(Properties(**table).marshal()) == expected
