@@ -256,7 +256,7 @@ class _Move:
     def _queues_of(self, publish: Publish) -> list[Queue]:
         route = self._router.route(self._queue.vhost, publish.route)
         if route.needs_message:
-            route = self._router.route_message(self._queue.vhost, publish.route, publish.properties)
+            route = self._router.route_stored(self._queue.vhost, publish.route, publish.properties)
         return list(route.queues)
 
     def _send(self, publish: Publish, queues: list[Queue]) -> asyncio.Future[bool]:

@@ -61,7 +61,7 @@ class Parts:
             queues=queues,
         )
 
-    def route_message(self, vhost, raw_route, properties):
+    def route_stored(self, vhost, raw_route, properties):
         self.asked.append(properties)
         return SimpleNamespace(queues=tuple(self.targets))
 
