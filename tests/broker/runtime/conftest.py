@@ -296,3 +296,9 @@ def publishes() -> Callable[..., list[Publish]]:
         return [Publish(1, b"\x00\x04work", False, False, b"\x00\x00", body) for body in bodies]
 
     return make
+
+
+@pytest.fixture(scope="session")
+def make_listener() -> type[Listener]:
+    """Makes channels that only take notes."""
+    return Listener
