@@ -67,6 +67,10 @@ class Files:
             parts.append(data)
         return b"".join(parts)
 
+    def expect(self, fd: int, offset: int, count: int) -> None:
+        """Tell the system that bytes will be read soon; it may fetch them meanwhile, or not."""
+        os.posix_fadvise(fd, offset, count, os.POSIX_FADV_WILLNEED)
+
     def write(self, fd: int, data: bytes, offset: int) -> int:
         """Write without sync; return how many bytes were taken, possibly fewer than given."""
         return os.pwrite(fd, data, offset)

@@ -109,6 +109,7 @@ class MemoryFiles(Files):
         short_write_bytes: most bytes a write takes at once; 0 for all.
         capacity_bytes: space over all files; 0 for endless.
         calls: names and paths of all calls that change something or sync, in order.
+        expected: offsets and counts of reads that were announced, in order.
     """
 
     def __init__(self) -> None:
@@ -117,6 +118,7 @@ class MemoryFiles(Files):
         self.short_write_bytes = 0
         self.capacity_bytes = 0
         self.calls: list[tuple[str, str]] = []
+        self.expected: list[tuple[int, int]] = []
         self.synced_names: dict[str, MemoryFile] = {}
         self.name_changes: list[NameChange] = []
         self._names: dict[str, MemoryFile] = {}
@@ -215,6 +217,10 @@ class MemoryFiles(Files):
     def read(self, fd: int, count: int, offset: int) -> bytes:
         """See `Files.read`."""
         return bytes(self._open[fd][0].written[offset : offset + count])
+
+    def expect(self, fd: int, offset: int, count: int) -> None:
+        """Note what will be read."""
+        self.expected.append((offset, count))
 
     def write(self, fd: int, data: bytes, offset: int) -> int:
         """See `Files.write`."""

@@ -13,7 +13,12 @@ from google_crc32c import value as crc32c
 from mypy_extensions import i64
 
 from headrace_raftlog.model.errors import CorruptLogError
-from headrace_raftlog.model.limits import CLUSTER_NAME_BYTES_MAX, OPEN_SEGMENTS_MAX
+from headrace_raftlog.model.limits import (
+    CLUSTER_NAME_BYTES_MAX,
+    OPEN_SEGMENTS_MAX,
+    READ_AHEAD_BYTES,
+    READ_AHEAD_GAP_BYTES_MAX,
+)
 from headrace_raftlog.storage.files import Files
 from headrace_raftlog.storage.read_cache import ReadCache
 
@@ -171,8 +176,27 @@ class SegmentDraft:
 
 
 @final
+class OpenSegment:
+    """A file that is being read.
+
+    Attributes:
+        fd: its descriptor.
+        end: offset behind the last read.
+        ahead: up to here the system was told that reads will follow.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self.end: i64 = 0
+        self.ahead: i64 = 0
+
+
+@final
 class SegmentReader:
     """Reads records of any segment, keeping a bounded number of files open.
+
+    Reads happen on the event loop. Where they follow each other, as when a long queue is drained,
+    the system is told early what comes next, so that they do not wait for the disk.
 
     Attributes:
         files: the file system.
@@ -186,7 +210,7 @@ class SegmentReader:
         self.directory = directory
         self.salt: i64 = 0
         self.cache = ReadCache()
-        self._open: OrderedDict[int, int] = OrderedDict()
+        self._open: OrderedDict[int, OpenSegment] = OrderedDict()
 
     def read(self, sequence: int, offset: int, count: int) -> bytes:
         """Return bytes of a segment, fewer than `count` only at its end.
@@ -194,21 +218,32 @@ class SegmentReader:
         Raises:
             OSError: the file is gone or unreadable.
         """
-        fd = self._open.get(sequence)
-        if fd is None:
-            fd = self.files.open(self.path(sequence))
-            self._open[sequence] = fd
+        segment = self._open.get(sequence)
+        if segment is None:
+            segment = OpenSegment(self.files.open(self.path(sequence)))
+            self._open[sequence] = segment
             if len(self._open) > OPEN_SEGMENTS_MAX:
-                self.files.close(self._open.popitem(last=False)[1])
+                self.files.close(self._open.popitem(last=False)[1].fd)
         else:
             self._open.move_to_end(sequence)
-        return self.files.read(fd, count, offset)
+        self._look_ahead(segment, offset, offset + count)
+        return self.files.read(segment.fd, count, offset)
+
+    def _look_ahead(self, segment: OpenSegment, offset: i64, end: i64) -> None:
+        gap: i64 = offset - segment.end
+        segment.end = end
+        if gap < 0 or gap > READ_AHEAD_GAP_BYTES_MAX:
+            segment.ahead = end
+        elif end + READ_AHEAD_BYTES // 2 > segment.ahead:
+            start: i64 = max(end, segment.ahead)
+            segment.ahead = end + READ_AHEAD_BYTES
+            self.files.expect(segment.fd, start, segment.ahead - start)
 
     def forget(self, sequence: int) -> None:
         """Close a segment that is to be removed."""
-        fd = self._open.pop(sequence, None)
-        if fd is not None:
-            self.files.close(fd)
+        segment = self._open.pop(sequence, None)
+        if segment is not None:
+            self.files.close(segment.fd)
 
     def path(self, sequence: int) -> str:
         """Return the path of a segment."""
@@ -216,6 +251,6 @@ class SegmentReader:
 
     def close(self) -> None:
         """Close every file."""
-        for fd in self._open.values():
-            self.files.close(fd)
+        for segment in self._open.values():
+            self.files.close(segment.fd)
         self._open.clear()

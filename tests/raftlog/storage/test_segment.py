@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import errno
+from itertools import pairwise
 
 import pytest
 
 from headrace_raftlog.model.errors import CorruptLogError
-from headrace_raftlog.model.limits import OPEN_SEGMENTS_MAX
+from headrace_raftlog.model.limits import OPEN_SEGMENTS_MAX, READ_AHEAD_BYTES
 from headrace_raftlog.storage.memory_files import MemoryFiles
 from headrace_raftlog.storage.segment import (
     SegmentDraft,
@@ -103,3 +104,23 @@ def test_reader_keeps_a_bounded_number_of_files_open(disk: MemoryFiles) -> None:
     assert len(disk._open) == OPEN_SEGMENTS_MAX
     reader.close()
     assert disk._open == {}
+
+
+def test_reads_that_follow_each_other_are_announced_ahead(disk: MemoryFiles) -> None:
+    reader = SegmentReader(disk, "/d")
+    disk.put(reader.path(1), bytes(100))
+    step = READ_AHEAD_BYTES // 8
+    for at in range(24):
+        reader.read(1, 512 + at * step, step)
+    assert len(disk.expected) == 5
+    for (start, count), (following, _) in pairwise(disk.expected):
+        assert start + count == following
+    assert sum(disk.expected[-1]) >= 512 + 24 * step + READ_AHEAD_BYTES // 2
+
+
+def test_reads_here_and_there_are_not_announced(disk: MemoryFiles) -> None:
+    reader = SegmentReader(disk, "/d")
+    disk.put(reader.path(1), bytes(100))
+    for at in (20, 3, 15, 9, 40):
+        reader.read(1, at << 20, 1000)
+    assert disk.expected == []
