@@ -142,6 +142,16 @@ def encode_method(channel: int, command: base.Frame) -> bytes:
     return struct.pack(">BHI", FRAME_METHOD, channel, len(payload)) + payload + bytes((FRAME_END,))
 
 
+def channel_open_ok() -> base.Frame:
+    """Return channel.open-ok with its reserved long string empty, as all brokers send it.
+
+    Some clients pass over four octets; `pamqp` would put text there.
+    """
+    command = commands.Channel.OpenOk()
+    command.channel_id = ""
+    return command
+
+
 def queue_declare_ok(queue: str, message_count: int, consumer_count: int) -> base.Frame:
     """Return queue.declare-ok for any queue name (`pamqp` would refuse some).
 

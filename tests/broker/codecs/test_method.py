@@ -82,6 +82,15 @@ def test_declare_ok_holds_any_queue_name() -> None:
         method.encode_method(1, method.queue_declare_ok("ü" * 128, 0, 0))
 
 
+def test_reserved_arguments_are_empty() -> None:
+    opened = method.encode_method(1, method.channel_open_ok())
+    assert opened == b"\x01\x00\x01\x00\x00\x00\x08\x00\x14\x00\x0b\x00\x00\x00\x00\xce"
+    ready = method.encode_method(0, commands.Connection.OpenOk())
+    assert ready == b"\x01\x00\x00\x00\x00\x00\x05\x00\x0a\x00\x29\x00\xce"
+    empty = method.encode_method(1, commands.Basic.GetEmpty())
+    assert empty == b"\x01\x00\x01\x00\x00\x00\x05\x00\x3c\x00\x48\x00\xce"
+
+
 def test_start_carries_server_properties() -> None:
     properties: dict[str, Any] = {
         "product": "Headrace",

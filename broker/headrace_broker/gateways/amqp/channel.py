@@ -10,7 +10,12 @@ from pamqp import base, commands
 
 from headrace_broker.codecs.event import Acked, Method, Rejected
 from headrace_broker.codecs.frame import BASIC_ACK, BASIC_PUBLISH, BASIC_REJECT
-from headrace_broker.codecs.method import decode_method, encode_close, method_name
+from headrace_broker.codecs.method import (
+    channel_open_ok,
+    decode_method,
+    encode_close,
+    method_name,
+)
 from headrace_broker.gateways.amqp import states
 from headrace_broker.gateways.amqp.channel_port import (
     ChannelOwner,
@@ -268,7 +273,7 @@ class Channel(QueueListener):
             return
         if kind == states.CHANNEL_INPUT_OPEN and self.state == states.CHANNEL_OPEN:
             self._begin()
-            self.send(commands.Channel.OpenOk())
+            self.send(channel_open_ok())
         elif kind == states.CHANNEL_INPUT_CLOSE:
             self.confirms.emit(self.outlet.out)
             self._release()

@@ -25,6 +25,11 @@ def test_publish_on_a_channel_that_was_never_opened(kit, peer):
     assert (close.reply_code, close.class_id, close.method_id) == (504, 60, 40)
 
 
+def test_open_ok_has_an_empty_reserved_argument(peer):
+    opened = peer.ask(7, commands.Channel.Open())
+    assert (opened.name, opened.channel_id) == ("Channel.OpenOk", "")
+
+
 def test_second_open_is_a_channel_error(peer):
     [(_, close)] = peer.call(1, commands.Channel.Open())
     assert close.reply_code == 504
