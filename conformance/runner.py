@@ -177,4 +177,5 @@ def node_command(suite: Suite, run: Run, values: dict[str, str]) -> list[str]:
     reporters = ["--test-reporter=spec", "--test-reporter-destination=stdout"]
     reporters += ["--test-reporter=./recorder.mjs"]
     reporters += [f"--test-reporter-destination={values['record']}"]
-    return ["node", "--test", *reporters, *suite.arguments, *run.selection(suite)]
+    limit = f"--test-timeout={suite.seconds * 1000}"  # also of a file that hangs outside its tests
+    return ["node", "--test", limit, *reporters, *suite.arguments, *run.selection(suite)]
