@@ -103,6 +103,6 @@ def judge(
         expected=tuple(as_expected),
         failed=tuple(failed),
         surprising=tuple(surprising),
-        problem=problem,
+        problem=problem or ("" if outcomes else "no test ran"),
         seconds=seconds,
     )

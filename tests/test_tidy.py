@@ -9,7 +9,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDERS = ("raftlog", "broker", "operator", "pipeline", "tests", "e2e", "bench")
+FOLDERS = (
+    "raftlog",
+    "broker",
+    "operator",
+    "pipeline",
+    "tests",
+    "e2e",
+    "bench",
+    "conformance",
+)
 MODULE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
 FORBIDDEN_NAMES = frozenset({"utils", "util", "helpers", "helper", "common", "manager"})
