@@ -3,7 +3,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
 from conformance.recipe import RecipeError, load_recipes
 
 SUITE = '[[suite]]\nname = "client"\nversion = "1"\ntests = ["t"]\nci = ["t"]\n'
@@ -17,7 +16,7 @@ def written(path: Path, text: str) -> Path:
 
 def test_the_suites_can_be_read() -> None:
     names = [suite.name for suite in load_recipes().suite]
-    assert names == ["aiormq", "aio-pika", "amqpstorm", "amqp", "kombu"] + names[5:]
+    assert names == ["aiormq", "aio-pika", "amqpstorm", "amqp", "kombu", *names[5:]]
     assert len(set(names)) == len(names)
 
 

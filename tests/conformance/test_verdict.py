@@ -4,7 +4,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-
 from conformance.verdict import FAILED, PASSED, SKIPPED, Outcome, judge, read_outcomes
 
 EXPECTED = [("t.py::test_a", "it has no a")]
