@@ -63,11 +63,13 @@ def encode_deliveries(
         stop: index after the last.
         frame_max: octets of a frame with its envelope, above 8; bodies are split by it.
     """
+    if len(run.counts) > 0:
+        _encode_redeliveries(out, channel, consumer_tag, first_tag, run, start, stop, frame_max)
+        return
     blob = run.blob
     base = run.base
     positions = run.positions
     redelivered = run.redelivered
-    counted = len(run.counts) > 0
     tag: i64 = first_tag
     tag_bytes: i64 = len(consumer_tag)
     for at in range(start, stop):
@@ -82,11 +84,35 @@ def encode_deliveries(
         out.append(redelivered[at])
         _copy(out, blob, begin, properties)
         out.append(FRAME_END)
-        if counted and redelivered[at]:
-            _write_counted(out, channel, run, at, properties, end, frame_max)
-        else:
-            _write_content(out, channel, blob, properties, end, frame_max)
+        _write_content(out, channel, blob, properties, end, frame_max)
         tag += 1
+
+
+def _encode_redeliveries(
+    out: BytesWriter,
+    channel: i64,
+    consumer_tag: bytes,
+    first_tag: i64,
+    run: DeliveryRun,
+    start: i64,
+    stop: i64,
+    frame_max: i64,
+) -> None:
+    """As `encode_deliveries`, apart from it: some of these messages were delivered before."""
+    blob = run.blob
+    for at in range(start, stop):
+        position: i64 = run.positions[at]
+        begin: i64 = message_start(blob, run.base, position)
+        end: i64 = message_start(blob, run.base, position + 1)
+        properties: i64 = properties_start(blob, begin)
+        _begin_method(out, channel, BASIC_DELIVER, 10 + len(consumer_tag) + properties - begin)
+        out.append(len(consumer_tag))
+        out.write(consumer_tag)
+        write_i64_be(out, first_tag + at - start)
+        out.append(run.redelivered[at])
+        _copy(out, blob, begin, properties)
+        out.append(FRAME_END)
+        _write_counted(out, channel, run, at, properties, end, frame_max)
 
 
 def encode_get_ok(
@@ -218,12 +244,14 @@ def _write_counted(
     end: i64,
     frame_max: i64,
 ) -> None:
-    """As `_write_content`, for a message that was delivered before: its headers say how often."""
+    """As `_write_content`; the headers of one that was delivered before say how often."""
     blob = run.blob
     body: i64 = pos + 4 + i64(read_i32_be(blob, pos))
     failed: i64 = i64(read_i32_be(run.counts, COUNTS_OCTETS * at)) & 0xFFFFFFFF
     acquired: i64 = i64(read_i32_be(run.counts, COUNTS_OCTETS * at + 4)) & 0xFFFFFFFF
-    properties = with_counts(blob[pos + 4 : body], failed, acquired)
+    properties = blob[pos + 4 : body]
+    if acquired > 0:
+        properties = with_counts(properties, failed, acquired)
     _begin_header(out, channel, len(properties), end - body)
     out.write(properties)
     out.append(FRAME_END)
