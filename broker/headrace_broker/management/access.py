@@ -7,17 +7,21 @@ policymaker (and policies there), monitoring (and everything to look at), admini
 from __future__ import annotations
 
 from contextvars import ContextVar
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from headrace_broker.catalog.permission import allowed, may_enter
+from headrace_broker.catalog.permission import CONFIGURE, READ, WRITE, allowed, may_enter
 from headrace_broker.catalog.view import CatalogView
-from headrace_broker.management.answer import forbidden
+from headrace_broker.management.answer import bad_request, forbidden
+from headrace_broker.model.definition import Queue
 
 ADMINISTRATOR: Final = "administrator"
 MONITORING: Final = "monitoring"
 POLICYMAKER: Final = "policymaker"
 MANAGEMENT: Final = "management"
 TAGS: Final = frozenset({ADMINISTRATOR, MONITORING, POLICYMAKER, MANAGEMENT})
+
+# Arguments that name where a queue or exchange sends messages on.
+_SENDS_ON: Final = {"queue": "x-dead-letter-exchange", "exchange": "alternate-exchange"}
 
 
 class Caller(NamedTuple):
@@ -131,6 +135,46 @@ def check_allowed(
         raise forbidden(
             f"{operation} access to {kind} '{name}' in vhost '{vhost}' refused for user "
             f"'{found.name}'"
+        )
+
+
+def check_declares(
+    found: Caller, view: CatalogView, vhost: str, kind: str, name: str, arguments: dict[str, Any]
+) -> None:
+    """Refuse to declare a queue or exchange, or one that is new and sends messages on.
+
+    A new one needs a permission to publish to its exchange for dead letters, or its alternate one,
+    and to read itself, as over AMQP.
+
+    Args:
+        found: who asks.
+        view: the catalog.
+        vhost: where.
+        kind: "queue" or "exchange".
+        name: of the queue or exchange.
+        arguments: as declared.
+
+    Raises:
+        ApiError: 403.
+    """
+    check_allowed(found, view, vhost, CONFIGURE, kind, name)
+    known = view.queue(vhost, name) if kind == "queue" else view.exchange(vhost, name)
+    target = arguments.get(_SENDS_ON[kind])
+    if isinstance(target, str) and known is None:
+        check_allowed(found, view, vhost, READ, kind, name)
+        check_allowed(found, view, vhost, WRITE, "exchange", target)
+
+
+def check_not_exclusive(queue: Queue) -> None:
+    """Refuse what only the connection that an exclusive queue belongs to may do.
+
+    Raises:
+        ApiError: 400.
+    """
+    if queue.exclusive:
+        raise bad_request(
+            f"queue '{queue.name}' in vhost '{queue.vhost}' is exclusive: only its connection "
+            "may do that"
         )
 
 

@@ -19,6 +19,7 @@ from headrace_broker.management.access import (
     caller,
     check_allowed,
     check_enters,
+    check_not_exclusive,
     check_sees,
 )
 from headrace_broker.management.administration import (
@@ -171,6 +172,10 @@ class BindingEndpoints:
         check_allowed(who, view, vhost, WRITE, binding.destination_type, binding.destination)
         if not binding.source:
             raise bad_request("source: the default exchange has fixed bindings")
+        if binding.destination_type == DESTINATION_QUEUE:
+            queue = view.queue(vhost, binding.destination)
+            if queue is not None:
+                check_not_exclusive(queue)
 
 
 def properties_key(binding: Binding) -> str:

@@ -10,7 +10,13 @@ from aiohttp import web
 from headrace_broker.catalog.effective import policy_of
 from headrace_broker.catalog.permission import CONFIGURE
 from headrace_broker.catalog.view import CatalogView
-from headrace_broker.management.access import caller, check_allowed, check_enters, check_sees
+from headrace_broker.management.access import (
+    caller,
+    check_allowed,
+    check_declares,
+    check_enters,
+    check_sees,
+)
 from headrace_broker.management.administration import (
     Administration,
     known_exchange,
@@ -74,7 +80,9 @@ class ExchangeEndpoints:
     async def _put(self, request: web.Request) -> web.Response:
         vhost, name = await self._changeable(request)
         body = await decode(request, ExchangeBody)
-        created = self._node.view.exchange(vhost, name) is None
+        view = self._node.view
+        check_declares(caller(), view, vhost, "exchange", name, body.arguments)
+        created = view.exchange(vhost, name) is None
         if created and name.startswith(RESERVED_PREFIX):
             raise forbidden(f"exchange name '{name}' contains reserved prefix '{RESERVED_PREFIX}*'")
         await self._node.topology.declare_exchange(

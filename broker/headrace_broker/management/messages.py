@@ -10,7 +10,12 @@ import msgspec
 from aiohttp import web
 
 from headrace_broker.catalog.permission import READ, WRITE
-from headrace_broker.management.access import caller, check_allowed, check_enters
+from headrace_broker.management.access import (
+    caller,
+    check_allowed,
+    check_enters,
+    check_not_exclusive,
+)
 from headrace_broker.management.administration import (
     Administration,
     known_exchange,
@@ -38,6 +43,7 @@ from headrace_broker.model.limits import (
 from headrace_broker.runtime.port import ACCEPT, MODIFY_FAILED, REJECT, RELEASE
 
 MESSAGE_ID_MAX: Final = (1 << 62) - 1
+DIGITS_MAX: Final = 19  # of MESSAGE_ID_MAX
 PAGE_MESSAGES: Final = 50
 
 # What becomes of messages that were fetched, by RabbitMQ's names: what basic.ack, basic.nack and
@@ -155,10 +161,7 @@ class MessageEndpoints:
         check_enters(who, self._node.view, vhost)
         check_allowed(who, self._node.view, vhost, READ, "queue", name)
         queue = await known_queue(self._node, vhost, name)
-        if queue.exclusive:
-            raise bad_request(
-                f"queue '{name}' in vhost '{vhost}' is exclusive: only its connection may do that"
-            )
+        check_not_exclusive(queue)
         return queue
 
 
@@ -171,13 +174,18 @@ def _number(request: web.Request, name: str, default: int, low: int, high: int) 
     text = request.query.get(name)
     if text is None:
         return default
-    if not (text.isascii() and text.isdigit() and low <= int(text) <= high):
+    if not (_is_number(text) and low <= int(text) <= high):
         raise bad_request(f"{name}: must be a number from {low} to {high}, not '{text}'")
     return int(text)
 
 
+def _is_number(text: str) -> bool:
+    """Return whether a text is a number that is worth to be read: int() has a bound of its own."""
+    return text.isascii() and text.isdigit() and len(text) <= DIGITS_MAX
+
+
 def _id(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) > 0):
+    if not (_is_number(text) and int(text) > 0):
         raise bad_request(f"id: must be the number of a message, not '{text}'")
     return int(text)
 

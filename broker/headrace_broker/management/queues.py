@@ -12,9 +12,16 @@ import msgspec
 from aiohttp import web
 
 from headrace_broker.catalog.permission import CONFIGURE, READ
-from headrace_broker.management.access import caller, check_allowed, check_enters, check_sees
+from headrace_broker.management.access import (
+    caller,
+    check_allowed,
+    check_declares,
+    check_enters,
+    check_not_exclusive,
+    check_sees,
+)
 from headrace_broker.management.administration import Administration, known_queue, known_vhost
-from headrace_broker.management.answer import bad_request, done, forbidden, json_answer, not_found
+from headrace_broker.management.answer import done, forbidden, json_answer, not_found
 from headrace_broker.management.body import decode, flag
 from headrace_broker.management.rendering import render_queues
 from headrace_broker.management.status_source import StatusSource
@@ -121,8 +128,8 @@ class QueueEndpoints:
         name = request.match_info["queue"]
         view = self._node.view
         check_enters(caller(), view, vhost)
-        check_allowed(caller(), view, vhost, CONFIGURE, "queue", name)
         body = await decode(request, QueueBody)
+        check_declares(caller(), view, vhost, "queue", name, body.arguments)
         created = view.queue(vhost, name) is None
         if created and name.startswith(RESERVED_PREFIX):
             raise forbidden(f"queue name '{name}' contains reserved prefix '{RESERVED_PREFIX}*'")
@@ -148,8 +155,4 @@ class QueueEndpoints:
         who = caller()
         check_enters(who, self._node.view, queue.vhost)
         check_allowed(who, self._node.view, queue.vhost, operation, "queue", queue.name)
-        if queue.exclusive:
-            raise bad_request(
-                f"queue '{queue.name}' in vhost '{queue.vhost}' is exclusive: only its connection "
-                "may do that"
-            )
+        check_not_exclusive(queue)

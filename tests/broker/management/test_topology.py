@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace_broker.catalog.command import DeclareQueue, PutPermission
-from headrace_broker.model.definition import Permission
+from headrace_broker.catalog.command import Bind, DeclareQueue, PutPermission
+from headrace_broker.model.definition import Binding, Permission
 
 QUEUE = "/api/queues/%2F/q"
 ENDS = "/api/bindings/%2F/e/amq.topic/q/q"
@@ -157,3 +157,34 @@ def test_permissions_decide_what_may_be_changed(api, node, refused):
     assert api("GET", "/api/queues", user="pol") == (200, [])
     assert api("GET", "/api/exchanges", user="pol") == (200, [])
     assert api("GET", "/api/bindings", user="pol") == (200, [])
+
+
+def test_a_new_queue_or_exchange_needs_leave_to_publish_where_it_sends_messages(api, node, refused):
+    node.do(PutPermission(Permission("alice", "/", "^mine", "^mine", "^mine")))
+    for path, body, kind in (
+        ("/api/queues/%2F/mine", {"arguments": {"x-dead-letter-exchange": "amq.topic"}}, "queue"),
+        (
+            "/api/exchanges/%2F/mine",
+            {"type": "direct", "arguments": {"alternate-exchange": "amq.topic"}},
+            "exchange",
+        ),
+    ):
+        reason = refused(403, "PUT", path, body, user="alice")
+        assert (
+            reason == "write access to exchange 'amq.topic' in vhost '/' refused for user 'alice'"
+        )
+        node.do(PutPermission(Permission("alice", "/", "^mine", "topic", "")))
+        reason = refused(403, "PUT", path, body, user="alice")
+        assert reason.startswith(f"read access to {kind} 'mine' in vhost '/' refused")
+        node.do(PutPermission(Permission("alice", "/", "^mine", "topic", "^mine")))
+        assert api("PUT", path, body, user="alice") == (201, None)
+        node.do(PutPermission(Permission("alice", "/", "^mine", "^mine", "^mine")))
+        assert api("PUT", path, body, user="alice") == (204, None)
+
+
+def test_an_exclusive_queue_is_bound_by_its_connection_only(api, node, refused):
+    node.do(DeclareQueue("/", "q", "classic", durable=False, exclusive=True, owner="c1"))
+    assert "is exclusive" in refused(400, "POST", ENDS, {"routing_key": "k"})
+    node.do(Bind(Binding("/", "amq.topic", "queue", "q", "k", {})))
+    assert "is exclusive" in refused(400, "DELETE", f"{ENDS}/k")
+    assert len(api("GET", ENDS)[1]) == 1
