@@ -35,6 +35,7 @@ class Lane:
         self.loose = LooseMessages()
         self.expires_ms: i64 = 0
         self._entries = entries
+        self._spare: Page | None = Page()  # for when a page is wanted
 
     # In
 
@@ -42,11 +43,11 @@ class Lane:
         """Put a batch behind everything; its ids are the highest."""
         pages = self.pages
         if not pages:
-            pages.append(Page())
+            pages.append(self._new_page())
         elif pages[-1].size >= PAGE_BATCHES:
             if len(pages) > 1:
                 pages[-1].pack()
-            pages.append(Page())
+            pages.append(self._new_page())
         page = pages[-1]
         page.open()
         page.append(batch)
@@ -112,8 +113,17 @@ class Lane:
         batch.next = stop
         page.count -= stop - start
         if page.count == 0:
-            self.pages.popleft()
+            self._spare = self.pages.popleft()
         return stop - start
+
+    def _new_page(self) -> Page:
+        """Return an empty page: in a short queue mostly the one that was emptied last."""
+        page = self._spare
+        if page is None:
+            return Page()
+        self._spare = None
+        page.clear()
+        return page
 
     def pop(self, message_id: i64) -> Acquired | None:
         """Take the message with an id out; None where it does not wait here."""

@@ -37,6 +37,15 @@ class Page:
         self.expires_ms: i64 = 0
         self.size: i64 = 0
 
+    def clear(self) -> None:
+        """Be as new."""
+        self.batches.clear()
+        self.head = 0
+        self.packed = b""
+        self.count = 0
+        self.expires_ms = 0
+        self.size = 0
+
     def append(self, batch: Batch) -> None:
         """Put a batch at the end of an open page."""
         if not self.batches:

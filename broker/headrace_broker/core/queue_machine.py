@@ -138,8 +138,12 @@ class QueueMachine:
         """Return when a TICK will be due (Unix time in ms), 0 for never."""
         state = self._state
         soonest = state.ready.expires_ms
-        for due in (state.delayed.due_ms(), state.overdue_ms):
-            if due > 0 and (soonest == 0 or due < soonest):
+        overdue = state.overdue_ms
+        if overdue > 0 and (soonest == 0 or overdue < soonest):
+            soonest = overdue
+        if state.delayed.messages:
+            due = state.delayed.due_ms()
+            if soonest == 0 or due < soonest:
                 soonest = due
         return soonest
 

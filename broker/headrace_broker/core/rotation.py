@@ -24,65 +24,73 @@ class Rotation:
     """Lines by priority, the highest first; a consumer stands in its line at most once.
 
     Attributes:
-        lines: those with consumers.
+        waiting: number of consumers that stand in line.
     """
 
     def __init__(self) -> None:
-        self.lines: list[Line] = []
+        self.waiting: i64 = 0
+        self._lines: list[Line] = []  # also of consumers that are not waiting just now
 
     def add(self, consumer: Consumer) -> None:
         """Put a consumer at the end of its line, unless it stands there."""
-        if consumer.waiting:
-            return
-        consumer.waiting = True
-        self._line(consumer.priority).consumers.append(consumer)
+        if not consumer.waiting:
+            self.again(consumer)
 
     def again(self, consumer: Consumer) -> None:
-        """Put back a consumer that `pop` gave."""
+        """Put a consumer that does not stand in line at the end of its line."""
+        consumer.waiting = True
+        self.waiting += 1
         self._line(consumer.priority).consumers.append(consumer)
 
     def pop(self) -> Consumer:
-        """Take the consumer that is next, which still counts as waiting; there must be one."""
-        line = self.lines[0]
+        """Take the consumer that is next out of its line; there must be one."""
+        for line in self._lines:
+            if line.consumers:
+                break
         consumer = line.consumers.popleft()
-        if not line.consumers:
-            del self.lines[0]
+        consumer.waiting = False
+        self.waiting -= 1
         return consumer
 
     def alone(self, consumer: Consumer) -> bool:
-        """Return whether a consumer that `pop` gave has nobody of its priority or above beside."""
-        return not self.lines or self.lines[0].priority < consumer.priority
+        """Return whether nobody of a consumer's priority or above stands in line."""
+        for line in self._lines:
+            if line.priority < consumer.priority:
+                break
+            if line.consumers:
+                return False
+        return True
 
     def remove(self, consumer: Consumer) -> None:
-        """Take a consumer out of its line, if it stands there."""
-        if not consumer.waiting:
-            return
-        consumer.waiting = False
+        """Take a consumer out of its line for good, if it stands there."""
         line = self._line(consumer.priority)
-        line.consumers.remove(consumer)
+        if consumer.waiting:
+            consumer.waiting = False
+            self.waiting -= 1
+            line.consumers.remove(consumer)
         if not line.consumers:
-            self.lines.remove(line)
+            self._lines.remove(line)
 
     def credit(self) -> i64:
-        """Return how many messages all of them may get now."""
+        """Return how many messages those who wait may get now."""
         total: i64 = 0
-        for line in self.lines:
+        for line in self._lines:
             for consumer in line.consumers:
                 total += consumer.credit()
         return total
 
     def in_order(self) -> list[Consumer]:
-        """Return all of them."""
-        return [consumer for line in self.lines for consumer in line.consumers]
+        """Return all who wait, next to be served first."""
+        return [consumer for line in self._lines for consumer in line.consumers]
 
     def _line(self, priority: i64) -> Line:
         at: i64 = 0
-        for line in self.lines:
+        for line in self._lines:
             if line.priority == priority:
                 return line
             if line.priority < priority:
                 break
             at += 1
         line = Line(priority)
-        self.lines.insert(at, line)
+        self._lines.insert(at, line)
         return line

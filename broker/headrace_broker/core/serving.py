@@ -12,7 +12,7 @@ from headrace_broker.core.session import Consumer
 
 def dispatch(state: QueueState, effects: list[Effect]) -> None:
     """Hand out available messages while a consumer has credit: by priority, in fair rotation."""
-    if state.ready.count == 0 or not state.rotation.lines:
+    if state.ready.count == 0 or state.rotation.waiting == 0:
         return
     served: list[Consumer] = []
     if state.ready.groups.count > 0:
@@ -26,7 +26,7 @@ def dispatch(state: QueueState, effects: list[Effect]) -> None:
 def _rotate(state: QueueState, served: list[Consumer]) -> None:
     ready = state.ready
     rotation = state.rotation
-    while ready.count > 0 and rotation.lines:
+    while ready.count > 0 and rotation.waiting > 0:
         consumer = rotation.pop()
         fresh = consumer.fresh
         if not fresh:
@@ -40,8 +40,6 @@ def _rotate(state: QueueState, served: list[Consumer]) -> None:
             consumer.octets += fresh[-1].octets
         if consumer.credit() > 0:
             rotation.again(consumer)
-        else:
-            consumer.waiting = False
 
 
 def _rotate_groups(state: QueueState, served: list[Consumer]) -> None:
@@ -49,7 +47,7 @@ def _rotate_groups(state: QueueState, served: list[Consumer]) -> None:
     ready = state.ready
     rotation = state.rotation
     passed: list[Consumer] = []
-    while ready.count > 0 and rotation.lines:
+    while ready.count > 0 and rotation.waiting > 0:
         consumer = rotation.pop()
         message = ready.take_for(consumer)
         if message is None:
@@ -60,8 +58,6 @@ def _rotate_groups(state: QueueState, served: list[Consumer]) -> None:
         _give(state, consumer, message)
         if consumer.credit() > 0:
             rotation.again(consumer)
-        else:
-            consumer.waiting = False
     for consumer in passed:
         rotation.again(consumer)
 
