@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
@@ -22,6 +22,8 @@ from headrace_broker.runtime.queue_log import QueueLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+_AHEAD_MIN: Final = 16
 
 
 @final
@@ -64,6 +66,7 @@ class FilterCursor:
         self._log = log
         self._found: list[tuple[int, int]] = []  # heap: higher priorities first, then older ones
         self._returned: dict[int, Acquired] = {}
+        self._ahead: i64 = _AHEAD_MIN  # messages to ask for at once: more where few are wanted
         self._entry_index: i64 = -1
         self._entry = b""
 
@@ -117,16 +120,19 @@ class FilterCursor:
         while not self._returned and len(self._found) < wanted and not budget.spent():
             if self.position >= machine.last_id:
                 break
-            room = min(budget.messages, wanted - len(self._found))
+            found = len(self._found)
+            room = min(budget.messages, max(self._ahead, wanted - found))
             messages = machine.available_from(self.position, room)
             for message in messages:
-                if budget.spent():
+                if len(self._found) >= wanted or budget.spent():
                     break
                 self._look_at(message, budget)
                 self.position = message.message_id
             else:
                 if len(messages) < room:
                     self.position = machine.last_id
+            rare = len(self._found) == found
+            self._ahead = min(2 * self._ahead, FILTER_STEP_MESSAGES) if rare else _AHEAD_MIN
         self._entry_index = -1
         self._entry = b""
         return before - budget.messages
