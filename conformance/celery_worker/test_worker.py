@@ -20,7 +20,7 @@ TIMEOUT = 60
 class Worker:
     """A `celery worker` process with its children."""
 
-    def __init__(self, name, *arguments, app="shop:app"):
+    def __init__(self, name, *arguments, app):
         self.name = name
         self.log = HERE / f"{name}.log"
         with self.log.open("wb") as output:
@@ -32,7 +32,6 @@ class Worker:
                 stderr=output,
                 start_new_session=True,
             )
-        self.wait_for(" ready.")
 
     def wait_for(self, text):
         deadline = time.monotonic() + TIMEOUT
@@ -47,13 +46,29 @@ class Worker:
             assert self.process.wait(TIMEOUT) == 0, self.log.read_text(errors="replace")
 
     def kill(self):
-        os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait(TIMEOUT)
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait(TIMEOUT)
 
 
 @pytest.fixture(scope="module")
-def worker():
-    started = Worker("first")
+def start():
+    started = []
+
+    def start_worker(name, *arguments, app="shop:app"):
+        worker = Worker(name, *arguments, app=app)
+        started.append(worker)
+        worker.wait_for(" ready.")
+        return worker
+
+    yield start_worker
+    for worker in started:
+        worker.kill()
+
+
+@pytest.fixture(scope="module")
+def worker(start):
+    started = start("first")
     yield started
     started.stop()
 
@@ -97,27 +112,23 @@ class TestOneWorker:
             result.get(timeout=TIMEOUT)
 
 
-def test_results_come_back_by_rpc():
-    asked = Worker("asked", app="shop:asking")
-    try:
-        results = [shop.add_by_rpc.delay(number, 1) for number in range(20)]
-        assert [result.get(timeout=TIMEOUT) for result in results] == list(range(1, 21))
-    finally:
-        asked.stop()
+def test_results_come_back_by_rpc(start):
+    asked = start("asked", app="shop:asking")
+    results = [shop.add_by_rpc.delay(number, 1) for number in range(20)]
+    assert [result.get(timeout=TIMEOUT) for result in results] == list(range(1, 21))
+    asked.stop()
 
 
-def test_a_task_with_acks_late_survives_the_kill_of_its_worker(tmp_path):
+def test_a_task_with_acks_late_survives_the_kill_of_its_worker(start, tmp_path):
     marker = tmp_path / "started"
     queue = f"late-{uuid.uuid4().hex}"
-    first = Worker("doomed", "-Q", queue)
+    first = start("doomed", "-Q", queue)
     result = shop.slow_once.apply_async((str(marker),), queue=queue)
     deadline = time.monotonic() + TIMEOUT
     while not (marker.exists() and marker.read_text()):
         assert time.monotonic() < deadline
         time.sleep(0.1)
     first.kill()
-    second = Worker("heir", "-Q", queue)
-    try:
-        assert result.get(timeout=TIMEOUT) is True
-    finally:
-        second.stop()
+    second = start("heir", "-Q", queue)
+    assert result.get(timeout=TIMEOUT) is True
+    second.stop()
