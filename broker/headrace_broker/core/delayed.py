@@ -40,9 +40,14 @@ class DelayedMessages:
     def due_ms(self) -> i64:
         """Return when the next one is due, 0 for never."""
         due = self._due
-        while due and due[0][1] not in self.messages:
+        while due and not self._stands(due[0]):
             heappop(due)
         return due[0][0] if due else 0
+
+    def _stands(self, place: tuple[int, int]) -> bool:
+        """Return whether a place in the heap is that of a message, which may come more than once."""
+        message = self.messages.get(place[1])
+        return message is not None and message.due_ms == place[0]
 
     def pop_due(self, now_ms: i64) -> Acquired | None:
         """Take the next one that is due; None when none is."""

@@ -21,6 +21,7 @@ from headrace_broker.core.settings import (
     RETRY_FAILED,
     RETRY_RETURNED,
 )
+from headrace_broker.model.limits import EXPIRE_MESSAGES_MAX
 
 PLAIN = (b"\x00\x00", b"body")
 
@@ -248,3 +249,16 @@ def test_the_oldest_message_is_known(queue: QueueLog) -> None:
     assert queue.machine.oldest_ms() == start
     queue.apply(encode_get(ANNA, 1, 1))
     assert queue.machine.oldest_ms() == start + 7
+
+
+def test_a_retry_waits_its_time_whether_or_not_anybody_asked_when_it_is_due(
+    queue: QueueLog,
+) -> None:
+    queue.configure(retry_type=RETRY_ALL, retry_min_ms=10, retry_max_ms=99)
+    queue.attach(ANNA, 1, 1, 2 * EXPIRE_MESSAGES_MAX)
+    queue.publish(*[PLAIN] * EXPIRE_MESSAGES_MAX)
+    queue.settle(ANNA, 2, RELEASE, (1, 1, EXPIRE_MESSAGES_MAX))
+    assert len(messages(queue.tick(10))) == EXPIRE_MESSAGES_MAX
+    queue.settle(ANNA, 3, RELEASE, (1, EXPIRE_MESSAGES_MAX + 1, 2 * EXPIRE_MESSAGES_MAX))
+    assert messages(queue.tick(1)) == []
+    assert queue.machine.due_ms() == queue.now_ms + 19
