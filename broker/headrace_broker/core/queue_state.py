@@ -125,6 +125,7 @@ class QueueState:
             self.detached_count += 1
         if self.active is consumer:
             self.active = None
+        if self.settings.single_active:
             self.choose_active()
 
     def enter_rotation(self, consumer: Consumer) -> None:
@@ -152,6 +153,8 @@ class QueueState:
         best = self._first_consumer()
         active = self.active
         if active is best:
+            if active is not None:
+                self.enter_rotation(active)  # who was to take over may have left
             return
         if active is not None:
             self.rotation.remove(active)

@@ -161,6 +161,8 @@ class NaiveState:
             return
         best = self.best()
         if self.active == best:
+            if best is not None:
+                self.join(best)
             return
         if self.active is not None:
             self.leave(self.active)
@@ -186,7 +188,7 @@ class NaiveState:
         receiver.state = state
         if self.active == receiver.place:
             self.active = None
-            self.choose()
+        self.choose()
 
     def release(self, receiver: Receiver, failed: bool, told: Told) -> int:
         held = [message for message, _ in receiver.held.values()]

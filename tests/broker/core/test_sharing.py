@@ -118,6 +118,15 @@ def test_a_consumer_of_higher_priority_takes_over_when_the_active_one_is_done(
     assert runs(queue.publish(PLAIN)) == [(BERT, 1, [4])]
 
 
+def test_the_active_consumer_goes_on_when_who_was_to_take_over_leaves(queue: QueueLog) -> None:
+    queue.configure(single_active=True)
+    attach(queue, ANNA, 9)
+    queue.publish(PLAIN)
+    attach(queue, BERT, 9, priority=1)
+    assert runs(queue.publish(PLAIN)) == []
+    assert runs(cancel(queue, BERT)) == [(ANNA, 1, [2])]
+
+
 def test_everybody_is_served_when_one_active_consumer_is_not_wanted_any_more(
     queue: QueueLog,
 ) -> None:
