@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import deque
 from typing import Final, final
 
 from mypy_extensions import i64
@@ -16,10 +17,12 @@ class Deduplication:
 
     Attributes:
         seen: name -> when it came, in that order.
+        order: the names in that order: a dict is slow to say which of its keys is the first.
     """
 
     def __init__(self) -> None:
         self.seen: dict[bytes, int] = {}
+        self.order: deque[bytes] = deque()
 
     def is_new(self, name: bytes, now_ms: i64, most: i64, keep_ms: i64) -> bool:
         """Return whether a name is not remembered, and remember it.
@@ -35,16 +38,22 @@ class Deduplication:
         self._forget(now_ms, keep_ms)
         if name in self.seen:
             return False
-        self.seen[name] = now_ms
-        while len(self.seen) > most:
-            del self.seen[next(iter(self.seen))]
+        self.remember(name, now_ms)
+        while len(self.order) > most:
+            del self.seen[self.order.popleft()]
         return True
+
+    def remember(self, name: bytes, time_ms: i64) -> None:
+        """Remember a name, which is not remembered yet, as the newest."""
+        self.seen[name] = time_ms
+        self.order.append(name)
 
     def _forget(self, now_ms: i64, keep_ms: i64) -> None:
         if keep_ms < 0:
             return
-        while self.seen:
-            name = next(iter(self.seen))
+        while self.order:
+            name = self.order[0]
             if self.seen[name] + keep_ms > now_ms:
                 return
+            self.order.popleft()
             del self.seen[name]

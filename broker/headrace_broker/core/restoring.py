@@ -65,7 +65,10 @@ def _read_state(reader: OctetReader, state: QueueState) -> None:
         _read_dead(reader, state)
     for _ in range(_count(reader)):
         name = _text(reader)
-        state.seen.seen[name] = reader.varint()
+        time_ms = reader.varint()
+        if name in state.seen.seen:
+            raise LookupError("a name that is remembered twice")
+        state.seen.remember(name, time_ms)
     for _ in range(_count(reader)):
         session = _read_session(reader, state)
         state.sessions[session.number] = session
