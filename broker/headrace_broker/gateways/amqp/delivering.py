@@ -10,7 +10,7 @@ from mypy_extensions import i64
 from headrace_broker.codecs.batch import body_bytes, encode_batch
 from headrace_broker.codecs.delivery_encoder import encode_deliveries, encode_get_ok
 from headrace_broker.gateways.amqp.consumer import Consumer, Link
-from headrace_broker.gateways.amqp.outlet import Holder, Outlet
+from headrace_broker.gateways.amqp.outlet import PAUSE_OUTPUT, Holder, Outlet
 from headrace_broker.gateways.amqp.states import CONSUMER_ACTIVE, CONSUMER_ENDED
 from headrace_broker.gateways.amqp.transaction import Transaction
 from headrace_broker.gateways.amqp.unsettled import ALL_HELD, TagRange, Unsettled
@@ -91,9 +91,12 @@ class Deliveries(Holder):
         outlet.spend(link.getter, body_bytes(run.blob, run.base, run.positions))
 
     def reply(self, consumer_tag: bytes, publish: Publish) -> None:
-        """Send a direct reply, or drop it when the client does not read or wants nothing."""
+        """Send a direct reply, or drop it when the client does not read or wants nothing.
+
+        A reply waits for the socket as confirms do, and not as deliveries, which have a queue.
+        """
         outlet = self._outlet
-        if not self.flowing or not outlet.writable:
+        if not self.flowing or outlet.pauses & PAUSE_OUTPUT:
             return
         run = DeliveryRun(0, 0, encode_batch([publish]), 0, [0], b"\0")
         tag = self._next_tag

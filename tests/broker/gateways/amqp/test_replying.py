@@ -9,7 +9,7 @@ from pamqp import commands
 
 from headrace_broker.codecs.batch import message_properties
 from headrace_broker.codecs.method import decode_properties, encode_method
-from headrace_broker.model.limits import OUTPUT_DELIVERY_BYTES_MAX
+from headrace_broker.model.limits import OUTPUT_BYTES_MAX, OUTPUT_DELIVERY_BYTES_MAX
 
 REPLY_QUEUE = "amq.rabbitmq.reply-to"
 Properties = commands.Basic.Properties
@@ -213,16 +213,31 @@ def test_end_of_the_connection_ends_the_consumer(kit, broker, requester, respond
     assert names(responder.turn())[0] == "Basic.Return"
 
 
+def test_replies_wait_with_other_answers_while_deliveries_are_kept_back(
+    kit, requester, responder, requests
+):
+    request(kit, requester)
+    requester.shell.stuck = True
+    octets = 100_000
+    reply = kit.publish(1, "", reply_name(requests), b"x" * octets)
+    count = 2 * OUTPUT_DELIVERY_BYTES_MAX // octets
+    for _ in range(count):
+        responder.feed(reply)
+        responder.turn()
+        requester.turn()
+    assert requester.shell.buffered >= count * octets
+
+
 def test_replies_are_dropped_while_the_client_does_not_read(kit, requester, responder, requests):
     request(kit, requester)
     requester.shell.stuck = True
     octets = 100_000
     reply = kit.publish(1, "", reply_name(requests), b"x" * octets)
-    for _ in range(40):
+    for _ in range(60):
         responder.feed(reply)
         responder.turn()
         requester.turn()
-    assert requester.shell.buffered <= OUTPUT_DELIVERY_BYTES_MAX + 2 * octets
+    assert OUTPUT_BYTES_MAX < requester.shell.buffered <= OUTPUT_BYTES_MAX + 2 * octets
     requester.shell.drain()
     responder.feed(reply)
     assert names(requester.turn())[0] == "Basic.Deliver"
