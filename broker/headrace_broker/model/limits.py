@@ -37,6 +37,7 @@ OUTPUT_FLUSH_BYTES: Final = 256 << 10  # octets gathered before they are written
 OUTPUT_DELIVERY_BYTES_MAX: Final = 1 << 20  # octets the socket has not taken before deliveries are kept back
 OUTPUT_RESUME_BYTES: Final = 256 << 10  # octets left when deliveries go on
 OUTPUT_BYTES_MAX: Final = 4 << 20  # the same with replies and confirms, before the socket is not read
+QUOTA_LOOK_SECONDS_MAX: Final = 1  # between looks of a publisher that waits for its rate; a limit that was raised counts then
 NAME_OCTETS_MAX: Final = 255  # octets of a name in the catalog; what a short string can carry
 REPLICAS_MAX: Final = 7  # replicas of a queue; more cost a write each and tolerate failures nobody has
 CATALOG_COMMAND_OCTETS_MAX: Final = 256 << 10  # octets of a catalog command; twice the largest AMQP method

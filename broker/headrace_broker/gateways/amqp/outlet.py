@@ -17,6 +17,7 @@ from headrace_broker.model.limits import (
     FRAME_BYTES_MAX,
     OUTPUT_BYTES_MAX,
     OUTPUT_FLUSH_BYTES,
+    QUOTA_LOOK_SECONDS_MAX,
 )
 from headrace_broker.model.message import Publish
 from headrace_broker.runtime.port import Broker, ConnectionInfo
@@ -228,14 +229,17 @@ class Outlet:
     def _wait_for_quota(self) -> None:
         if not self.pauses & PAUSE_QUOTA:
             self._pause(PAUSE_QUOTA, True)
-            wait = self.broker.quotas.wait_seconds(self.user, self.vhost)
-            self.shell.call_later(wait, self._quota_over)
+            self._ask_quota_later(self.broker.quotas.wait_seconds(self.user, self.vhost))
+
+    def _ask_quota_later(self, wait: float) -> None:
+        """Ask again when the wait is over, and sooner: limits may be raised or taken away."""
+        self.shell.call_later(min(wait, float(QUOTA_LOOK_SECONDS_MAX)), self._quota_over)
 
     def _quota_over(self) -> None:
         """Read on, unless others of the same user or vhost have taken more meanwhile."""
         wait = self.broker.quotas.wait_seconds(self.user, self.vhost)
         if wait > 0:
-            self.shell.call_later(wait, self._quota_over)
+            self._ask_quota_later(wait)
         else:
             self._pause(PAUSE_QUOTA, False)
 

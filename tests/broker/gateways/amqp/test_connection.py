@@ -7,7 +7,7 @@ from pamqp import commands
 
 from headrace_broker.catalog.event import UserLimitsChanged
 from headrace_broker.codecs.method import encode_method
-from headrace_broker.model.limits import CLOSE_SECONDS_MAX
+from headrace_broker.model.limits import CLOSE_SECONDS_MAX, QUOTA_LOOK_SECONDS_MAX
 
 Close = commands.Connection.Close
 
@@ -317,6 +317,18 @@ def test_publisher_over_its_quota_is_not_read_until_it_has_waited(kit, broker, p
     over()
     assert peer.shell.reading
     assert peer.info.state == "running"
+
+
+def test_publisher_is_read_soon_after_its_limit_is_taken_away(kit, broker, peer):
+    broker.add_queue("q")
+    broker.quotas.on_events([UserLimitsChanged("guest", {"publish-rate-messages": 0})])
+    peer.feed(kit.publish(1, "", "q", b"x"))
+    assert not peer.shell.reading
+    broker.quotas.on_events([UserLimitsChanged("guest", {})])
+    seconds, over = peer.shell.later
+    assert seconds <= QUOTA_LOOK_SECONDS_MAX
+    over()
+    assert peer.shell.reading
 
 
 def test_other_users_are_read(kit, broker, peer):
