@@ -45,7 +45,7 @@ class DelayedMessages:
         return due[0][0] if due else 0
 
     def _stands(self, place: tuple[int, int]) -> bool:
-        """Return whether a place in the heap is that of a message, which may come more than once."""
+        """Return whether a place in the heap is that of a message; others are of earlier delays."""
         message = self.messages.get(place[1])
         return message is not None and message.due_ms == place[0]
 

@@ -53,7 +53,19 @@ FIELDS = (
     ),
     *("queue", "password", "hashing_algorithm"),
 )
-NAMES = ("q", "amq.topic", "", "/", "..", "a b", "x" * 300, "\N{SNOWMAN}", "\0", "%", "max-queues")
+NAMES: tuple[str, ...] = (
+    "q",
+    "amq.topic",
+    "",
+    "/",
+    "..",
+    "a b",
+    "x" * 300,
+    "\N{SNOWMAN}",
+    "\0",
+    "%",
+    "max-queues",
+)
 NAMES += ("7", "9" * 5000, "-1", "1" * 20)
 VALUES: tuple[Any, ...] = (
     *(None, True, False, 0, -1, 1 << 70, -(1 << 63), 1.5, 1e308, "", "x", "\0", "(", "all"),
