@@ -62,9 +62,11 @@ def unpack(suite: Suite, cache: Path) -> Path:
             run(["npm", "ci", "--no-audit", "--no-fund", "--silent", "--prefix", str(place)])
         return place
     place.mkdir(parents=True)
+    # A suite without settings of its own must not find ours, in a folder above it.
+    (place / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
     with tarfile.open(fetch(suite, cache)) as archive:
         archive.extractall(place, filter="data")
-    (folder,) = place.iterdir()
+    (folder,) = (each for each in place.iterdir() if each.is_dir())
     return folder
 
 
