@@ -72,6 +72,8 @@ def enqueue(
         session.keep_refusal(refusal)
         effects.append(refusal)
     effects.append(Enqueued(command.session, last))
+    if state.settings.max_length >= 0 or state.settings.max_length_octets >= 0:
+        state.budget.extend(stop - skip, command.sizes.octets_between(skip, stop))
     id_base = state.ready.next_id - skip
     state.ready.next_id += count - skip
     kept = False

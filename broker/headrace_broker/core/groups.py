@@ -11,6 +11,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from headrace_broker.core.budget import Budget
 from headrace_broker.core.effect import Acquired
 from headrace_broker.core.loose import LooseMessages
 from headrace_broker.core.session import Consumer
@@ -49,19 +50,22 @@ class Groups:
     Attributes:
         loose: the messages.
         groups: by key, those with messages available or unsettled.
-        expires_ms: nothing expires before, 0 when nothing does; may be too early.
     """
 
     def __init__(self) -> None:
         self.loose = LooseMessages()
         self.groups: dict[bytes, Group] = {}
-        self.expires_ms: i64 = 0
         self._free: list[Place] = []  # a heap of groups without owner; some are outdated
 
     @property
     def count(self) -> i64:
         """Number of available messages."""
         return len(self.loose.messages)
+
+    @property
+    def expires_ms(self) -> i64:
+        """When the next message expires, 0 for never."""
+        return self.loose.expires_ms()
 
     def add(self, message: Acquired) -> None:
         """Put a message where it belongs by its id."""
@@ -71,9 +75,6 @@ class Groups:
         group.waiting += 1
         if group.ids[0] == message.message_id:
             self._offer(group)
-        expires = message.expires_ms
-        if expires > 0 and (self.expires_ms == 0 or expires < self.expires_ms):
-            self.expires_ms = expires
 
     def hold(self, consumer: Consumer, message: Acquired) -> None:
         """Note that a message of a group is unsettled at a consumer."""
@@ -109,12 +110,18 @@ class Groups:
     def pop(self, message_id: i64) -> Acquired | None:
         """Take a message out; None where it is not here."""
         message = self.loose.pop(message_id)
-        if message is None:
-            return None
+        if message is not None:
+            self._left(message)
+        return message
+
+    def _left(self, message: Acquired) -> None:
+        """Note that a message is not available any more."""
         group = self.groups[message.key]
         group.waiting -= 1
+        if len(group.ids) > 2 * group.waiting + _SLACK:
+            group.ids = [each for each in dict.fromkeys(group.ids) if each in self.loose.messages]
+            heapify(group.ids)
         self._offer_or_drop(group)
-        return message
 
     def refuses(self, consumer: Consumer, message: Acquired) -> bool:
         """Return whether a message's group is another consumer's."""
@@ -127,7 +134,6 @@ class Groups:
         """Drop what is available and return it; who owns what stays."""
         messages = self.loose.in_order()
         self.loose.clear()
-        self.expires_ms = 0
         self._free.clear()
         for group in list(self.groups.values()):
             group.ids.clear()
@@ -135,19 +141,15 @@ class Groups:
             self._offer_or_drop(group)
         return messages
 
-    def take_expired(self, now_ms: i64, limit: i64, into: list[Acquired]) -> None:
-        """Take what has expired, until `into` has `limit` messages."""
-        if self.expires_ms == 0 or self.expires_ms > now_ms:
-            return
-        soonest: i64 = 0
-        for message in self.loose.in_order():
-            expires = message.expires_ms
-            if 0 < expires <= now_ms and len(into) < limit:
-                self.pop(message.message_id)
-                into.append(message)
-            elif expires > 0 and (soonest == 0 or expires < soonest):
-                soonest = expires
-        self.expires_ms = soonest
+    def take_expired(self, now_ms: i64, budget: Budget, into: list[Acquired]) -> None:
+        """Take what has expired, as far as the budget goes."""
+        while not budget.spent():
+            message = self.loose.pop_expired(now_ms)
+            if message is None:
+                return
+            self._left(message)
+            budget.spend(message.octets)
+            into.append(message)
 
     def _group(self, key: bytes) -> Group:
         group = self.groups.get(key)
@@ -176,7 +178,13 @@ class Groups:
                 self._free = [p for p in dict.fromkeys(self._free) if self._stands(p, None)]
                 heapify(self._free)
         else:
-            heappush(group.owner.places, place)
+            self._offer_to(group.owner, place)
+
+    def _offer_to(self, owner: Consumer, place: Place) -> None:
+        heappush(owner.places, place)
+        if len(owner.places) > 4 * len(self.groups) + _SLACK:
+            owner.places = [p for p in dict.fromkeys(owner.places) if self._stands(p, owner)]
+            heapify(owner.places)
 
     def _stands(self, place: Place, owner: Consumer | None) -> bool:
         group = self.groups.get(place[1])

@@ -8,6 +8,7 @@ from typing import final
 from mypy_extensions import i64
 
 from headrace_broker.core.batch import Batch
+from headrace_broker.core.budget import Budget
 from headrace_broker.core.effect import Acquired, Effect
 from headrace_broker.core.live_entries import LiveEntries
 from headrace_broker.core.loose import LooseMessages
@@ -36,6 +37,7 @@ class Lane:
         self.expires_ms: i64 = 0
         self._entries = entries
         self._spare: Page | None = Page()  # for when a page is wanted
+        self._opened: Page | None = None  # the one that was opened last, behind the first
 
     # In
 
@@ -78,10 +80,14 @@ class Lane:
 
     # Out
 
-    def take(self, wanted: i64, into: list[Acquired]) -> None:
-        """Move the oldest `wanted` messages (at most `count`) to the end of `into`."""
+    def take(self, wanted: i64, into: list[Acquired], now_ms: i64) -> i64:
+        """Move the oldest `wanted` messages (at most `count`) to the end of `into`.
+
+        Returns:
+            How many: it ends before a message that should not wait any more at `now_ms`.
+        """
         left = wanted
-        while left > 0:
+        while left > 0 and not self.is_overdue(now_ms):
             loose_id: i64 = self.loose.first_id() if self.loose.messages else 0
             if self.pages:
                 page = self.pages[0]
@@ -97,7 +103,8 @@ class Lane:
             self.octets -= message.octets
             into.append(message)
             left -= 1
-        self.count -= wanted
+            self.count -= 1
+        return wanted - left
 
     def _take_new(self, page: Page, batch: Batch, wanted: i64, into: list[Acquired]) -> i64:
         """Take up to `wanted` messages of the head batch; return how many."""
@@ -112,6 +119,7 @@ class Lane:
         self.octets -= octets
         batch.next = stop
         page.count -= stop - start
+        self.count -= stop - start
         if page.count == 0:
             self._spare = self.pages.popleft()
         return stop - start
@@ -140,7 +148,7 @@ class Lane:
         if at < 0:
             return None
         page = self.pages[at]
-        page.open()
+        self._open(page)
         found = page.find(message_id)
         if found < 0:
             return None
@@ -153,12 +161,25 @@ class Lane:
             del self.pages[at]
         return message
 
+    def _open(self, page: Page) -> None:
+        """Open any page; of those between the first and the last one it alone stays open."""
+        if not page.packed:
+            return
+        page.open()
+        before = self._opened
+        self._opened = page
+        if before is None or before.packed or before.count == 0:
+            return
+        if before is not self.pages[0] and before is not self.pages[-1]:
+            before.pack()
+
     def clear(self, effects: list[Effect]) -> list[Acquired]:
         """Drop the batches, and return what was loose."""
         for page in self.pages:
             for batch in page.waiting():
                 self._entries.archive_batch(batch, effects)
         self.pages.clear()
+        self._opened = None
         loose = self.loose.in_order()
         self.loose.clear()
         self.count = 0
@@ -168,13 +189,20 @@ class Lane:
 
     # Time
 
-    def take_expired_head(self, now_ms: i64, limit: i64, into: list[Acquired]) -> None:
-        """Take what has expired at the front of the lane, up to `limit` messages."""
-        while self.count > 0 and len(into) < limit:
+    def is_overdue(self, now_ms: i64) -> bool:
+        """Return whether the first message should not wait any more since before `now_ms`."""
+        if self.count == 0 or not 0 < self.expires_ms < now_ms:
+            return False
+        return 0 < self._head_expiry() < now_ms
+
+    def take_expired_head(self, now_ms: i64, budget: Budget, into: list[Acquired]) -> None:
+        """Take what has expired at the front of the lane, as far as the budget goes."""
+        while self.count > 0 and not budget.spent():
             expires = self._head_expiry()
             if expires == 0 or expires > now_ms:
                 return
-            self.take(1, into)
+            self.take(1, into, 0)
+            budget.spend(into[-1].octets)
 
     def _head_expiry(self) -> i64:
         loose_id: i64 = self.loose.first_id() if self.loose.messages else 0
@@ -186,25 +214,30 @@ class Lane:
                 return batch.expires_ms
         return self.loose.messages[loose_id].expires_ms
 
-    def take_expired(self, now_ms: i64, limit: i64, into: list[Acquired]) -> None:
-        """Take what has expired anywhere, until `into` has `limit` messages."""
+    def take_expired(self, now_ms: i64, budget: Budget, into: list[Acquired]) -> None:
+        """Take what has expired anywhere, as far as the budget goes."""
         if self.expires_ms == 0 or self.expires_ms > now_ms:
             return
-        for message in self.loose.in_order():
-            if 0 < message.expires_ms <= now_ms and len(into) < limit:
-                self.loose.pop(message.message_id)
-                self.count -= 1
-                self.octets -= message.octets
-                into.append(message)
+        while not budget.spent():
+            message = self.loose.pop_expired(now_ms)
+            if message is None:
+                break
+            self._let_go(message, budget, into)
         for page in list(self.pages):
-            if len(into) >= limit:
+            if budget.spent():
                 break
             if 0 < page.expires_ms <= now_ms:
-                self._expire_page(page, now_ms, limit, into)
+                self._expire_page(page, now_ms, budget, into)
         self._look_for_expiry()
 
-    def _expire_page(self, page: Page, now_ms: i64, limit: i64, into: list[Acquired]) -> None:
-        page.open()
+    def _let_go(self, message: Acquired, budget: Budget, into: list[Acquired]) -> None:
+        self.count -= 1
+        self.octets -= message.octets
+        budget.spend(message.octets)
+        into.append(message)
+
+    def _expire_page(self, page: Page, now_ms: i64, budget: Budget, into: list[Acquired]) -> None:
+        self._open(page)
         soonest: i64 = 0
         for batch in page.batches[page.head :]:
             expires = batch.expires_ms
@@ -212,13 +245,11 @@ class Lane:
                 continue
             if expires <= now_ms:
                 self._entries.open(batch)
-                while batch.next < batch.stop and len(into) < limit:
+                while batch.next < batch.stop and not budget.spent():
                     message = batch.message(batch.next, self.priority)
                     batch.next += 1
                     page.count -= 1
-                    self.count -= 1
-                    self.octets -= message.octets
-                    into.append(message)
+                    self._let_go(message, budget, into)
                 if batch.next == batch.stop:
                     continue
             if soonest == 0 or expires < soonest:
@@ -231,8 +262,7 @@ class Lane:
         self.expires_ms = 0
         for page in self.pages:
             self._note_expiry(page.expires_ms)
-        for message in self.loose.messages.values():
-            self._note_expiry(message.expires_ms)
+        self._note_expiry(self.loose.expires_ms())
 
     # Looking
 

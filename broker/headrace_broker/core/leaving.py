@@ -178,7 +178,7 @@ def expire(state: QueueState, heads: bool, effects: list[Effect]) -> None:
     """Let go what has waited too long: what is next to be delivered, or some of everything."""
     soonest = state.ready.expires_ms
     if 0 < soonest <= state.now_ms:
-        expired = state.ready.take_expired(state.now_ms, EXPIRE_MESSAGES_MAX, heads)
+        expired = state.ready.take_expired(state.now_ms, state.budget, heads)
         bury(state, expired, REASON_EXPIRED, effects)
 
 
@@ -231,27 +231,31 @@ def _end_consumer(
 
 
 def drop_excess(state: QueueState, effects: list[Effect]) -> None:
-    """Let go the oldest of the least important messages as long as there are too many."""
-    settings = state.settings
-    if settings.overflow != OVERFLOW_DROP_HEAD:
-        return
+    """Let go the oldest of the least important messages as long as there are too many.
+
+    What a queue takes in is made up for at once; when its limits were lowered, TICKs do the rest.
+    """
+    budget = state.budget
     excess: list[Acquired] = []
-    while _is_over(state):
-        if state.ready.count > 0:
-            excess.append(state.ready.take_lowest())
-        elif state.delayed.count > 0:
-            excess.append(state.delayed.pop_first())
-        else:
-            break
+    while is_over(state) and not budget.spent():
+        ready = state.ready
+        message = ready.take_lowest() if ready.count > 0 else state.delayed.pop_first()
+        budget.spend(message.octets)
+        excess.append(message)
     bury(state, excess, REASON_MAXLEN, effects)
 
 
-def _is_over(state: QueueState) -> bool:
+def is_over(state: QueueState) -> bool:
+    """Return whether messages have to be dropped: more are there than there may be."""
     settings = state.settings
+    if settings.overflow != OVERFLOW_DROP_HEAD:
+        return False
     most = settings.max_length
     most_octets = settings.max_length_octets
     ready = state.ready
     delayed = state.delayed
+    if ready.count + delayed.count == 0:
+        return False
     return (most >= 0 and ready.count + delayed.count > most) or (
         most_octets >= 0 and ready.octets + delayed.octets > most_octets
     )

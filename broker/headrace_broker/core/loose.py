@@ -27,12 +27,15 @@ class LooseMessages:
         self.octets: i64 = 0
         self._ids: list[int] = []  # a heap with all ids, and of some that left
         self._sorted: list[int] = []  # the same in order while somebody looks; else empty
+        self._expiring: list[tuple[int, int]] = []  # a heap of (time, id); some messages left
 
     def add(self, message: Acquired) -> None:
         """Add a message whose id is not here."""
         self.messages[message.message_id] = message
         self.octets += message.octets
         heappush(self._ids, message.message_id)
+        if message.expires_ms > 0:
+            heappush(self._expiring, (message.expires_ms, message.message_id))
         if self._sorted:
             if self._sorted[-1] < message.message_id:
                 self._sorted.append(message.message_id)
@@ -55,7 +58,29 @@ class LooseMessages:
             if len(self._ids) > 2 * len(self.messages) + _SLACK:
                 self._ids = list(self.messages)
                 heapify(self._ids)
+            if len(self._expiring) > 2 * len(self.messages) + _SLACK:
+                kept = self.messages.values()
+                self._expiring = [(m.expires_ms, m.message_id) for m in kept if m.expires_ms > 0]
+                heapify(self._expiring)
         return message
+
+    def expires_ms(self) -> i64:
+        """Return when the next one expires, 0 for never."""
+        expiring = self._expiring
+        while expiring and not self._stands(expiring[0]):
+            heappop(expiring)
+        return expiring[0][0] if expiring else 0
+
+    def pop_expired(self, now_ms: i64) -> Acquired | None:
+        """Take the one that has expired first; None when none has."""
+        expires = self.expires_ms()
+        if expires == 0 or expires > now_ms:
+            return None
+        return self.pop(self._expiring[0][1])
+
+    def _stands(self, place: tuple[int, int]) -> bool:
+        message = self.messages.get(place[1])
+        return message is not None and message.expires_ms == place[0]
 
     def after(self, message_id: i64, limit: i64) -> list[Acquired]:
         """Return up to `limit` messages with ids above one, by their ids."""
@@ -83,4 +108,5 @@ class LooseMessages:
         self.messages.clear()
         self.octets = 0
         self._ids.clear()
+        self._expiring.clear()
         self._sorted = []

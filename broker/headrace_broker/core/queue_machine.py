@@ -53,6 +53,7 @@ from headrace_broker.core.leaving import (
     expire,
     forget_dead,
     forget_session,
+    is_over,
     settle,
     suspect_session,
 )
@@ -137,6 +138,8 @@ class QueueMachine:
     def due_ms(self) -> i64:
         """Return when a TICK will be due (Unix time in ms), 0 for never."""
         state = self._state
+        if is_over(state):
+            return 1  # at once
         soonest = state.ready.expires_ms
         overdue = state.overdue_ms
         if overdue > 0 and (soonest == 0 or overdue < soonest):
@@ -274,6 +277,7 @@ class QueueMachine:
             effects.append(Rejected("a command of a later machine version"))
         else:
             state.now_ms = max(state.now_ms, stamp_of(data))
+            state.budget.renew()
             if not isinstance(command, Tick):
                 expire(state, True, effects)
             kept = self._carry_out(index, data, command, effects)

@@ -6,6 +6,7 @@ from typing import final
 
 from mypy_extensions import i64
 
+from headrace_broker.core.budget import Budget
 from headrace_broker.core.deduplication import Deduplication
 from headrace_broker.core.delayed import DelayedMessages
 from headrace_broker.core.effect import Acquired, Effect
@@ -55,6 +56,7 @@ class QueueState:
         unsettled_octets: of their bodies.
         overdue_ms: no delivery is overdue before, 0 when none will be; may be too early.
         reader: looks through property blocks; holds nothing between commands.
+        budget: of the command that is carried out.
     """
 
     def __init__(self) -> None:
@@ -78,6 +80,7 @@ class QueueState:
         self.unsettled_octets: i64 = 0
         self.overdue_ms: i64 = 0
         self.reader = PropertyReader()
+        self.budget = Budget()
 
     @property
     def length(self) -> i64:

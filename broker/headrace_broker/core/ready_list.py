@@ -7,6 +7,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from headrace_broker.core.batch import Batch
+from headrace_broker.core.budget import Budget
 from headrace_broker.core.effect import Acquired, Effect
 from headrace_broker.core.groups import Groups
 from headrace_broker.core.lane import Lane
@@ -108,18 +109,24 @@ class ReadyList:
 
     # Out
 
-    def take(self, wanted: i64, into: list[Acquired]) -> i64:
-        """Move up to `wanted` messages without a group, the first ones first, to `into`."""
+    def take(self, wanted: i64, into: list[Acquired], now_ms: i64) -> i64:
+        """Move up to `wanted` messages without a group, the first ones first, to `into`.
+
+        Returns:
+            How many: it ends before a message that should not wait any more at `now_ms`.
+        """
         left = wanted
         while left > 0 and self._top >= 0:
             lane = self.lane(self._top)
             some = min(left, lane.count)
             before = lane.octets
-            lane.take(some, into)
+            taken = lane.take(some, into, now_ms)
             self.octets -= before - lane.octets
-            self.count -= some
-            left -= some
+            self.count -= taken
+            left -= taken
             self._lower_top()
+            if taken < some:
+                break
         if self.last_values:
             self._unlist(into)
         return wanted - left
@@ -131,7 +138,7 @@ class ReadyList:
             lane = self.lane(self._top)
             if self._top > 0 or group_id == 0 or lane.first_id() < group_id:
                 taken: list[Acquired] = []
-                self.take(1, taken)
+                self.take(1, taken, 0)
                 return taken[0]
         return self.pop(group_id) if group_id > 0 else None
 
@@ -197,16 +204,22 @@ class ReadyList:
                     soonest = expires
         return soonest
 
-    def take_expired(self, now_ms: i64, limit: i64, heads: bool) -> list[Acquired]:
-        """Take up to `limit` messages that have expired: those at the front, or any."""
+    def is_overdue(self, now_ms: i64) -> bool:
+        """Return whether what would go next should not wait any more since before `now_ms`."""
+        if 0 < self.groups.expires_ms < now_ms:
+            return True
+        return self._top >= 0 and self.lane(self._top).is_overdue(now_ms)
+
+    def take_expired(self, now_ms: i64, budget: Budget, heads: bool) -> list[Acquired]:
+        """Take messages that have expired: those at the front, or any, as the budget goes."""
         taken: list[Acquired] = []
         for lane in self.lanes:
             if lane.count > 0:
                 if heads:
-                    lane.take_expired_head(now_ms, limit, taken)
+                    lane.take_expired_head(now_ms, budget, taken)
                 else:
-                    lane.take_expired(now_ms, limit, taken)
-        self.groups.take_expired(now_ms, limit, taken)
+                    lane.take_expired(now_ms, budget, taken)
+        self.groups.take_expired(now_ms, budget, taken)
         if taken:
             self.count -= len(taken)
             for message in taken:

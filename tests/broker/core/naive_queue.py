@@ -101,7 +101,9 @@ class NaiveQueue(NaiveState):
         served = self.served(place)
         for number in command.ids:
             message = self.find(number)
-            if message is None or not served or receiver.credit() == 0:
+            if message is None or message.expired(self.now - 1):
+                continue
+            if not served or receiver.credit() == 0:
                 continue
             if self.owner(message) in (None, place):
                 self.hand(place, message, told)
@@ -274,6 +276,8 @@ class NaiveQueue(NaiveState):
     def get(self, number: int, seq: int, wanted: int, told: Told) -> None:
         place = (number, 0)
         message = self.find(wanted) if wanted else self.first_for(place)
+        if message is not None and message.expired(self.now - 1):
+            message = None
         if message is None or (wanted and self.owner(message) not in (None, place)):
             self.tell_got(number, seq, None, 0, told)
             return

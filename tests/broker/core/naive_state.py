@@ -122,6 +122,10 @@ class NaiveState:
         gone += [m for m in self.front(group=True) if m.expired(self.now)]
         self.drop(gone, e.REASON_EXPIRED, told)
 
+    def is_overdue(self) -> bool:
+        first = self.front(group=False)[:1]
+        return any(m.expired(self.now - 1) for m in [*first, *self.front(group=True)])
+
     def drop(self, messages: list[Message], reason: int, told: Told) -> None:
         for message in messages:
             self.waiting.remove(message)
@@ -215,6 +219,9 @@ class NaiveState:
     def dispatch(self, told: Told) -> None:
         passed = []
         while self.waiting and self.line:
+            if self.is_overdue():
+                self.expire_front(told)
+                continue
             place = min(self.line, key=lambda p: (-self.receivers[p].priority, self.line.index(p)))
             self.line.remove(place)
             message = self.first_for(place)

@@ -37,6 +37,7 @@ from headrace_broker.core.settings import (
     OVERFLOW_REJECT_PUBLISH,
     OVERFLOW_REJECT_PUBLISH_DLX,
 )
+from headrace_broker.model.limits import EXPIRE_MESSAGES_MAX
 
 PLAIN = (b"\x00\x00", b"12345678")
 
@@ -276,3 +277,21 @@ def test_a_repeated_name_is_taken_and_dropped(queue: QueueLog) -> None:
     queue.now_ms += 100
     queue.publish(named(1))
     assert queue.machine.ready_count == 6
+
+
+def test_a_limit_that_is_lowered_is_enforced_a_bounded_number_at_a_time(queue: QueueLog) -> None:
+    queue.publish(*[PLAIN] * (2 * EXPIRE_MESSAGES_MAX + 10))
+    queue.configure(max_length=7)
+    assert queue.machine.ready_count == EXPIRE_MESSAGES_MAX + 10
+    assert 0 < queue.machine.due_ms() <= queue.now_ms
+    queue.tick()
+    assert queue.machine.ready_count == 10
+    queue.tick()
+    assert queue.machine.ready_count == 7
+    assert queue.machine.due_ms() == 0
+
+
+def test_a_full_queue_drops_as_much_as_arrives(queue: QueueLog) -> None:
+    queue.configure(max_length=7)
+    queue.publish(*[PLAIN] * (2 * EXPIRE_MESSAGES_MAX))
+    assert queue.machine.ready_count == 7

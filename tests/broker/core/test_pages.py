@@ -15,9 +15,11 @@ from headrace_broker.core.batch import Batch
 from headrace_broker.core.batch_page import decode_batches, encode_batches, read_entries
 from headrace_broker.core.batch_sizes import UNEQUAL, BatchSizes, measure_batch
 from headrace_broker.core.command import ACCEPT
+from headrace_broker.core.leader_command import encode_acquire
 from headrace_broker.core.page import PAGE_BATCHES
 from headrace_broker.core.queue_machine import QueueMachine
 
+PLAIN = (b"\x00\x00", b"body")
 FIELDS = ("entry_index", "id_base", "next", "stop", "arrived_ms", "expires_ms")
 
 
@@ -138,3 +140,17 @@ def test_new_messages_follow_the_old_ones_after_a_restart(queue: QueueLog) -> No
     queue.machine = QueueMachine.restore(queue.machine.snapshot())
     queue.enqueue(ANNA, count + 1, 3)
     assert queue.ids() == list(range(1, count + 4))
+
+
+def test_pages_in_the_middle_are_packed_again_when_others_are_opened(queue: QueueLog) -> None:
+    queue.configure()
+    for _ in range(PAGE_BATCHES * 8):
+        queue.publish(PLAIN)
+    queue.apply(command.encode_attach(ANNA, 1, 1, 99, False, b"", filtered=True))
+    for page in (2, 3, 4, 3, 5):
+        first = page * PAGE_BATCHES + len(queue.entries) - PAGE_BATCHES * 8
+        assert messages(queue.apply(encode_acquire(ANNA, 1, [first]))) != []
+        restored = QueueMachine.restore(queue.machine.snapshot())
+        assert restored.digest() == queue.machine.digest()
+    (lane,) = queue.machine._state.ready.lanes
+    assert [bool(page.packed) for page in lane.pages] == [False, *[True] * 4, False, True, False]

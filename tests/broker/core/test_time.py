@@ -15,13 +15,14 @@ from headrace_broker.core.effect import (
     TimedOut,
     Unused,
 )
+from headrace_broker.core.leader_command import encode_acquire
 from headrace_broker.core.settings import (
     DEAD_LETTER_AT_MOST_ONCE,
     RETRY_ALL,
     RETRY_FAILED,
     RETRY_RETURNED,
 )
-from headrace_broker.model.limits import EXPIRE_MESSAGES_MAX
+from headrace_broker.model.limits import EXPIRE_MESSAGES_MAX, EXPIRE_OCTETS_MAX
 
 PLAIN = (b"\x00\x00", b"body")
 
@@ -83,11 +84,11 @@ def test_a_message_that_comes_back_has_the_time_that_is_left(queue: QueueLog) ->
     queue.publish(PLAIN)
     queue.tick(60)
     assert queue.machine.unsettled_count == 1  # who has it keeps it
-    assert messages(queue.settle(ANNA, 2, RELEASE, (1, 1, 1))) != []
-    queue.apply(encode_attach(BERT, 1, 1, 1, False, b""))
-    queue.settle(ANNA, 3, RELEASE, (1, 2, 2))
-    queue.tick()
+    assert messages(queue.settle(ANNA, 2, RELEASE, (1, 1, 1))) == []
     assert queue.machine.ready_count == 0
+    queue.publish(PLAIN)
+    queue.now_ms += 40
+    assert messages(queue.settle(ANNA, 3, RELEASE, (1, 2, 2))) != []
 
 
 def test_a_tick_expires_a_bounded_number_and_more_are_due_at_once(queue: QueueLog) -> None:
@@ -262,3 +263,56 @@ def test_a_retry_waits_its_time_whether_or_not_anybody_asked_when_it_is_due(
     queue.settle(ANNA, 3, RELEASE, (1, EXPIRE_MESSAGES_MAX + 1, 2 * EXPIRE_MESSAGES_MAX))
     assert messages(queue.tick(1)) == []
     assert queue.machine.due_ms() == queue.now_ms + 19
+
+
+def test_what_has_expired_behind_the_first_message_is_not_delivered(queue: QueueLog) -> None:
+    queue.configure(dead_letter=DEAD_LETTER_AT_MOST_ONCE)
+    queue.publish(PLAIN, living(5), PLAIN, living(5), living(99))
+    queue.now_ms += 6
+    effects = queue.attach(ANNA, 1, 1, 9)
+    assert runs(effects) == [(ANNA, 1, [1, 3, 5])]
+    assert buried(effects) == [([2], REASON_EXPIRED), ([4], REASON_EXPIRED)]
+
+
+def test_what_has_expired_while_it_was_out_is_not_delivered_again(queue: QueueLog) -> None:
+    queue.configure()
+    queue.publish(living(5), PLAIN)
+    queue.attach(ANNA, 1, 1, 1)
+    queue.now_ms += 6
+    assert runs(queue.settle(ANNA, 2, RELEASE, (1, 1, 1))) == [(ANNA, 1, [2])]
+
+
+def test_nothing_is_delivered_past_more_expired_messages_than_a_command_lets_go(
+    queue: QueueLog,
+) -> None:
+    queue.configure()
+    queue.publish(*[living(5)] * (EXPIRE_MESSAGES_MAX + 1), PLAIN)
+    queue.now_ms += 6
+    last = EXPIRE_MESSAGES_MAX + 2
+    assert runs(queue.attach(ANNA, 1, 1, 9)) == []
+    assert queue.ids() == [last - 1, last]
+    assert runs(queue.tick()) == [(ANNA, 1, [last])]
+
+
+def test_a_tick_expires_no_more_octets_than_dead_letters_have_room_for(queue: QueueLog) -> None:
+    queue.configure(dead_letter=DEAD_LETTER_AT_MOST_ONCE)
+    body = bytes(EXPIRE_OCTETS_MAX // 4)
+    queue.publish(*[(properties(expiration=5), body)] * 6)
+    assert buried(queue.tick(5)) == [([1, 2, 3, 4], REASON_EXPIRED)]
+    assert queue.machine.due_ms() <= queue.now_ms
+    assert buried(queue.tick()) == [([5, 6], REASON_EXPIRED)]
+
+
+def test_messages_that_are_named_and_have_expired_are_left_for_a_tick(queue: QueueLog) -> None:
+    queue.configure()
+    queue.publish(PLAIN, living(5), living(5))
+    queue.apply(encode_attach(ANNA, 1, 1, 9, False, b"", filtered=True))
+    queue.machine.watch_returned(True)
+    queue.now_ms += 6
+    assert runs(queue.apply(encode_acquire(ANNA, 1, [2, 1]))) == [(ANNA, 1, [1])]
+    got = queue.apply(encode_get(ANNA, 2, 3))[0]
+    assert isinstance(got, Got)
+    assert got.message is None
+    assert queue.machine.take_returned() == []
+    queue.tick()
+    assert queue.machine.ready_count == 0
