@@ -9,7 +9,7 @@ from mypy_extensions import i64
 
 from headrace_broker.core.batch import Batch
 from headrace_broker.core.budget import Budget
-from headrace_broker.core.effect import Acquired, Effect
+from headrace_broker.core.effect import Acquired
 from headrace_broker.core.live_entries import LiveEntries
 from headrace_broker.core.loose import LooseMessages
 from headrace_broker.core.page import PAGE_BATCHES, Page
@@ -173,11 +173,9 @@ class Lane:
         if before is not self.pages[0] and before is not self.pages[-1]:
             before.pack()
 
-    def clear(self, effects: list[Effect]) -> list[Acquired]:
-        """Drop the batches, and return what was loose."""
-        for page in self.pages:
-            for batch in page.waiting():
-                self._entries.archive_batch(batch, effects)
+    def clear(self, into: deque[Page]) -> list[Acquired]:
+        """Move the pages to the end of `into`, and return what was loose."""
+        into.extend(self.pages)
         self.pages.clear()
         self._opened = None
         loose = self.loose.in_order()

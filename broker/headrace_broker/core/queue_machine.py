@@ -138,7 +138,7 @@ class QueueMachine:
     def due_ms(self) -> i64:
         """Return when a TICK will be due (Unix time in ms), 0 for never."""
         state = self._state
-        if is_over(state):
+        if is_over(state) or state.ready.purged:
             return 1  # at once
         soonest = state.ready.expires_ms
         overdue = state.overdue_ms
@@ -283,6 +283,7 @@ class QueueMachine:
             kept = self._carry_out(index, data, command, effects)
             dispatch(state, effects)
             drop_excess(state, effects)
+            state.ready.let_go_purged(state.budget, False, effects)
         if users > 0 and state.attached_count + state.detached_count == 0:
             effects.append(Unused())
         if not kept:
@@ -415,7 +416,9 @@ class QueueMachine:
         state = self._state
         delayed = state.delayed.clear()
         state.archive(delayed, effects)
-        return state.ready.purge(effects) + len(delayed)
+        removed = state.ready.purge(effects) + len(delayed)
+        state.ready.let_go_purged(state.budget, state.version < 2, effects)
+        return removed
 
     def _remove(self, ids: list[int], effects: list[Effect]) -> i64:
         """Forget messages by their ids; return how many there were."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Final, final
 
 from mypy_extensions import i64
@@ -12,6 +13,7 @@ from headrace_broker.core.effect import Acquired, Effect
 from headrace_broker.core.groups import Groups
 from headrace_broker.core.lane import Lane
 from headrace_broker.core.live_entries import LiveEntries
+from headrace_broker.core.page import Page
 from headrace_broker.core.session import Consumer
 from headrace_broker.core.settings import PRIORITY_MAX
 
@@ -30,6 +32,7 @@ class ReadyList:
         next_id: id of the next message to arrive.
         entries: log entries that are held by more than one waiting batch.
         lanes: those that there are, in ascending order of their priorities.
+        purged: pages of batches that wait no more, and hold their entries for a while.
         groups: messages that belong to a group; they know no priority.
         last_values: key -> id of the one available message with that key.
         returned: messages that became available otherwise than by their arrival, while watched.
@@ -41,6 +44,7 @@ class ReadyList:
         self.next_id: i64 = 1
         self.entries = LiveEntries()
         self.lanes: list[Lane] = []
+        self.purged: deque[Page] = deque()
         self.groups = Groups()
         self.last_values: dict[bytes, int] = {}
         self.returned: list[Acquired] = []
@@ -175,7 +179,7 @@ class ReadyList:
         removed = self.count
         loose = self.groups.clear()
         for lane in self.lanes:
-            loose.extend(lane.clear(effects))
+            loose.extend(lane.clear(self.purged))
         for message in loose:
             self.entries.archive(message.entry_index, 1, effects)
         self.last_values.clear()
@@ -183,6 +187,13 @@ class ReadyList:
         self.octets = 0
         self._top = -1
         return removed
+
+    def let_go_purged(self, budget: Budget, whole: bool, effects: list[Effect]) -> None:
+        """Let go of entries that were purged, page by page, as the budget goes or all of them."""
+        while self.purged and (whole or not budget.spent()):
+            for batch in self.purged.popleft().waiting():
+                budget.spend(0)
+                self.entries.archive_batch(batch, effects)
 
     def _unlist(self, taken: list[Acquired]) -> None:
         """Note that messages are not the waiting last values of their keys any more."""

@@ -58,6 +58,8 @@ def _read_state(reader: OctetReader, state: QueueState) -> None:
         _read_lane(reader, state)
     state.ready.find_top()
     for _ in range(_count(reader)):
+        state.ready.purged.append(_read_page(reader))
+    for _ in range(_count(reader)):
         state.ready.add(_message(reader, state))
     for _ in range(_count(reader)):
         state.delayed.add(_message(reader, state))

@@ -6,6 +6,7 @@ stands for a number and so many.
     u8 2 | machine version | text settings | now | next id | u8 refusing | arrivals | overdue
     entries: n x (log position difference | count)
     lanes: n x (u8 priority | count | octets | n x page | n x message)
+    purged: n x page
     groups: n x message                delayed: n x message
     last values: follow from the messages
     dead: n x (u8 reason | message)    seen: n x (text name | time)
@@ -27,6 +28,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
+from collections import deque
 from typing import Final
 
 from librt.strings import BytesWriter
@@ -34,7 +36,7 @@ from mypy_extensions import i64
 
 from headrace_broker.core.batch_page import encode_batches, read_entries, write_varint
 from headrace_broker.core.effect import Acquired
-from headrace_broker.core.lane import Lane
+from headrace_broker.core.page import Page
 from headrace_broker.core.queue_state import QueueState
 from headrace_broker.core.ready_list import ReadyList
 from headrace_broker.core.session import Consumer, Session
@@ -52,16 +54,23 @@ def live_indexes(state: QueueState) -> array[int]:
     for lane in state.ready.lanes:
         if lane.pages:
             filled += 1
-            for page in lane.pages:
-                if page.packed:
-                    read_entries(page.packed, found)
-                else:
-                    for batch in page.waiting():
-                        found.append(batch.entry_index)
+            _add_entries(lane.pages, found)
+    if state.ready.purged:
+        filled += 1
+        _add_entries(state.ready.purged, found)
     if filled > 1:
         found = array("Q", sorted(found))
     counts = state.ready.entries.counts
     return _with(found, sorted(counts)) if counts else found
+
+
+def _add_entries(pages: deque[Page], found: array[int]) -> None:
+    for page in pages:
+        if page.packed:
+            read_entries(page.packed, found)
+        else:
+            for batch in page.waiting():
+                found.append(batch.entry_index)
 
 
 def _with(found: array[int], counted: list[int]) -> array[int]:
@@ -136,16 +145,17 @@ def _write_ready(out: BytesWriter, ready: ReadyList, paged: bool) -> None:
         write_varint(out, lane.count)
         write_varint(out, lane.octets)
         if paged:
-            _write_pages(out, lane)
+            _write_pages(out, lane.pages)
         else:
             batches = [batch for page in lane.pages for batch in page.waiting()]
             _write_text(out, encode_batches(batches))
         _write_messages(out, lane.loose.in_order())
+    _write_pages(out, ready.purged)
 
 
-def _write_pages(out: BytesWriter, lane: Lane) -> None:
-    write_varint(out, len(lane.pages))
-    for page in lane.pages:
+def _write_pages(out: BytesWriter, pages: deque[Page]) -> None:
+    write_varint(out, len(pages))
+    for page in pages:
         write_varint(out, page.first_id)
         write_varint(out, page.last_id)
         write_varint(out, page.count)

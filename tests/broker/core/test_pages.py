@@ -8,7 +8,7 @@ from array import array
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.broker.core.conftest import ANNA, QueueLog, batch, messages
+from tests.broker.core.conftest import ANNA, QueueLog, batch, dead, messages
 
 from headrace_broker.core import command
 from headrace_broker.core.batch import Batch
@@ -18,6 +18,7 @@ from headrace_broker.core.command import ACCEPT
 from headrace_broker.core.leader_command import encode_acquire
 from headrace_broker.core.page import PAGE_BATCHES
 from headrace_broker.core.queue_machine import QueueMachine
+from headrace_broker.model.limits import EXPIRE_MESSAGES_MAX
 
 PLAIN = (b"\x00\x00", b"body")
 FIELDS = ("entry_index", "id_base", "next", "stop", "arrived_ms", "expires_ms")
@@ -154,3 +155,28 @@ def test_pages_in_the_middle_are_packed_again_when_others_are_opened(queue: Queu
         assert restored.digest() == queue.machine.digest()
     (lane,) = queue.machine._state.ready.lanes
     assert [bool(page.packed) for page in lane.pages] == [False, *[True] * 4, False, True, False]
+
+
+def test_a_deep_queue_is_purged_at_once_and_lets_its_entries_go_in_steps(queue: QueueLog) -> None:
+    queue.configure()
+    count = EXPIRE_MESSAGES_MAX + 2 * PAGE_BATCHES
+    for _ in range(count):
+        queue.publish(PLAIN)
+    gone = dead(queue.apply(command.encode_purge(ANNA, 1)))[:-1]
+    assert queue.machine.ready_count == 0
+    assert len(gone) == EXPIRE_MESSAGES_MAX
+    queue.machine = QueueMachine.restore(queue.machine.snapshot())
+    left = list(queue.machine.live_entries())
+    assert sorted(gone + left) == list(range(2, count + 2))
+    assert 0 < queue.machine.due_ms() <= queue.now_ms
+    assert dead(queue.publish(PLAIN)) == left
+    assert queue.machine.due_ms() == 0
+    assert list(queue.machine.live_entries()) == [len(queue.entries)]
+
+
+def test_a_machine_that_knows_no_ticks_lets_go_of_all_at_once(queue: QueueLog) -> None:
+    for number in range(EXPIRE_MESSAGES_MAX + 2):
+        queue.enqueue(ANNA, number + 1)
+    queue.apply(command.encode_purge(ANNA, 1))
+    assert list(queue.machine.live_entries()) == []
+    assert queue.machine.due_ms() == 0
