@@ -68,6 +68,7 @@ DEDUPLICATION_SIZE: Final = 65536  # identifiers a queue remembers where nothing
 TIMER_STEP_MS: Final = 100  # milliseconds by which a queue may be late: what is due within a step is done at once
 TIMER_WAKES_MAX: Final = 256  # queues seen to within one turn of the loop, some milliseconds; the others follow in the next
 DEAD_LETTER_OCTETS_MAX: Final = 32 << 20  # octets on their way to dead letter exchanges at most once, per node; more are dropped
+LETTERS_CUT_OCTETS: Final = 1 << 20  # octets of bodies copied for dead letters at a time; the one that exceeds it is the last
 DEAD_LETTER_KEPT_OCTETS_MAX: Final = 16 << 20  # the same at least once, per node; more wait in their queues
 DEAD_LETTERS_IN_FLIGHT_MAX: Final = 256  # of one queue at least once; RabbitMQ has 32
 DEAD_LETTER_SESSIONS_MAX: Final = 1024  # queues a node keeps a session with for dead letters though nothing is under way there

@@ -10,6 +10,7 @@ from mypy_extensions import i64
 from headrace_broker.codecs.batch import message_body, message_properties, message_route
 from headrace_broker.core.command import ENQUEUE_BATCH_OFFSET, ENQUEUE_SESSION_OFFSET
 from headrace_broker.core.effect import Acquired
+from headrace_broker.model.limits import LETTERS_CUT_OCTETS
 from headrace_broker.model.session import tells_deaths
 from headrace_broker.runtime.queue_log import QueueLog
 
@@ -47,6 +48,19 @@ class Letter:
     def octets(self) -> i64:
         """What it takes of a bound on octets."""
         return len(self.route) + len(self.properties) + len(self.body)
+
+
+def in_lots(messages: list[Acquired]) -> list[list[Acquired]]:
+    """Divide messages into lots of which the bodies may be copied together."""
+    lots: list[list[Acquired]] = []
+    octets: i64 = 0
+    for message in messages:
+        if not lots or octets >= LETTERS_CUT_OCTETS:
+            lots.append([])
+            octets = 0
+        lots[-1].append(message)
+        octets += message.octets
+    return lots
 
 
 def cut_letters(log: QueueLog, messages: list[Acquired], reason: i64) -> list[Letter]:

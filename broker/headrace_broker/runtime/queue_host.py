@@ -56,7 +56,7 @@ from headrace_broker.runtime.feeds import FEED_ENDING, Feeds
 from headrace_broker.runtime.filtering import Filtering
 from headrace_broker.runtime.host_watcher import HostWatcher
 from headrace_broker.runtime.lane_port import HostEnd, Reach
-from headrace_broker.runtime.letter import Letter, cut_letters
+from headrace_broker.runtime.letter import Letter, cut_letters, in_lots
 from headrace_broker.runtime.queue_log import BUSY, TAKEN, QueueLog
 from headrace_broker.runtime.ticking import Ticking
 from headrace_raftlog.model.entry import Entry
@@ -408,8 +408,9 @@ class QueueHost(HostEnd):
         if isinstance(effect, Detached):
             self._feeds.drop(effect.session, effect.consumer)
         elif isinstance(effect, DeadLettered):
-            letters = cut_letters(self._log, effect.messages, effect.reason)
-            self._watcher.dead_lettered(self.queue, self.arguments, letters)
+            for lot in in_lots(effect.messages):  # what finds no room is dropped before the next
+                letters = cut_letters(self._log, lot, effect.reason)
+                self._watcher.dead_lettered(self.queue, self.arguments, letters)
         elif isinstance(effect, DeadLetterKept):
             self._watcher.dead_letters_kept(self.queue)
         elif isinstance(effect, Unused):

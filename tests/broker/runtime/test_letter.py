@@ -14,6 +14,7 @@ from headrace_broker.core.settings import (
     OVERFLOW_REJECT_PUBLISH_DLX,
     QueueSettings,
 )
+from headrace_broker.model.limits import LETTERS_CUT_OCTETS
 from headrace_broker.model.message import Publish
 from headrace_broker.model.session import session_id, tells_deaths
 from headrace_broker.runtime.port import REJECT, Attachment, Ticket
@@ -46,6 +47,18 @@ def reject_all(world, session, listener, bodies):
     session.settle(1, REJECT, 1, len(bodies))
     session.flush()
     world.settle_down()
+
+
+def test_large_letters_are_handed_over_in_lots(configured, listener, monkeypatch):
+    world = configured(dead_letter=DEAD_LETTER_AT_MOST_ONCE)
+    lots = []
+    monkeypatch.setattr(
+        world.watcher, "dead_lettered", lambda _queue, _arguments, letters: lots.append(letters)
+    )
+    half = bytes(LETTERS_CUT_OCTETS // 2)
+    messages = [Publish(1, b"\x01x\x01k", False, False, b"\x00\x00", half) for _ in range(5)]
+    reject_all(world, world.open(3, listener), listener, messages)
+    assert [len(letters) for letters in lots] == [2, 2, 1]
 
 
 def test_rejected_messages_are_letters_with_their_bodies(configured, listener):
