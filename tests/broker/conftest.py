@@ -16,6 +16,7 @@ from headrace_broker.catalog.command import (
     encode_request,
 )
 from headrace_broker.catalog.machine import Catalog
+from headrace_broker.catalog.proposal import command_problem
 from headrace_broker.catalog.request import Request
 from headrace_broker.catalog.result import Refused, Result
 from headrace_broker.catalog.view import CatalogView
@@ -124,6 +125,9 @@ class FakeNode:
     async def submit(self, command: AnyCommand) -> Result:
         if self.lost:
             raise CatalogUnavailableError("no quorum")
+        problem = command_problem(command)
+        if problem:
+            return Refused(problem)
         try:
             return self.do(command)
         except CommandError as error:

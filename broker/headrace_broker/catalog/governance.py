@@ -1,27 +1,21 @@
-"""The part of the catalog's machine about vhosts, users, what they may, and policies."""
+"""The part of the catalog's machine about vhosts, users, what they may, and policies.
+
+What a policy, a limit or a regular expression may say is not decided here but before a command is
+proposed (`catalog.proposal`): settings and rules come and go with versions, and what the machine
+answers to an entry it has to answer for ever. What means nothing to a version is kept, and counts
+for nothing there.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
 from headrace_broker.catalog import command as commands
-from headrace_broker.catalog.pattern import pattern_problem
 from headrace_broker.catalog.result import Exists, NotFound, Ok, Refused, Result
-from headrace_broker.catalog.setting import (
-    INT32_MAX,
-    USER_LIMITS,
-    VHOST_LIMITS,
-    definition_problem,
-    limits_problem,
-)
 from headrace_broker.catalog.store import CatalogStore
 from headrace_broker.model.definition import (
-    APPLY_TO,
-    QUEUE_CLASSIC,
-    QUEUE_QUORUM,
     Exchange,
     Permission,
-    Policy,
     Vhost,
 )
 from headrace_broker.model.limits import NAME_OCTETS_MAX
@@ -50,29 +44,6 @@ def no_vhost(name: str) -> NotFound:
     return NotFound(f"vhost '{name}'")
 
 
-def policy_problem(policy: Policy) -> str:
-    """Return why a policy cannot be set, naming the field, "" when it can."""
-    if policy.apply_to not in APPLY_TO:
-        choices = ", ".join(f"'{each}'" for each in APPLY_TO)
-        return f"apply-to: '{policy.apply_to}' is not one of {choices}"
-    if not -INT32_MAX <= policy.priority <= INT32_MAX:
-        return f"priority: {policy.priority} is not within {-INT32_MAX} to {INT32_MAX}"
-    kind = "operator policy" if policy.operator else "policy"
-    return (
-        name_problem(kind, policy.name)
-        or pattern_problem("pattern", policy.pattern)
-        or definition_problem(policy.definition, policy.operator)
-    )
-
-
-def vhost_problem(vhost: Vhost) -> str:
-    """Return why a vhost cannot have these properties, naming the field, "" when it can."""
-    if vhost.default_queue_type not in ("", QUEUE_QUORUM, QUEUE_CLASSIC):
-        kinds = f"'{QUEUE_QUORUM}' or '{QUEUE_CLASSIC}'"
-        return f"default_queue_type: '{vhost.default_queue_type}' is not {kinds}"
-    return name_problem("vhost", vhost.name)
-
-
 class Governance(CatalogStore):
     """Applies the commands about vhosts, users, permissions, limits and policies."""
 
@@ -89,7 +60,7 @@ class Governance(CatalogStore):
 
     def _put_vhost(self, command: commands.PutVhost) -> Result:
         wanted = command.vhost
-        problem = vhost_problem(wanted)
+        problem = name_problem("vhost", wanted.name)
         if problem:
             return Refused(problem)
         current = self.vhost(wanted.name)
@@ -119,9 +90,6 @@ class Governance(CatalogStore):
     def _set_vhost_limits(self, command: commands.SetVhostLimits) -> Result:
         if self.vhost(command.vhost) is None:
             return no_vhost(command.vhost)
-        problem = limits_problem(command.limits, VHOST_LIMITS)
-        if problem:
-            return Refused(problem)
         before = {} if command.replace else self.vhost_limits(command.vhost)
         self.put_vhost_limits(command.vhost, _changed(before, command.limits))
         return Ok(self.vhost_limits(command.vhost))
@@ -145,9 +113,6 @@ class Governance(CatalogStore):
     def _set_user_limits(self, command: commands.SetUserLimits) -> Result:
         if self.user(command.user) is None:
             return NotFound(f"user '{command.user}'")
-        problem = limits_problem(command.limits, USER_LIMITS)
-        if problem:
-            return Refused(problem)
         before = {} if command.replace else self.user_limits(command.user)
         self.put_user_limits(command.user, _changed(before, command.limits))
         return Ok(self.user_limits(command.user))
@@ -160,14 +125,6 @@ class Governance(CatalogStore):
             return no_vhost(wanted.vhost)
         if self.user(wanted.user) is None:
             return NotFound(f"user '{wanted.user}'")
-        for field, pattern in (
-            ("configure", wanted.configure),
-            ("write", wanted.write),
-            ("read", wanted.read),
-        ):
-            problem = pattern_problem(field, pattern)
-            if problem:
-                return Refused(problem)
         self._guard()
         self.put_permission(wanted)
         return Ok(wanted)
@@ -201,7 +158,7 @@ class Governance(CatalogStore):
         policy = command.policy
         if self.vhost(policy.vhost) is None:
             return no_vhost(policy.vhost)
-        problem = policy_problem(policy)
+        problem = name_problem("operator policy" if policy.operator else "policy", policy.name)
         if problem:
             return Refused(problem)
         self.put_policy(policy)

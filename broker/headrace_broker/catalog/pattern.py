@@ -49,6 +49,19 @@ def _search(pattern: str) -> Callable[[str], object]:
         return Program(tree, tree.state.flags).search
 
 
+@lru_cache(maxsize=PATTERNS_CACHED_MAX)
+def _tolerant(pattern: str) -> Callable[[str], object]:
+    """Return `_search` of an expression, or what finds nothing for one that cannot be used."""
+    return _nothing if pattern_problem("pattern", pattern) else _search(pattern)
+
+
+def _nothing(_name: str) -> object:
+    return None
+
+
 def matches(pattern: str, name: str) -> bool:
-    """Return whether a valid expression is found anywhere in a name, as RabbitMQ looks for it."""
-    return bool(_search(pattern)(name))
+    """Return whether an expression is found anywhere in a name, as RabbitMQ looks for it.
+
+    What another version took for an expression and this one does not is found nowhere.
+    """
+    return bool(_tolerant(pattern)(name))

@@ -92,15 +92,25 @@ def applied(ordered: Iterable[Policy], target: Queue | Exchange) -> Policy | Non
 
 def merged(policy: Policy | None, operator_policy: Policy | None) -> dict[str, Any]:
     """Return what a policy says under an operator policy, which bounds it."""
-    definition = dict(policy.definition) if policy is not None else {}
+    definition = _meant(policy) if policy is not None else {}
     if operator_policy is None:
         return definition
-    for name, value in operator_policy.definition.items():
+    for name, value in _meant(operator_policy).items():
         setting = QUEUE_SETTINGS.get(name)
         if setting is not None and name in definition:
             value = united(setting.merged, value, definition[name])
         definition[name] = value
     return definition
+
+
+def _meant(policy: Policy) -> dict[str, Any]:
+    """Return a definition without what means nothing to this version."""
+    meant: dict[str, Any] = {}
+    for name, value in policy.definition.items():
+        setting = QUEUE_SETTINGS.get(name) or EXCHANGE_SETTINGS.get(name)
+        if setting is not None and setting.check.allows(value):
+            meant[name] = value
+    return meant
 
 
 def effective(

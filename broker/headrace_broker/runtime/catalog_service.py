@@ -19,6 +19,7 @@ import msgspec
 from headrace_broker.catalog import command as commands
 from headrace_broker.catalog.event import Event, NodeAdded
 from headrace_broker.catalog.machine import Catalog
+from headrace_broker.catalog.proposal import command_problem
 from headrace_broker.catalog.request import (
     ENVELOPE_OCTETS,
     Request,
@@ -224,6 +225,9 @@ class CatalogService:
         Raises:
             CatalogUnavailableError: no result in time; the change may still be made later.
         """
+        problem = command_problem(command)
+        if problem:
+            return Refused(problem)
         try:
             encoded = commands.encode_command(_plain(command))
         except commands.CommandError as error:

@@ -10,6 +10,7 @@ import pytest
 
 from headrace_broker.catalog import command as commands
 from headrace_broker.catalog.result import Exists, NotFound, Ok, Refused
+from headrace_broker.model.definition import Policy
 from headrace_broker.model.limits import (
     CATALOG_COMMAND_OCTETS_MAX,
     CATALOG_REQUESTS_MAX,
@@ -37,6 +38,18 @@ class TestSubmit:
             assert service.catalog.queue("/", "q") == result.value
             assert await service.submit(DECLARE) == Exists(result.value)
             assert len(cluster.digests()) == 1
+
+        run(scenario)
+
+    def test_what_breaks_a_rule_is_not_proposed(self, run: Run) -> None:
+        async def scenario(cluster: Any) -> None:
+            cluster.elect(1)
+            policy = Policy("/", "p", "(", {"max-length": 1})
+            before = cluster.services[1].catalog.applied_index
+            answer = await cluster.services[1].submit(commands.PutPolicy(policy))
+            assert isinstance(answer, Refused)
+            assert answer.text.startswith("pattern: ")
+            assert cluster.services[1].catalog.applied_index == before
 
         run(scenario)
 

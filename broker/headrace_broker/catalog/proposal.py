@@ -1,0 +1,59 @@
+"""What a node refuses to propose: rules that another version may have otherwise.
+
+The machine applies such a command whatever it says, so that all versions agree on what is there.
+"""
+
+from __future__ import annotations
+
+from headrace_broker.catalog import command as commands
+from headrace_broker.catalog.pattern import pattern_problem
+from headrace_broker.catalog.setting import (
+    INT32_MAX,
+    USER_LIMITS,
+    VHOST_LIMITS,
+    definition_problem,
+    limits_problem,
+)
+from headrace_broker.model.definition import (
+    APPLY_TO,
+    QUEUE_CLASSIC,
+    QUEUE_QUORUM,
+    Permission,
+    Policy,
+)
+
+
+def command_problem(command: commands.Command) -> str:
+    """Return why a command must not be proposed, naming the field, "" when it may."""
+    if isinstance(command, commands.PutPolicy):
+        return _policy_problem(command.policy)
+    if isinstance(command, commands.PutPermission):
+        return _permission_problem(command.permission)
+    if isinstance(command, commands.SetVhostLimits):
+        return limits_problem(command.limits, VHOST_LIMITS)
+    if isinstance(command, commands.SetUserLimits):
+        return limits_problem(command.limits, USER_LIMITS)
+    if isinstance(command, commands.PutVhost):
+        kind = command.vhost.default_queue_type
+        if kind not in ("", QUEUE_QUORUM, QUEUE_CLASSIC):
+            return f"default_queue_type: '{kind}' is not '{QUEUE_QUORUM}' or '{QUEUE_CLASSIC}'"
+    return ""
+
+
+def _policy_problem(policy: Policy) -> str:
+    if policy.apply_to not in APPLY_TO:
+        choices = ", ".join(f"'{each}'" for each in APPLY_TO)
+        return f"apply-to: '{policy.apply_to}' is not one of {choices}"
+    if not -INT32_MAX <= policy.priority <= INT32_MAX:
+        return f"priority: {policy.priority} is not within {-INT32_MAX} to {INT32_MAX}"
+    return pattern_problem("pattern", policy.pattern) or definition_problem(
+        policy.definition, policy.operator
+    )
+
+
+def _permission_problem(permission: Permission) -> str:
+    return (
+        pattern_problem("configure", permission.configure)
+        or pattern_problem("write", permission.write)
+        or pattern_problem("read", permission.read)
+    )
