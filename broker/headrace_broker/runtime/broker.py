@@ -14,6 +14,7 @@ from headrace_broker.model.definition import Binding, Exchange, Queue
 from headrace_broker.model.message import Publish
 from headrace_broker.model.reply_code import INTERNAL_ERROR, NOT_FOUND, AmqpError
 from headrace_broker.runtime.authenticator import Authenticator
+from headrace_broker.runtime.client_counts import ClientCounts
 from headrace_broker.runtime.counts import CountsClient
 from headrace_broker.runtime.hosting import Hosting
 from headrace_broker.runtime.leader_client import LeaderUnavailableError, QueueGoneError
@@ -58,6 +59,7 @@ class NodeBroker(Broker):
         self.permissions = Permissions(view)
         self.quotas = Quotas()
         self.connections: dict[str, ConnectionInfo] = {}
+        self.client_counts = ClientCounts(view, self.connections)
         self._view = view
         self._router = router
         self._hosting = hosting

@@ -20,6 +20,7 @@ from headrace_broker.model.message import DeliveryRun, Publish
 from headrace_broker.model.tls import TlsSession
 
 if TYPE_CHECKING:
+    from headrace_broker.runtime.client_counts import ClientCounts
     from headrace_broker.runtime.quotas import Quotas
     from headrace_broker.runtime.router import Route
 
@@ -322,6 +323,7 @@ class Broker:
         limits: what clients may ask for.
         permissions: what users may do.
         quotas: how fast they may publish.
+        client_counts: how many connections and channels they may have.
     """
 
     node_name: str
@@ -330,6 +332,7 @@ class Broker:
     limits: ClientLimits
     permissions: Permissions
     quotas: Quotas
+    client_counts: ClientCounts
 
     @abstractmethod
     def blocked_reason(self) -> str:

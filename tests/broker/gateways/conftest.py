@@ -33,6 +33,7 @@ from headrace_broker.model.reply_code import (
     RESOURCE_LOCKED,
     AmqpError,
 )
+from headrace_broker.runtime.client_counts import ClientCounts
 from headrace_broker.runtime.port import (
     Broker,
     ConnectionInfo,
@@ -67,6 +68,7 @@ class FakeBroker(Broker):
         self.exchanges: dict[str, Exchange] = {}
         self.bindings: list[Binding] = []
         self.connections: dict[str, ConnectionInfo] = {}
+        self.client_counts = ClientCounts(self.rules, self.connections)
         self.behind: list[Callable[[], object]] = []  # changes elsewhere that did not arrive yet
         self.caught_up = 0
         self.lost = False  # no quorum

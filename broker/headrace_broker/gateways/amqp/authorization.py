@@ -20,7 +20,7 @@ EXCHANGE: Final = "exchange"
 
 
 def check_vhost(broker: Broker, user: str, vhost: str) -> None:
-    """Refuse a vhost that is not there or where the user has no permission.
+    """Refuse a vhost that is not there, is full, or where the user has no permission.
 
     Raises:
         AmqpError: NOT_ALLOWED, which ends the connection.
@@ -30,6 +30,9 @@ def check_vhost(broker: Broker, user: str, vhost: str) -> None:
     if not broker.permissions.may_enter(user, vhost):
         text = f"access to vhost '{vhost}' refused for user '{user}'"
         raise AmqpError(NOT_ALLOWED, text)
+    too_many = broker.client_counts.connection_refusal(user, vhost)
+    if too_many:
+        raise AmqpError(NOT_ALLOWED, too_many)
 
 
 def check(outlet: Outlet, operation: str, kind: str, name: str) -> None:

@@ -44,8 +44,9 @@ class Channels:
         channel = self._by_number.get(int(number))
         if channel is None:
             opens = input_kind(event) == CHANNEL_INPUT_OPEN
-            if opens and len(self._by_number) >= self._info.channel_max:
-                self._owner.fail(self._too_many(), input_index(event))
+            refusal = self._refusal() if opens else ""
+            if refusal:
+                self._owner.fail(AmqpError(NOT_ALLOWED, refusal), input_index(event))
                 return
             channel = Channel(number, self._outlet, self._owner)
             channel.take(event)  # refuses all but channel.open
@@ -57,12 +58,17 @@ class Channels:
             self._acking.append(channel)
         channel.take(event)
 
-    def _too_many(self) -> AmqpError:
-        """The limit is on how many are open; numbers may be any, as in RabbitMQ."""
+    def _refusal(self) -> str:
+        """Return why one more is too many, "" when it is not.
+
+        The limits are on how many are open; numbers may be any, as in RabbitMQ.
+        """
         count = len(self._by_number)
         limit = self._info.channel_max
-        text = f"number of channels opened ({count}) has reached the negotiated channel_max"
-        return AmqpError(NOT_ALLOWED, f"{text} ({limit})")
+        if count >= limit:
+            text = f"number of channels opened ({count}) has reached the negotiated channel_max"
+            return f"{text} ({limit})"
+        return self._outlet.broker.client_counts.channel_refusal(self._info.user)
 
     def end_chunk(self) -> None:
         """Settle the acks that have gathered."""

@@ -336,3 +336,52 @@ def test_other_users_are_read(kit, broker, peer):
     broker.quotas.on_events([UserLimitsChanged("anna", {"publish-rate-messages": 1})])
     peer.feed(kit.publish(1, "", "q", b"x"))
     assert peer.shell.reading
+
+
+# Limits of users and vhosts
+
+
+def refusal_of_one_more(kit, new_peer):
+    """What a client hears that wants one more connection than there may be."""
+    peer = new_peer()
+    peer.feed(kit.HEADER)
+    peer.turn()
+    peer.ask(0, peer.start_ok())
+    tune_ok = commands.Connection.TuneOk(2047, 131072, 60)
+    [(_, close)] = peer.call(0, tune_ok, commands.Connection.Open("/"))
+    assert (close.name, close.reply_code) == ("Connection.Close", 530)
+    return close.reply_text
+
+
+def test_connection_beyond_its_vhosts_limit_is_refused(kit, broker, new_peer):
+    broker.rules.put_vhost_limits("/", {"max-connections": 1})
+    first = new_peer().open()
+    assert refusal_of_one_more(kit, new_peer) == (
+        "NOT_ALLOWED - access to vhost '/' refused for user 'guest': "
+        "connection limit (1) is reached"
+    )
+    first.connection.lost()
+    new_peer().open()
+    assert len(broker.connections) == 1
+
+
+def test_connection_beyond_its_users_limit_is_refused(kit, broker, new_peer):
+    broker.rules.put_user_limits("guest", {"max-connections": 1})
+    new_peer().open()
+    assert refusal_of_one_more(kit, new_peer) == (
+        "NOT_ALLOWED - connection refused for user 'guest': user connection limit (1) is reached"
+    )
+
+
+def test_channel_beyond_its_users_limit_ends_the_connection(broker, new_peer):
+    broker.rules.put_user_limits("guest", {"max-channels": 2})
+    new_peer().open()
+    peer = new_peer().open()
+    peer.ask(1, commands.Channel.Close(200, "", 0, 0))
+    assert peer.ask(7, commands.Channel.Open()).name == "Channel.OpenOk"
+    [(channel, close)] = peer.call(2, commands.Channel.Open())
+    assert (channel, close.name, close.reply_code) == (0, "Connection.Close", 530)
+    assert close.reply_text == (
+        "NOT_ALLOWED - number of channels opened for user 'guest' has reached the maximum "
+        "allowed user limit of (2)"
+    )
