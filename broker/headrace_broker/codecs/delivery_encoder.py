@@ -244,14 +244,19 @@ def _write_counted(
     end: i64,
     frame_max: i64,
 ) -> None:
-    """As `_write_content`; the headers of one that was delivered before say how often."""
+    """As `_write_content`; the headers of one that was delivered before say how often.
+
+    They do not where the frame has no room for it: what could be sent once can be sent again.
+    """
     blob = run.blob
     body: i64 = pos + 4 + i64(read_i32_be(blob, pos))
     failed: i64 = i64(read_i32_be(run.counts, COUNTS_OCTETS * at)) & 0xFFFFFFFF
     acquired: i64 = i64(read_i32_be(run.counts, COUNTS_OCTETS * at + 4)) & 0xFFFFFFFF
     properties = blob[pos + 4 : body]
     if acquired > 0:
-        properties = with_counts(properties, failed, acquired)
+        counted = with_counts(properties, failed, acquired)
+        if len(counted) + CONTENT_HEADER_BYTES + FRAME_ENVELOPE_BYTES <= frame_max:
+            properties = counted
     _begin_header(out, channel, len(properties), end - body)
     out.write(properties)
     out.append(FRAME_END)

@@ -144,6 +144,23 @@ def test_only_redeliveries_say_how_often_they_were_handed_out() -> None:
     assert (octets, decode_headers(block)["x-delivery-count"]) == (b"b", 2)
 
 
+@pytest.mark.parametrize("room", [0, -1])
+def test_counts_that_do_not_fit_the_header_frame_are_left_out(room: int) -> None:
+    text = b"x" * 4000
+    properties = b"\x20\x00" + (len(text) + 7).to_bytes(4, "big") + b"\x01hS"
+    properties += len(text).to_bytes(4, "big") + text
+    run = a_run([Publish(5, route("", "q"), False, False, properties, b"b")], [0], b"\x01")
+    run.counts = b"\x00\x00\x00\x02\x00\x00\x00\x05"
+    added = len(b"\x10x-delivery-countl") + len(b"\x10x-acquired-countl") + 16
+    frame_max = 20 + len(properties) + added + room
+    out = BytesWriter()
+    delivery_encoder.encode_deliveries(out, 1, b"c", 1, run, 0, 1, frame_max)
+    assert all(len(raw) <= frame_max for _, _, raw in frames(out.getvalue()))
+    ((_, block, _, _),) = deliveries(out.getvalue())
+    assert ("x-delivery-count" in decode_headers(block)) == (room == 0)
+    assert decode_headers(block)["h"] == text.decode()
+
+
 def test_return_carries_the_message_back() -> None:
     out = BytesWriter()
     delivery_encoder.encode_return(out, message(b"x" * 5000), 312, b"NO_ROUTE", 4096)
