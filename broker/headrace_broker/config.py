@@ -98,6 +98,9 @@ class ListenersSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     http: Address = "127.0.0.1:15672"
 
 
+_HIDDEN: Final = "password"  # ends the names of keys whose values are never shown
+
+
 class TlsSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the listener for AMQP over TLS shows and asks for; files are PEM.
 
@@ -288,7 +291,8 @@ def _explain(error: str, data: Any, sources: Mapping[str, str], path: Path | Non
         keys = ", ".join(get_type_hints(_element(field)))
         what = f"unknown key; allowed are {keys}" if unknown is not None else "is missing"
     else:
-        what = f"{value!r:.80} is not allowed; it must be {_allowed(field, what)}"
+        shown = "the value" if where.endswith(_HIDDEN) else f"{value!r:.80}"
+        what = f"{shown} is not allowed; it must be {_allowed(field, what)}"
     label = sources.get(where) or (str(path) if path is not None else "configuration")
     return f"{label}: {where}: {what}"
 

@@ -78,6 +78,13 @@ def test_tls_is_configured_by_the_environment_too() -> None:
     assert config.tls.login_from == "none"
 
 
+@pytest.mark.parametrize("secret", ["12345678", "['12345678']"])
+def test_a_password_that_is_refused_is_not_shown(tmp_path: Path, secret: str) -> None:
+    text = refusal(tmp_path, f"{MINIMAL}[tls]\nkey_password = {secret}\n")
+    assert text.startswith("node.toml: tls.key_password: the value is not allowed; it must be ")
+    assert "12345678" not in text
+
+
 def test_variables_of_other_programs_are_left_alone(tmp_path: Path) -> None:
     others = {
         "HEADRACE_NO_COMPILE": "1",
