@@ -80,9 +80,7 @@ class ClientEndpoints:
         who = caller()
         if not who.administers:
             await self._check_own(request, who, name)
-        count, missing = await self._node.close_connection(
-            name, request.headers.get("X-Reason", "")
-        )
+        count, missing = await self._node.close_connection(name, _reason(request))
         if count:
             return done()
         if missing:
@@ -140,6 +138,12 @@ class ClientEndpoints:
         single = queue is not None and queue.arguments.get("x-single-active-consumer") is True
         # Which one of several is the active one only the queue's leader knows.
         return {**_render_consumer(row, channel, consumer), "active": None if single else True}
+
+
+def _reason(request: web.Request) -> str:
+    """Return the reason in a header, which may be any octets; those that are no UTF-8 show so."""
+    reason = request.headers.get("X-Reason", "")
+    return reason.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _partial(listing: ClientListing) -> dict[str, str]:

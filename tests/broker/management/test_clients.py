@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
+
 import pytest
 
 from headrace_broker.catalog.command import PutPermission
+from headrace_broker.management.server import ManagementServer
 from headrace_broker.model.definition import Permission
 from headrace_broker.model.status import (
     ChannelStatus,
@@ -125,6 +129,28 @@ def test_a_connection_is_closed_with_a_reason(api, busy, refused):
     busy.missing = ("n2",)
     reason = refused(503, "DELETE", "/api/connections/gone")
     assert reason == "no connection 'gone' on the nodes that answer; these do not: n2"
+
+
+def test_a_reason_that_is_no_utf_8_is_told_as_far_as_it_is(busy):
+    async def close() -> bytes:
+        server = ManagementServer(busy, busy)
+        port = await server.start("127.0.0.1", 0)
+        try:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            login = base64.b64encode(b"guest:guest")
+            path = f"/api/connections/{name_of(2)}".encode()
+            writer.write(
+                b"DELETE %b HTTP/1.1\r\nHost: n1\r\nAuthorization: Basic %b\r\n"
+                b"X-Reason: too \xff loud\r\nConnection: close\r\n\r\n" % (path, login)
+            )
+            answer = await reader.read()
+            writer.close()
+            return answer
+        finally:
+            await server.stop()
+
+    assert asyncio.run(close()).startswith(b"HTTP/1.1 204 ")
+    assert busy.closed == [("10.0.0.2:5000 -> 10.0.1.1:5672", "too \N{REPLACEMENT CHARACTER} loud")]
 
 
 def test_users_see_and_close_their_own_connections_only(api, busy, refused):
