@@ -77,6 +77,7 @@ SELECTOR_CHARACTERS_MAX: Final = 4096  # characters of a consumer's selector; as
 SELECTOR_DEPTH_MAX: Final = 32  # parentheses, signs and NOTs within each other in a selector
 SELECTOR_NODES_MAX: Final = 512  # names, literals and operators of a filter; bounds the time for one message
 LIKE_CHARACTERS_MAX: Final = 8192  # characters of a text that LIKE looks at; longer ones are not LIKE anything
+LIKE_FREE_CHARACTERS_MAX: Final = 512  # characters between two % of a LIKE that has a _ there; kept as a bit each for each of them, 32 KiB
 FILTER_STEP_MESSAGES: Final = 512  # messages put to filters within one loop turn and queue; some milliseconds
 FILTER_STEP_OCTETS: Final = 2 << 20  # octets of log entries read for that; the one that exceeds it is the last
 FILTER_STEP_MS: Final = 5  # milliseconds after which the rest waits for the next loop turn: costly conditions
