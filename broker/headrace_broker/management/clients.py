@@ -5,6 +5,8 @@ A listing that lacks something says so in the header PARTIAL_HEADER.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from aiohttp import web
@@ -19,8 +21,8 @@ from headrace_broker.management.answer import (
     not_found,
     unavailable,
 )
-from headrace_broker.model.limits import LISTING_ROWS_MAX
-from headrace_broker.model.status import ChannelStatus, ConnectionStatus, ConsumerStatus
+from headrace_broker.model.limits import LISTING_ROWS_MAX, LISTING_TURN_ROWS
+from headrace_broker.model.status import ChannelStatus, ConsumerStatus
 from headrace_broker.runtime.client_list import ClientListing, ClientRow
 
 
@@ -67,13 +69,13 @@ class ClientEndpoints:
 
     async def _connections(self, request: web.Request) -> web.Response:
         rows, headers = await self._rows(request, channels=False)
-        return json_answer([_render_connection(row.connection) for row in rows], headers=headers)
+        return json_answer(await _rendered(rows, _render_connection), headers=headers)
 
     async def _connection(self, request: web.Request) -> web.Response:
         rows, headers = await self._rows(request, channels=False)
         if not rows:
             raise not_found(f"connection '{request.match_info['name']}'")
-        return json_answer(_render_connection(rows[0].connection), headers=headers)
+        return json_answer(_render_connection(rows[0]), headers=headers)
 
     async def _close(self, request: web.Request) -> web.Response:
         name = request.match_info["name"]
@@ -100,7 +102,7 @@ class ClientEndpoints:
 
     async def _channels(self, request: web.Request) -> web.Response:
         rows, headers = await self._rows(request, channels=True)
-        return json_answer([_render_channel(row) for row in rows], headers=headers)
+        return json_answer(await _rendered(rows, _render_channel), headers=headers)
 
     async def _channel(self, request: web.Request) -> web.Response:
         name = request.match_info["channel"]
@@ -120,7 +122,9 @@ class ClientEndpoints:
         listing = await self._node.clients(channels=True)
         headers = _partial(listing)
         rendered: list[dict[str, Any]] = []
-        for row in listing.rows:
+        for at, row in enumerate(listing.rows, 1):
+            if at % LISTING_TURN_ROWS == 0:
+                await asyncio.sleep(0)
             found = row.connection.vhost
             if vhost not in (None, found) or not who.sees(self._node.view, found):
                 continue
@@ -155,7 +159,20 @@ def _partial(listing: ClientListing) -> dict[str, str]:
     return {PARTIAL_HEADER: "; ".join(lacks)} if lacks else {}
 
 
-def _render_connection(connection: ConnectionStatus) -> dict[str, Any]:
+async def _rendered(
+    rows: list[ClientRow], render: Callable[[ClientRow], dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return rows as JSON has them, letting the node do other things meanwhile."""
+    rendered: list[dict[str, Any]] = []
+    for row in rows:
+        rendered.append(render(row))
+        if len(rendered) % LISTING_TURN_ROWS == 0:
+            await asyncio.sleep(0)
+    return rendered
+
+
+def _render_connection(row: ClientRow) -> dict[str, Any]:
+    connection = row.connection
     host, port = connection.local
     peer_host, peer_port = connection.peer
     tls = connection.tls

@@ -59,6 +59,7 @@ PRIORITY_MAX: Final = 255  # of x-max-priority; what the property can carry, as 
 DEDUPLICATION_SIZE_MAX: Final = 1 << 20  # identifiers a queue remembers; some 100 MiB of them
 ANSWER_OCTETS_MAX: Final = 1 << 20  # octets of rows in one node's answer to another; the rest is asked for again, a larger row left out
 LISTING_ROWS_MAX: Final = 100_000  # rows of a listing of connections, channels or consumers; some 50 MiB
+LISTING_TURN_ROWS: Final = 500  # rows of a listing made before everything else on the node has its turn; some 5 ms
 QUESTIONS_MAX: Final = 256  # questions to other nodes under way; HTTP requests that list or close at once
 HASH_WEIGHT_MAX: Final = 1_000_000  # weight of a binding to a consistent-hash exchange; shares are finer than anybody tunes
 REPLY_PROBE_SECONDS_MAX: Final = 5  # wait for another node's word on a direct reply-to consumer; links beat faster

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from headrace_broker.catalog.event import Event, UserChanged, VhostRemoved
-from headrace_broker.model.limits import LISTING_ROWS_MAX
+from headrace_broker.model.limits import LISTING_ROWS_MAX, LISTING_TURN_ROWS
 from headrace_broker.model.status import ChannelStatus, ConnectionStatus, TlsStatus
 from headrace_broker.runtime.inquiry import Close, Inquiries, List, NoAnswerError
 from headrace_broker.runtime.plain_table import json_table
@@ -70,7 +70,11 @@ class ClientList:
     async def everyone(self, channels: bool = False) -> ClientListing:
         """Return the connections of the cluster, or its channels with their consumers."""
         limit = LISTING_ROWS_MAX + 1
-        rows: list[ClientRow] = list(islice(self._rows(List(channels)), limit))
+        rows: list[ClientRow] = []
+        for row in islice(self._rows(List(channels)), limit):
+            rows.append(row)
+            if len(rows) % LISTING_TURN_ROWS == 0:
+                await asyncio.sleep(0)
         asked = [self._listed(peer, channels, limit) for peer in self._peers]
         missing: list[str] = []
         left_out = 0

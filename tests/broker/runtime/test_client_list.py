@@ -11,6 +11,7 @@ import pytest
 
 from headrace_broker.catalog.event import UserChanged, VhostRemoved
 from headrace_broker.model.definition import User, Vhost
+from headrace_broker.model.limits import LISTING_TURN_ROWS
 from headrace_broker.model.status import ChannelStatus
 from headrace_broker.model.tls import TlsSession
 from headrace_broker.runtime import client_list, inquiry
@@ -235,3 +236,25 @@ def test_questions_beyond_the_bound_wait_for_their_turn(monkeypatch):
             assert await second == 0
 
     asyncio.run(session())
+
+
+def test_a_long_listing_lets_others_have_their_turns(world: World) -> None:
+    count = 4 * LISTING_TURN_ROWS
+    world.connect(1, 1, channels=count)
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def talk() -> int:
+        beside = asyncio.create_task(others())
+        listing = await world.nodes[1].everyone(channels=True)
+        beside.cancel()
+        return len(listing.rows)
+
+    world.down = {2, 3}
+    assert asyncio.run(talk()) == count
+    assert turns >= 4
