@@ -168,7 +168,7 @@ class Lane:
         page.open()
         before = self._opened
         self._opened = page
-        if before is None or before.packed or before.count == 0:
+        if before is None or before is page or before.packed or before.count == 0:
             return
         if before is not self.pages[0] and before is not self.pages[-1]:
             before.pack()

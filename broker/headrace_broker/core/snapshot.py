@@ -56,7 +56,7 @@ def live_indexes(state: QueueState) -> array[int]:
             filled += 1
             _add_entries(lane.pages, found)
     if state.ready.purged:
-        filled += 1
+        filled += 2  # they are of several lanes
         _add_entries(state.ready.purged, found)
     if filled > 1:
         found = array("Q", sorted(found))

@@ -8,7 +8,7 @@ from array import array
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.broker.core.conftest import ANNA, QueueLog, batch, dead, messages
+from tests.broker.core.conftest import ANNA, QueueLog, batch, dead, messages, properties
 
 from headrace_broker.core import command
 from headrace_broker.core.batch import Batch
@@ -180,3 +180,29 @@ def test_a_machine_that_knows_no_ticks_lets_go_of_all_at_once(queue: QueueLog) -
     queue.apply(command.encode_purge(ANNA, 1))
     assert list(queue.machine.live_entries()) == []
     assert queue.machine.due_ms() == 0
+
+
+def test_the_page_that_was_opened_last_can_be_opened_again(queue: QueueLog) -> None:
+    queue.configure()
+    for _ in range(PAGE_BATCHES + 2):
+        queue.publish(PLAIN)
+    queue.machine = QueueMachine.restore(queue.machine.snapshot())  # its last page is packed
+    queue.apply(command.encode_attach(ANNA, 1, 1, 99, False, b"", filtered=True))
+    assert messages(queue.apply(encode_acquire(ANNA, 1, [PAGE_BATCHES + 2]))) != []
+    for _ in range(2 * PAGE_BATCHES):
+        queue.publish(PLAIN)  # now it is one in the middle, and packed
+    assert messages(queue.apply(encode_acquire(ANNA, 1, [PAGE_BATCHES + 1]))) != []
+
+
+def test_entries_that_were_purged_are_listed_in_order(queue: QueueLog) -> None:
+    queue.configure(priority_max=1)
+    half = EXPIRE_MESSAGES_MAX + PAGE_BATCHES
+    for _ in range(half):
+        queue.publish((properties(priority=0), b""))
+        queue.publish((properties(priority=1), b""))
+    queue.publish(PLAIN, PLAIN)
+    queue.apply(command.encode_get(ANNA, 1))
+    queue.apply(command.encode_purge(ANNA, 2))
+    listed = list(queue.machine.live_entries())
+    assert len(listed) > 1
+    assert listed == sorted(set(listed))
