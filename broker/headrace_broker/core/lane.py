@@ -87,7 +87,9 @@ class Lane:
             How many: it ends before a message that should not wait any more at `now_ms`.
         """
         left = wanted
-        while left > 0 and not self.is_overdue(now_ms):
+        while left > 0:
+            if 0 < self.expires_ms < now_ms and self.is_overdue(now_ms):
+                break
             loose_id: i64 = self.loose.first_id() if self.loose.messages else 0
             if self.pages:
                 page = self.pages[0]

@@ -283,7 +283,8 @@ class QueueMachine:
             kept = self._carry_out(index, data, command, effects)
             dispatch(state, effects)
             drop_excess(state, effects)
-            state.ready.let_go_purged(state.budget, False, effects)
+            if state.ready.purged:
+                state.ready.let_go_purged(state.budget, False, effects)
         if users > 0 and state.attached_count + state.detached_count == 0:
             effects.append(Unused())
         if not kept:

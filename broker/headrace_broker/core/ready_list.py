@@ -217,7 +217,7 @@ class ReadyList:
 
     def is_overdue(self, now_ms: i64) -> bool:
         """Return whether what would go next should not wait any more since before `now_ms`."""
-        if 0 < self.groups.expires_ms < now_ms:
+        if self.groups.loose.messages and 0 < self.groups.expires_ms < now_ms:
             return True
         return self._top >= 0 and self.lane(self._top).is_overdue(now_ms)
 
