@@ -56,17 +56,18 @@ def unpack(suite: Suite, cache: Path) -> Path:
     """
     place = cache / "sources" / suite.name
     shutil.rmtree(place, ignore_errors=True)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    # A suite without settings of its own must not find ours, in a folder above it.
+    (place.parent / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
     if suite.folder:
         shutil.copytree(OWN / suite.folder, place)
         if suite.runner == "node":
             run(["npm", "ci", "--no-audit", "--no-fund", "--silent", "--prefix", str(place)])
         return place
     place.mkdir(parents=True)
-    # A suite without settings of its own must not find ours, in a folder above it.
-    (place / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
     with tarfile.open(fetch(suite, cache)) as archive:
         archive.extractall(place, filter="data")
-    (folder,) = (each for each in place.iterdir() if each.is_dir())
+    (folder,) = place.iterdir()
     return folder
 
 
