@@ -162,7 +162,7 @@ def environment(suite: Suite, run: Run, sources: Path, values: dict[str, str]) -
 def pytest_command(suite: Suite, run: Run) -> list[str]:
     """Return how to run a suite of Python tests."""
     command = [str(run.python), "-m", "pytest", "-p", "conformance_plugin"]
-    command += ["-p", "no:cacheprovider", "-q", "--tb=short", "-o", "log_cli=false"]
+    command += ["-p", "no:cacheprovider", "-q", "--tb=short", "-o", "log_cli=false", "--rootdir=."]
     command += [f"--timeout={suite.seconds}", *suite.arguments, *run.selection(suite)]
     return command + [
         f"--deselect={test}"
