@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from headrace_broker.codecs.batch import message_body, message_properties, message_route
-from headrace_broker.core.command import ENQUEUE_BATCH_OFFSET
-from headrace_broker.core.effect import Acquired
+from headrace_broker.core.queue.command import ENQUEUE_BATCH_OFFSET
+from headrace_broker.core.queue.effect import Acquired
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import (
     BROWSED_MESSAGES_MAX,

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from headrace_broker.codecs.header_edit import Death, dead_letter
-from headrace_broker.core.effect import REASON_NAMES
+from headrace_broker.core.queue.effect import REASON_NAMES
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.message import Publish
 from headrace_broker.runtime.letter import Letter

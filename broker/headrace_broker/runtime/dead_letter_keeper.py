@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol, final
 
 from typing_extensions import override
 
-from headrace_broker.core.effect import Acquired
+from headrace_broker.core.queue.effect import Acquired
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import DEAD_LETTERS_IN_FLIGHT_MAX, TIMER_STEP_MS
 from headrace_broker.runtime.dead_letter import OFF, address

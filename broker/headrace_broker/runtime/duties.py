@@ -12,8 +12,8 @@ from typing_extensions import override
 from headrace_broker.catalog.effective import EffectiveArguments
 from headrace_broker.catalog.event import Event, NodeAdded
 from headrace_broker.catalog.view import CatalogView
-from headrace_broker.core.queue_machine import MACHINE_VERSION
-from headrace_broker.core.settings import QueueSettings
+from headrace_broker.core.queue.queue_machine import MACHINE_VERSION
+from headrace_broker.core.queue.settings import QueueSettings
 from headrace_broker.model.definition import Queue
 from headrace_broker.runtime.clock import Clock
 from headrace_broker.runtime.dead_letter_office import DeadLetterOffice

@@ -8,10 +8,10 @@ from typing import final
 from mypy_extensions import i64
 
 from headrace_broker.codecs.batch import body_bytes
-from headrace_broker.core.command import ENQUEUE_BATCH_OFFSET
-from headrace_broker.core.delivery import EntryGroup, group_by_entry
-from headrace_broker.core.effect import Acquired
-from headrace_broker.core.queue_machine import QueueMachine
+from headrace_broker.core.queue.command import ENQUEUE_BATCH_OFFSET
+from headrace_broker.core.queue.delivery import EntryGroup, group_by_entry
+from headrace_broker.core.queue.effect import Acquired
+from headrace_broker.core.queue.queue_machine import QueueMachine
 from headrace_broker.model.message import DeliveryRun
 from headrace_broker.runtime.lane_port import SessionEnd
 from headrace_broker.runtime.queue_log import QueueLog

@@ -6,8 +6,16 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from headrace_broker.core.command import CANCEL, CLOSE, NODE_DOWN, Cancel, Close, Command, NodeDown
-from headrace_broker.core.queue_machine import QueueMachine
+from headrace_broker.core.queue.command import (
+    CANCEL,
+    CLOSE,
+    NODE_DOWN,
+    Cancel,
+    Close,
+    Command,
+    NodeDown,
+)
+from headrace_broker.core.queue.queue_machine import QueueMachine
 from headrace_broker.model.session import session_boot, session_node
 from headrace_broker.runtime.feed import Feed
 

@@ -7,8 +7,8 @@ from typing import Any, Final
 from pamqp import decode, encode
 
 from headrace_broker.codecs.field import FieldWalker
-from headrace_broker.core.selector import Filter, make_filter
-from headrace_broker.core.selector_lexer import SelectorError
+from headrace_broker.core.filter.selector import Filter, make_filter
+from headrace_broker.core.filter.selector_lexer import SelectorError
 
 X_FILTER: Final = "x-filter"
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final, final
 from mypy_extensions import i64
 
 from headrace_broker.codecs.batch import message_start, properties_start
-from headrace_broker.core.command import ENQUEUE_BATCH_OFFSET
-from headrace_broker.core.effect import Acquired
-from headrace_broker.core.queue_machine import QueueMachine
-from headrace_broker.core.selector import Filter
+from headrace_broker.core.filter.selector import Filter
+from headrace_broker.core.queue.command import ENQUEUE_BATCH_OFFSET
+from headrace_broker.core.queue.effect import Acquired
+from headrace_broker.core.queue.queue_machine import QueueMachine
 from headrace_broker.model.limits import (
     FILTER_RETURNED_MAX,
     FILTER_STEP_MESSAGES,

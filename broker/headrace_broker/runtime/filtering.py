@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Final, final
 from librt.strings import read_i32_be, read_i64_be
 from mypy_extensions import i64
 
-from headrace_broker.core.command import ACQUIRE, STAMP_OCTETS
-from headrace_broker.core.leader_command import encode_acquire
-from headrace_broker.core.queue_machine import QueueMachine
-from headrace_broker.core.selector_lexer import SelectorError
+from headrace_broker.core.filter.selector_lexer import SelectorError
+from headrace_broker.core.queue.command import ACQUIRE, STAMP_OCTETS
+from headrace_broker.core.queue.leader_command import encode_acquire
+from headrace_broker.core.queue.queue_machine import QueueMachine
 from headrace_broker.model.limits import FILTER_ACQUIRE_MAX, FILTERS_IDLE_MAX
 from headrace_broker.runtime.feeds import Feeds
 from headrace_broker.runtime.filter_argument import decode_filter

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from headrace_broker.codecs.batch import message_start, properties_start
-from headrace_broker.core.command import ENQUEUE_BATCH_OFFSET
 from headrace_broker.core.property_reader import UNSET, PropertyReader
+from headrace_broker.core.queue.command import ENQUEUE_BATCH_OFFSET
 from headrace_broker.model.limits import HEADS_REMEMBERED_MAX
 from headrace_broker.runtime.queue_host import QueueHost
 

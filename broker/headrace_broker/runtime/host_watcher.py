@@ -7,7 +7,7 @@ from typing import Any, final
 
 from mypy_extensions import i64, mypyc_attr
 
-from headrace_broker.core.settings import QueueSettings
+from headrace_broker.core.queue.settings import QueueSettings
 from headrace_broker.model.definition import Queue
 from headrace_broker.runtime.letter import Letter
 

@@ -15,7 +15,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from headrace_broker.codecs.batch import encode_batch
-from headrace_broker.core.command import (
+from headrace_broker.core.queue.command import (
     SettleItem,
     encode_enqueue,
     encode_enqueue_now,

@@ -8,8 +8,8 @@ from librt.strings import read_i64_be
 from mypy_extensions import i64
 
 from headrace_broker.codecs.batch import message_body, message_properties, message_route
-from headrace_broker.core.command import ENQUEUE_BATCH_OFFSET, ENQUEUE_SESSION_OFFSET
-from headrace_broker.core.effect import Acquired
+from headrace_broker.core.queue.command import ENQUEUE_BATCH_OFFSET, ENQUEUE_SESSION_OFFSET
+from headrace_broker.core.queue.effect import Acquired
 from headrace_broker.model.limits import LETTERS_CUT_OCTETS
 from headrace_broker.model.session import tells_deaths
 from headrace_broker.runtime.queue_log import QueueLog

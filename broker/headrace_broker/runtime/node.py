@@ -8,7 +8,7 @@ from typing import Final
 
 from headrace_broker.catalog.event import Event, QueueAdded, QueueRemoved
 from headrace_broker.config import Config
-from headrace_broker.core.queue_machine import MACHINE_VERSION
+from headrace_broker.core.queue.queue_machine import MACHINE_VERSION
 from headrace_broker.model.client_limits import ClientLimits
 from headrace_broker.model.definition import Node, Queue
 from headrace_broker.model.reply_code import AmqpError

@@ -9,7 +9,7 @@ from librt.strings import read_i64_be
 from mypy_extensions import i64
 from typing_extensions import override
 
-from headrace_broker.core.command import (
+from headrace_broker.core.queue.command import (
     CONFIGURE,
     ENQUEUE_BATCH_OFFSET,
     ENQUEUE_SEQ_OFFSET,
@@ -20,9 +20,9 @@ from headrace_broker.core.command import (
     passes_publishes,
     stamp_command,
 )
-from headrace_broker.core.command_decoder import decode_command
-from headrace_broker.core.delivery import group_by_entry
-from headrace_broker.core.effect import (
+from headrace_broker.core.queue.command_decoder import decode_command
+from headrace_broker.core.queue.delivery import group_by_entry
+from headrace_broker.core.queue.effect import (
     Acquired,
     Controlled,
     DeadLettered,
@@ -39,14 +39,14 @@ from headrace_broker.core.effect import (
     TimedOut,
     Unused,
 )
-from headrace_broker.core.leader_command import (
+from headrace_broker.core.queue.leader_command import (
     Forget,
     encode_configure,
     encode_forget,
     encode_tick,
 )
-from headrace_broker.core.queue_machine import MACHINE_VERSION, QueueMachine
-from headrace_broker.core.settings import DEAD_LETTER_AT_MOST_ONCE
+from headrace_broker.core.queue.queue_machine import MACHINE_VERSION, QueueMachine
+from headrace_broker.core.queue.settings import DEAD_LETTER_AT_MOST_ONCE
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.message import DeliveryRun
 from headrace_broker.model.session import session_node

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from headrace_broker.core.settings import (
+from headrace_broker.core.queue.settings import (
     DEAD_LETTER_AT_LEAST_ONCE,
     DEAD_LETTER_AT_MOST_ONCE,
     DEAD_LETTER_NONE,

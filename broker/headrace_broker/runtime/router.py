@@ -20,9 +20,9 @@ from headrace_broker.catalog.event import (
 )
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.codecs.method import decode_headers
-from headrace_broker.core.distribution import DistributionError, distribution_keys
-from headrace_broker.core.matcher import Subject
-from headrace_broker.core.routing import Resolution, Routing
+from headrace_broker.core.routing.distribution import DistributionError, distribution_keys
+from headrace_broker.core.routing.matcher import Subject
+from headrace_broker.core.routing.routing import Resolution, Routing
 from headrace_broker.model.definition import Exchange, Queue
 from headrace_broker.model.exchange_argument import ALTERNATE_EXCHANGE
 from headrace_broker.model.limits import ROUTES_CACHED_MAX

@@ -7,8 +7,8 @@ from typing import Final, final
 from mypy_extensions import i64
 from typing_extensions import override
 
-from headrace_broker.core.command import encode_get, encode_purge, encode_remove
-from headrace_broker.core.effect import LANE_PUBLISH
+from headrace_broker.core.queue.command import encode_get, encode_purge, encode_remove
+from headrace_broker.core.queue.effect import LANE_PUBLISH
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.message import DeliveryRun, Publish
 from headrace_broker.runtime.answer import wait_answer, wait_over

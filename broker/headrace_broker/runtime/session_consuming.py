@@ -6,8 +6,8 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from headrace_broker.core.command import NUMBER_MAX, encode_attach, encode_cancel
-from headrace_broker.core.effect import STATUS_EXCLUSIVE_IN_USE
+from headrace_broker.core.queue.command import NUMBER_MAX, encode_attach, encode_cancel
+from headrace_broker.core.queue.effect import STATUS_EXCLUSIVE_IN_USE
 from headrace_broker.model.message import DeliveryRun
 from headrace_broker.model.reply_code import ACCESS_REFUSED, AmqpError
 from headrace_broker.runtime.answer import Answer, wait_answer

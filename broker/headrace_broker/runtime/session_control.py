@@ -7,7 +7,7 @@ from typing import final
 
 from mypy_extensions import i64
 
-from headrace_broker.core.command import encode_close
+from headrace_broker.core.queue.command import encode_close
 from headrace_broker.model.limits import PIPELINE_COMMANDS
 from headrace_broker.runtime.answer import Answer, no_queue
 from headrace_broker.runtime.lane import ControlLane

@@ -7,11 +7,11 @@ import random
 import pytest
 
 from headrace_broker.codecs.batch import encode_batch
-from headrace_broker.core import command, leader_command
-from headrace_broker.core.command import SettleItem
-from headrace_broker.core.effect import Acquired, Deliver, Effect, EntryDead
-from headrace_broker.core.queue_machine import QueueMachine
-from headrace_broker.core.settings import QueueSettings, decode_settings, encode_settings
+from headrace_broker.core.queue import command, leader_command
+from headrace_broker.core.queue.command import SettleItem
+from headrace_broker.core.queue.effect import Acquired, Deliver, Effect, EntryDead
+from headrace_broker.core.queue.queue_machine import QueueMachine
+from headrace_broker.core.queue.settings import QueueSettings, decode_settings, encode_settings
 from headrace_broker.model.message import Publish
 from headrace_broker.model.session import session_id
 

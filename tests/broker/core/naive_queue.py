@@ -12,10 +12,10 @@ from tests.broker.core.naive_parts import (
 )
 from tests.broker.core.naive_state import NaiveState
 
-from headrace_broker.core import command as c
-from headrace_broker.core import effect as e
-from headrace_broker.core.command_decoder import decode_command
-from headrace_broker.core.leader_command import Acquire, Configure, Forget, Tick
+from headrace_broker.core.queue import command as c
+from headrace_broker.core.queue import effect as e
+from headrace_broker.core.queue.command_decoder import decode_command
+from headrace_broker.core.queue.leader_command import Acquire, Configure, Forget, Tick
 from headrace_broker.model.session import session_boot, session_node
 
 

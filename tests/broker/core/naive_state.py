@@ -12,8 +12,8 @@ from tests.broker.core.naive_parts import (
     Told,
 )
 
-from headrace_broker.core import effect as e
-from headrace_broker.core.settings import QueueSettings
+from headrace_broker.core.queue import effect as e
+from headrace_broker.core.queue.settings import QueueSettings
 
 
 class NaiveState:

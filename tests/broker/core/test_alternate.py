@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace_broker.core.matcher import Subject
-from headrace_broker.core.routing import Routing
+from headrace_broker.core.routing.matcher import Subject
+from headrace_broker.core.routing.routing import Routing
 from headrace_broker.model.definition import Binding, Exchange
 from headrace_broker.model.reply_queue import REPLY_PREFIX, REPLY_QUEUE
 

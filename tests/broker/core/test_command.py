@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from tests.broker.core.conftest import ANNA, batch
 
-from headrace_broker.core import command, leader_command
-from headrace_broker.core.command import (
+from headrace_broker.core.queue import command, leader_command
+from headrace_broker.core.queue.command import (
     ENQUEUE_BATCH_OFFSET,
     Attach,
     Cancel,
@@ -19,9 +19,9 @@ from headrace_broker.core.command import (
     SettleItem,
     stamp_command,
 )
-from headrace_broker.core.command_decoder import decode_command
-from headrace_broker.core.leader_command import Acquire, Configure, Forget
-from headrace_broker.core.settings import QueueSettings, decode_settings, encode_settings
+from headrace_broker.core.queue.command_decoder import decode_command
+from headrace_broker.core.queue.leader_command import Acquire, Configure, Forget
+from headrace_broker.core.queue.settings import QueueSettings, decode_settings, encode_settings
 
 U32_MAX = 2**32 - 1
 

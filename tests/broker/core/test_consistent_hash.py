@@ -14,8 +14,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pamqp import commands
 
-from headrace_broker.core.matcher import Subject
-from headrace_broker.core.routing import Routing
+from headrace_broker.core.routing.matcher import Subject
+from headrace_broker.core.routing.routing import Routing
 from headrace_broker.model.definition import Binding, Exchange
 
 KEYS = [f"order-{number}" for number in range(4000)]
@@ -133,7 +133,7 @@ class TestMoves:
 PINNED = "cabaabccabaacaacbcbb"
 
 OTHER_PROCESS = """
-from headrace_broker.core.routing import Routing
+from headrace_broker.core.routing.routing import Routing
 from headrace_broker.model.definition import Binding, Exchange
 routing = Routing()
 routing.add_exchange(Exchange("/", "x", "x-consistent-hash"))

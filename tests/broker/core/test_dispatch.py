@@ -2,10 +2,10 @@ from __future__ import annotations
 
 from tests.broker.core.conftest import ANNA, BERT, CARL, QueueLog, messages, runs
 
-from headrace_broker.core import command
-from headrace_broker.core.command import ACCEPT, RELEASE
-from headrace_broker.core.delivery import group_by_entry
-from headrace_broker.core.effect import Acquired
+from headrace_broker.core.queue import command
+from headrace_broker.core.queue.command import ACCEPT, RELEASE
+from headrace_broker.core.queue.delivery import group_by_entry
+from headrace_broker.core.queue.effect import Acquired
 
 
 def ids(effects: list) -> list[int]:

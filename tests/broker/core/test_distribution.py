@@ -10,9 +10,13 @@ from hypothesis import strategies as st
 from pamqp import commands, encode
 
 from headrace_broker.codecs.field import properties_problem
-from headrace_broker.core.distribution import DistributionError, distribution_keys, holds_copies
 from headrace_broker.core.property_edit import replace_text, without_header
 from headrace_broker.core.property_reader import REPLY_TO
+from headrace_broker.core.routing.distribution import (
+    DistributionError,
+    distribution_keys,
+    holds_copies,
+)
 
 
 def block(**properties: Any) -> bytes:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pamqp import commands
 
-from headrace_broker.core.selector import make_filter
-from headrace_broker.core.selector_lexer import SelectorError
+from headrace_broker.core.filter.selector import make_filter
+from headrace_broker.core.filter.selector_lexer import SelectorError
 from headrace_broker.model.limits import SELECTOR_NODES_MAX
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace_broker.core.like_pattern import LikePattern
+from headrace_broker.core.filter.like_pattern import LikePattern
 from headrace_broker.model.limits import LIKE_CHARACTERS_MAX, LIKE_FREE_CHARACTERS_MAX
 
 _MEANINGS = {"%": ".*", "_": "."}

@@ -11,8 +11,8 @@ from tests.broker.core.conftest import random_log, rich_log
 from tests.broker.core.naive_parts import Told
 from tests.broker.core.naive_queue import NaiveQueue
 
-from headrace_broker.core import effect as e
-from headrace_broker.core.queue_machine import QueueMachine
+from headrace_broker.core.queue import effect as e
+from headrace_broker.core.queue.queue_machine import QueueMachine
 
 
 def told_by(effects: list[e.Effect]) -> Told:

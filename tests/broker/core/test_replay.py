@@ -13,15 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.broker.core.conftest import random_log, replay, rich_log
 
-from headrace_broker.core import command, leader_command
-from headrace_broker.core.effect import Rejected
-from headrace_broker.core.queue_machine import QueueMachine
-from headrace_broker.core.restoring import SnapshotError
+from headrace_broker.core.queue import command, leader_command
+from headrace_broker.core.queue.effect import Rejected
+from headrace_broker.core.queue.queue_machine import QueueMachine
+from headrace_broker.core.queue.restoring import SnapshotError
 
 REPLAY = """
 import sys, hashlib
 from pathlib import Path
-from headrace_broker.core.queue_machine import QueueMachine
+from headrace_broker.core.queue.queue_machine import QueueMachine
 machine = QueueMachine()
 told = hashlib.sha256()
 for index, line in enumerate(Path(sys.argv[1]).read_text().split("\\n"), 1):

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from headrace_broker.core.header_match import header_equal
-from headrace_broker.core.matcher import Subject
-from headrace_broker.core.routing import Routing
+from headrace_broker.core.routing.header_match import header_equal
+from headrace_broker.core.routing.matcher import Subject
+from headrace_broker.core.routing.routing import Routing
 from headrace_broker.model.definition import Binding, Exchange
 
 

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pamqp import commands
 
-from headrace_broker.core.selector import make_filter
-from headrace_broker.core.selector_lexer import SelectorError
+from headrace_broker.core.filter.selector import make_filter
+from headrace_broker.core.filter.selector_lexer import SelectorError
 from headrace_broker.model.limits import (
     LIKE_CHARACTERS_MAX,
     SELECTOR_CHARACTERS_MAX,

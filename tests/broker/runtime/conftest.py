@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headrace_broker.codecs.batch import message_body
-from headrace_broker.core.settings import QueueSettings
+from headrace_broker.core.queue.settings import QueueSettings
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.message import DeliveryRun, Publish
 from headrace_broker.model.session import session_id

@@ -13,7 +13,7 @@ from headrace_broker.catalog.event import QueueAdded, QueueRemoved
 from headrace_broker.catalog.machine import Catalog
 from headrace_broker.catalog.request import Request
 from headrace_broker.catalog.result import Ok
-from headrace_broker.core.queue_machine import MACHINE_VERSION
+from headrace_broker.core.queue.queue_machine import MACHINE_VERSION
 from headrace_broker.model.definition import (
     QUEUE_CLASSIC,
     QUEUE_QUORUM,

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace_broker.codecs.batch import encode_batch, message_body
-from headrace_broker.core import command
-from headrace_broker.core.command import encode_enqueue, stamp_command
-from headrace_broker.core.effect import Acquired
-from headrace_broker.core.queue_machine import QueueMachine
+from headrace_broker.core.queue import command
+from headrace_broker.core.queue.command import encode_enqueue, stamp_command
+from headrace_broker.core.queue.effect import Acquired
+from headrace_broker.core.queue.queue_machine import QueueMachine
 from headrace_broker.runtime.feed import Feed
 from headrace_broker.runtime.lane_port import SessionEnd
 from headrace_broker.runtime.queue_log import TAKEN, QueueLog

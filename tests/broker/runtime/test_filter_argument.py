@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace_broker.core.selector_lexer import SelectorError
+from headrace_broker.core.filter.selector_lexer import SelectorError
 from headrace_broker.runtime.filter_argument import decode_filter, encode_filter, filter_problem
 
 RED = b"\x00\x00\x00\x11" + b"\x20\x00" + b"\x00\x00\x00\x0b" + b"\x01cS\x00\x00\x00\x04blue"

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 from pamqp import commands
 
-from headrace_broker.core.leader_command import encode_configure
-from headrace_broker.core.queue_machine import MACHINE_VERSION
-from headrace_broker.core.settings import QueueSettings
+from headrace_broker.core.queue.leader_command import encode_configure
+from headrace_broker.core.queue.queue_machine import MACHINE_VERSION
+from headrace_broker.core.queue.settings import QueueSettings
 from headrace_broker.model.limits import FILTER_ACQUIRE_MAX, FILTER_STEP_MESSAGES, FILTERS_IDLE_MAX
 from headrace_broker.model.message import Publish
 from headrace_broker.runtime.filter_argument import encode_filter

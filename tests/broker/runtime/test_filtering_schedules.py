@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from pamqp import commands
 
 from headrace_broker.codecs.batch import message_body
-from headrace_broker.core.command import ENQUEUE_BATCH_OFFSET
-from headrace_broker.core.leader_command import encode_configure
-from headrace_broker.core.queue_machine import MACHINE_VERSION
-from headrace_broker.core.settings import QueueSettings
+from headrace_broker.core.queue.command import ENQUEUE_BATCH_OFFSET
+from headrace_broker.core.queue.leader_command import encode_configure
+from headrace_broker.core.queue.queue_machine import MACHINE_VERSION
+from headrace_broker.core.queue.settings import QueueSettings
 from headrace_broker.model.message import Publish
 from headrace_broker.runtime.filter_argument import encode_filter
 from headrace_broker.runtime.port import ACCEPT, RELEASE, Attachment

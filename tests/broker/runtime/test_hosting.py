@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from headrace_broker.core.command import NodeDown, encode_attach, stamp_command
-from headrace_broker.core.command_decoder import decode_command
+from headrace_broker.core.queue.command import NodeDown, encode_attach, stamp_command
+from headrace_broker.core.queue.command_decoder import decode_command
 from headrace_broker.model.definition import QUEUE_CLASSIC, QUEUE_QUORUM, Queue
 from headrace_broker.model.session import BOOT_MAX, session_id
 from headrace_broker.runtime import hosting as module

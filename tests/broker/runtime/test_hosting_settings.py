@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from headrace_broker.core.command_decoder import decode_command
-from headrace_broker.core.leader_command import Configure
-from headrace_broker.core.queue_machine import MACHINE_VERSION
-from headrace_broker.core.settings import QueueSettings
+from headrace_broker.core.queue.command_decoder import decode_command
+from headrace_broker.core.queue.leader_command import Configure
+from headrace_broker.core.queue.queue_machine import MACHINE_VERSION
+from headrace_broker.core.queue.settings import QueueSettings
 from headrace_broker.model.definition import QUEUE_CLASSIC, QUEUE_QUORUM, Queue
 from headrace_broker.model.limits import TIMER_WAKES_MAX
 from headrace_broker.model.message import Publish

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace_broker.core.command import Enqueue, stamp_command
-from headrace_broker.core.command_decoder import decode_command
+from headrace_broker.core.queue.command import Enqueue, stamp_command
+from headrace_broker.core.queue.command_decoder import decode_command
 from headrace_broker.model.limits import COMMAND_OCTETS_MAX
 from headrace_broker.model.message import Publish
 from headrace_broker.runtime.lane import PublishLane

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from headrace_broker.core.effect import REASON_MAXLEN, REASON_REJECTED
-from headrace_broker.core.leader_command import encode_forget
-from headrace_broker.core.queue_machine import MACHINE_VERSION
-from headrace_broker.core.settings import (
+from headrace_broker.core.queue.effect import REASON_MAXLEN, REASON_REJECTED
+from headrace_broker.core.queue.leader_command import encode_forget
+from headrace_broker.core.queue.queue_machine import MACHINE_VERSION
+from headrace_broker.core.queue.settings import (
     DEAD_LETTER_AT_LEAST_ONCE,
     DEAD_LETTER_AT_MOST_ONCE,
     OVERFLOW_REJECT_PUBLISH,

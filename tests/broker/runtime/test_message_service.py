@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from headrace_broker.core.leader_command import encode_configure
-from headrace_broker.core.queue_machine import MACHINE_VERSION
-from headrace_broker.core.settings import OVERFLOW_REJECT_PUBLISH, QueueSettings
+from headrace_broker.core.queue.leader_command import encode_configure
+from headrace_broker.core.queue.queue_machine import MACHINE_VERSION
+from headrace_broker.core.queue.settings import OVERFLOW_REJECT_PUBLISH, QueueSettings
 from headrace_broker.model.limits import FETCHED_OCTETS_MAX, MOVED_OCTETS_MAX
 from headrace_broker.model.reply_code import ACCESS_REFUSED, NOT_FOUND, AmqpError
 from headrace_broker.runtime.browsing import Page, page_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace_broker.core.restoring import SnapshotError
+from headrace_broker.core.queue.restoring import SnapshotError
 from headrace_broker.runtime.port import ACCEPT, Attachment, Ticket
 from headrace_broker.runtime.queue_host import QueueHost
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace_broker.core.settings import (
+from headrace_broker.core.queue.settings import (
     DEAD_LETTER_AT_LEAST_ONCE,
     DEAD_LETTER_AT_MOST_ONCE,
     DEAD_LETTER_NONE,

@@ -16,7 +16,7 @@ from headrace_broker.catalog.command import AnyCommand, encode_request
 from headrace_broker.catalog.machine import Catalog
 from headrace_broker.catalog.request import Request
 from headrace_broker.catalog.result import Ok
-from headrace_broker.core.distribution import DistributionError
+from headrace_broker.core.routing.distribution import DistributionError
 from headrace_broker.model.definition import Binding, Exchange, Node, Policy, Queue, User
 from headrace_broker.model.limits import ROUTES_CACHED_MAX
 from headrace_broker.model.reply_code import AmqpError

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from headrace_broker.core.effect import LANE_PUBLISH
+from headrace_broker.core.queue.effect import LANE_PUBLISH
 from headrace_broker.model.limits import (
     COMMAND_OCTETS_MAX,
     DELIVERY_WINDOW_OCTETS,

@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from headrace_broker.core.command import Attach, Enqueue, Settle, stamp_command
-from headrace_broker.core.command_decoder import decode_command
-from headrace_broker.core.leader_command import encode_tick
-from headrace_broker.core.queue_machine import MACHINE_VERSION
-from headrace_broker.core.settings import OVERFLOW_REJECT_PUBLISH
+from headrace_broker.core.queue.command import Attach, Enqueue, Settle, stamp_command
+from headrace_broker.core.queue.command_decoder import decode_command
+from headrace_broker.core.queue.leader_command import encode_tick
+from headrace_broker.core.queue.queue_machine import MACHINE_VERSION
+from headrace_broker.core.queue.settings import OVERFLOW_REJECT_PUBLISH
 from headrace_broker.model.limits import COMMAND_OCTETS_MAX, PIPELINE_COMMANDS
 from headrace_broker.runtime.port import (
     ACCEPT,

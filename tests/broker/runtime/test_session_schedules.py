@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace_broker.codecs.batch import message_body
-from headrace_broker.core.queue_machine import MACHINE_VERSION
-from headrace_broker.core.settings import OVERFLOW_REJECT_PUBLISH
+from headrace_broker.core.queue.queue_machine import MACHINE_VERSION
+from headrace_broker.core.queue.settings import OVERFLOW_REJECT_PUBLISH
 from headrace_broker.runtime import lane, subscription
 from headrace_broker.runtime.port import ACCEPT, RELEASE, Attachment, QueueListener, Ticket
 

@@ -11,7 +11,7 @@ from headrace_broker.catalog import command as commands
 from headrace_broker.catalog.command import encode_request
 from headrace_broker.catalog.machine import Catalog
 from headrace_broker.catalog.request import Request
-from headrace_broker.core.queue_machine import QueueMachine
+from headrace_broker.core.queue.queue_machine import QueueMachine
 from headrace_broker.model.definition import Node, User
 from headrace_broker.model.status import DamageStatus, ReplicaStatus
 from headrace_broker.runtime.status import NodeStatusSource

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from headrace_broker.core.command import STAMP_OCTETS, TICK
-from headrace_broker.core.queue_machine import MACHINE_VERSION
-from headrace_broker.core.settings import DEAD_LETTER_AT_MOST_ONCE, QueueSettings
+from headrace_broker.core.queue.command import STAMP_OCTETS, TICK
+from headrace_broker.core.queue.queue_machine import MACHINE_VERSION
+from headrace_broker.core.queue.settings import DEAD_LETTER_AT_MOST_ONCE, QueueSettings
 from headrace_broker.model.limits import TICK_HELD_MS_MAX, TIMER_STEP_MS
 from headrace_broker.runtime.ticking import Ticking
 

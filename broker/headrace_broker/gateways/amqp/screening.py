@@ -13,7 +13,6 @@ from typing import Final, final
 from librt.strings import read_i16_be, read_i32_be
 from mypy_extensions import i64
 
-from headrace_broker.core.distribution import holds_copies
 from headrace_broker.core.property_edit import replace_text
 from headrace_broker.core.property_reader import (
     CONTENT_ENCODING,
@@ -28,6 +27,7 @@ from headrace_broker.core.property_reader import (
     USER_ID,
     PropertyReader,
 )
+from headrace_broker.core.routing.distribution import holds_copies
 from headrace_broker.gateways.amqp.outlet import Outlet
 from headrace_broker.model.limits import TTL_MS_MAX
 from headrace_broker.model.message import Publish

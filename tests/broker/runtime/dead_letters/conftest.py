@@ -15,7 +15,7 @@ from headrace_broker.catalog.machine import Catalog
 from headrace_broker.catalog.request import Request
 from headrace_broker.catalog.result import Ok
 from headrace_broker.codecs.header_edit import Death, dead_letter
-from headrace_broker.core.effect import REASON_EXPIRED
+from headrace_broker.core.queue.effect import REASON_EXPIRED
 from headrace_broker.model.definition import Binding, Exchange, Node, Queue, User
 from headrace_broker.model.message import Publish
 from headrace_broker.runtime.dead_letter_carrier import Carrier

@@ -9,7 +9,7 @@ import pytest
 from pamqp import commands, header
 
 from headrace_broker.catalog.command import Bind
-from headrace_broker.core.effect import (
+from headrace_broker.core.queue.effect import (
     REASON_DELIVERY_LIMIT,
     REASON_MAXLEN,
     REASON_REJECTED,

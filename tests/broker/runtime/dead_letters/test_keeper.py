@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from headrace_broker.catalog import command as commands
-from headrace_broker.core.effect import REASON_EXPIRED, Acquired
+from headrace_broker.core.queue.effect import REASON_EXPIRED, Acquired
 from headrace_broker.model.limits import DEAD_LETTERS_IN_FLIGHT_MAX
 from headrace_broker.runtime import dead_letter_keeper as keeper_module
 from headrace_broker.runtime import dead_letter_office as office_module

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace_broker.core.effect import REASON_EXPIRED, Acquired
+from headrace_broker.core.queue.effect import REASON_EXPIRED, Acquired
 from headrace_broker.runtime import dead_letter_keeper as keeper_module
 from headrace_broker.runtime.dead_letter_carrier import Carrier
 from headrace_broker.runtime.dead_letter_office import DeadLetterOffice

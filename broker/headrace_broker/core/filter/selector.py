@@ -1,0 +1,48 @@
+"""Filters, ready to be put to messages."""
+
+from __future__ import annotations
+
+from typing import final
+
+from mypy_extensions import i64
+
+from headrace_broker.core.filter.condition import Expression
+from headrace_broker.core.filter.filter_table import table_condition
+from headrace_broker.core.filter.message_view import MessageView
+from headrace_broker.core.filter.selector_lexer import SelectorError
+from headrace_broker.core.filter.selector_parser import parse_selector
+
+
+@final
+class Filter:
+    """Which messages a consumer wants."""
+
+    def __init__(self, condition: Expression) -> None:
+        self._condition = condition
+        self._view = MessageView()
+
+    def matches(self, blob: bytes, start: i64) -> bool:
+        """Return whether a message is wanted: its condition is true, and not only unknown.
+
+        Args:
+            blob: octets that hold the message.
+            start: offset of the u32 length of its properties; malformed ones match nothing.
+        """
+        view = self._view
+        return view.show(blob, start) and self._condition.evaluate(view) is True
+
+
+def make_filter(value: object) -> Filter:
+    """Return the filter that the argument `x-filter` of a consumer says.
+
+    Args:
+        value: a selector (str), or a table of conditions (dict), see `core.filter.filter_table`.
+
+    Raises:
+        SelectorError: the text says which rule is broken, and where.
+    """
+    if isinstance(value, str):
+        return Filter(parse_selector(value))
+    if isinstance(value, dict):
+        return Filter(table_condition(value))
+    raise SelectorError(f"neither a selector nor a table, but a {type(value).__name__}")

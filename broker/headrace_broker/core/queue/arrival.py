@@ -1,0 +1,302 @@
+"""Messages that arrive: which are refused, and where the others wait."""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from librt.strings import read_i32_be
+from mypy_extensions import i64
+
+from headrace_broker.core.property_reader import (
+    EXPIRATION,
+    HEADERS,
+    NO_INTEGER,
+    PRIORITY,
+    header_int,
+    header_key,
+)
+from headrace_broker.core.queue.batch import Batch
+from headrace_broker.core.queue.batch_sizes import U32
+from headrace_broker.core.queue.command import Enqueue
+from headrace_broker.core.queue.effect import (
+    LANE_PUBLISH,
+    REASON_MAXLEN,
+    REFUSED_NO_CONSUMER,
+    REFUSED_OVERFLOW,
+    Acquired,
+    DeadLettered,
+    Effect,
+    Enqueued,
+    Gap,
+    PublishRejected,
+)
+from headrace_broker.core.queue.queue_state import QueueState
+from headrace_broker.core.queue.ready_list import KEY_GROUP, KEY_LAST_VALUE
+from headrace_broker.core.queue.settings import (
+    DEAD_LETTER_NONE,
+    OVERFLOW_DROP_HEAD,
+    OVERFLOW_REJECT_PUBLISH_DLX,
+)
+
+DELAY_HEADER: Final = b"x-delay"
+DELAY_MS_MAX: Final = 0xFFFFFFFF  # 49 days, as RabbitMQ's plugin
+DEDUPLICATION_HEADER: Final = b"x-deduplication-header"
+_DELAY_FIELD: Final = b"\x07x-delay"
+_RESUME_PERCENT: Final = 80  # of its limits, to which a queue that refuses must drain
+
+
+def enqueue(
+    state: QueueState, index: i64, data: bytes, command: Enqueue, effects: list[Effect]
+) -> bool:
+    """Take in what is new in a batch; return whether anything of the entry is needed."""
+    known = state.sessions.get(command.session)
+    done: i64 = 0 if known is None else known.publish_seq
+    count = command.sizes.count
+    last = command.seq + count - 1
+    if command.seq > done + 1:
+        effects.append(Gap(command.session, LANE_PUBLISH, done + 1))
+        return False
+    if last <= done:
+        if known is not None:
+            effects.extend([r for r in known.refusals if r.last >= command.seq])
+        effects.append(Enqueued(command.session, done))
+        return False
+    session = state.open_session(command.session)
+    session.publish_seq = last
+    skip = done + 1 - command.seq
+    special = _is_special(state, data, command)
+    stop = _admit(state, data, command, skip, special)
+    if stop < count:
+        why = REFUSED_NO_CONSUMER if command.now else REFUSED_OVERFLOW
+        refusal = PublishRejected(command.session, command.seq + stop, last, why)
+        session.keep_refusal(refusal)
+        effects.append(refusal)
+    effects.append(Enqueued(command.session, last))
+    if state.settings.max_length >= 0 or state.settings.max_length_octets >= 0:
+        state.budget.extend(stop - skip, command.sizes.octets_between(skip, stop))
+    id_base = state.ready.next_id - skip
+    state.ready.next_id += count - skip
+    kept = False
+    if special and stop > skip:
+        kept = _Sorter(state, index, data, command, id_base).place(skip, stop, effects)
+    elif stop > skip:
+        kept = True
+        expires = _expiry(state.now_ms, state.settings.message_ttl_ms)
+        batch = Batch(index, id_base, skip, stop, command.sizes, state.now_ms, expires)
+        state.ready.append(batch, 0)
+    if stop < count and not command.now:
+        _bury_refused(state, index, command, stop, effects)
+    return kept
+
+
+def _is_special(state: QueueState, data: bytes, command: Enqueue) -> bool:
+    """Return whether the messages have to be looked at one by one."""
+    flags = command.sizes.flags
+    if state.version < 2 or flags & (EXPIRATION | PRIORITY | HEADERS) == 0:
+        return False
+    settings = state.settings
+    if flags & EXPIRATION or (flags & PRIORITY and settings.priority_max > 0):
+        return True
+    if flags & HEADERS == 0:
+        return False
+    return settings.reads_headers or data.find(_DELAY_FIELD, command.batch_offset) >= 0
+
+
+def _expiry(from_ms: i64, ttl_ms: i64) -> i64:
+    """Return when a message that may wait `ttl_ms` expires, 0 for never."""
+    return max(from_ms + ttl_ms, 1) if ttl_ms >= 0 else 0
+
+
+def _admit(state: QueueState, data: bytes, command: Enqueue, skip: i64, special: bool) -> i64:
+    """Return the position of the first message that is refused; that and all behind it are."""
+    count = command.sizes.count
+    settings = state.settings
+    if command.now:
+        free: i64 = 0 if state.ready.count > 0 else state.rotation.credit()
+        stop = min(count, skip + free)
+        return _first_delayed(state, data, command, skip, stop) if special else stop
+    most = settings.max_length
+    most_octets = settings.max_length_octets
+    if settings.overflow == OVERFLOW_DROP_HEAD or (most < 0 and most_octets < 0):
+        state.refusing = False
+        return count
+    length = state.length
+    octets = state.octets
+    if state.refusing:
+        if (most >= 0 and length * 100 > most * _RESUME_PERCENT) or (
+            most_octets >= 0 and octets * 100 > most_octets * _RESUME_PERCENT
+        ):
+            return skip
+        state.refusing = False
+    stop = skip
+    while (
+        stop < count and (most < 0 or length < most) and (most_octets < 0 or octets < most_octets)
+    ):
+        length += 1
+        octets += command.sizes.octets(stop)
+        stop += 1
+    state.refusing = stop < count
+    return stop
+
+
+def _first_delayed(state: QueueState, data: bytes, command: Enqueue, skip: i64, stop: i64) -> i64:
+    table = command.batch_offset + 4
+    for position in range(skip, stop):
+        if _delay(state, data, _properties_offset(data, table, command.sizes.count, position)) > 0:
+            return position
+    return stop
+
+
+def _properties_offset(data: bytes, table: i64, count: i64, position: i64) -> i64:
+    """Return where the properties' length stands, of a message of a batch that was measured."""
+    at = table + 4 * count
+    if position > 0:
+        at += i64(read_i32_be(data, table + 4 * (position - 1))) & U32
+    at += 1 + data[at]
+    return at + 1 + data[at]
+
+
+def _delay(state: QueueState, data: bytes, properties: i64) -> i64:
+    """Return the delay in ms that a message asks for, 0 for none."""
+    reader = state.reader
+    reader.scan(data, properties)
+    delay = header_int(data, reader.headers_start, reader.headers_stop, DELAY_HEADER)
+    return 0 if delay == NO_INTEGER or delay <= 0 else min(delay, DELAY_MS_MAX)
+
+
+def _bury_refused(
+    state: QueueState, index: i64, command: Enqueue, stop: i64, effects: list[Effect]
+) -> None:
+    """Dead-letter what was refused, at most once: its publisher knows of it."""
+    settings = state.settings
+    if settings.overflow != OVERFLOW_REJECT_PUBLISH_DLX:
+        return
+    if settings.dead_letter == DEAD_LETTER_NONE:
+        return
+    refused: list[Acquired] = []
+    for position in range(stop, command.sizes.count):
+        message = Acquired(0, index, position, command.sizes.octets(position), 0, 0)
+        message.arrived_ms = state.now_ms
+        refused.append(message)
+    effects.append(DeadLettered(refused, REASON_MAXLEN))
+
+
+@final
+class _Sorter:
+    """Looks at each message of a batch and puts it where it belongs.
+
+    What has nothing remarkable stays together: a run of equal priority and expiry is a batch.
+    """
+
+    def __init__(
+        self, state: QueueState, index: i64, data: bytes, command: Enqueue, id_base: i64
+    ) -> None:
+        self._state = state
+        self._index = index
+        self._data = data
+        self._table = command.batch_offset + 4
+        self._sizes = command.sizes
+        self._id_base = id_base
+        self._runs: list[Batch] = []
+        self._priorities: list[int] = []
+        self._alone: i64 = 0  # messages that are not in a run
+
+    def place(self, skip: i64, stop: i64, effects: list[Effect]) -> bool:
+        """Place positions `skip` to `stop` - 1; return whether anything of the entry is needed."""
+        state = self._state
+        entries = state.ready.entries
+        entries.counts[self._index] = 1  # until all are placed
+        for position in range(skip, stop):
+            self._place_one(position, effects)
+        kept = entries.counts[self._index] - 1
+        for run in self._runs:
+            kept += run.count
+        alone = entries.counts.pop(self._index) - 1
+        if kept > 0 and (alone > 0 or len(self._runs) > 1):
+            entries.counts[self._index] = kept
+        for run, priority in zip(self._runs, self._priorities, strict=True):
+            state.ready.append(run, priority)
+        return kept > 0
+
+    def _place_one(self, position: i64, effects: list[Effect]) -> None:
+        state = self._state
+        data = self._data
+        settings = state.settings
+        at = _properties_offset(data, self._table, self._sizes.count, position)
+        delay = _delay(state, data, at)
+        reader = state.reader
+        if settings.deduplicate and not self._is_new():
+            return
+        ttl = settings.message_ttl_ms
+        own = reader.expiration_ms
+        if own >= 0 and (ttl < 0 or own < ttl):
+            ttl = own
+        expires = _expiry(state.now_ms + delay, ttl)
+        priority = min(max(reader.priority, 0), settings.priority_max)
+        key = self._key()
+        if delay == 0 and not key:
+            self._join(position, priority, expires)
+            return
+        message = Acquired(
+            self._id_base + position, self._index, position, self._sizes.octets(position), 0, 0
+        )
+        message.arrived_ms = state.now_ms
+        message.expires_ms = expires
+        message.priority = priority
+        message.key = key
+        state.ready.entries.counts[self._index] += 1
+        if delay > 0:
+            message.due_ms = state.now_ms + delay
+            state.delayed.add(message)
+        elif not state.ready.replace(message, effects):
+            state.ready.add(message)
+
+    def _is_new(self) -> bool:
+        state = self._state
+        reader = state.reader
+        settings = state.settings
+        name = header_key(
+            self._data, reader.headers_start, reader.headers_stop, DEDUPLICATION_HEADER
+        )
+        if name is None:
+            return True
+        return state.seen.is_new(name, state.now_ms, settings.dedup_count, settings.dedup_ms)
+
+    def _key(self) -> bytes:
+        reader = self._state.reader
+        settings = self._state.settings
+        if settings.last_value_key:
+            kind = KEY_LAST_VALUE
+            name = settings.last_value_key
+        elif settings.group_key:
+            kind = KEY_GROUP
+            name = settings.group_key
+        else:
+            return b""
+        value = header_key(self._data, reader.headers_start, reader.headers_stop, name)
+        return b"" if value is None else kind + value
+
+    def _join(self, position: i64, priority: i64, expires: i64) -> None:
+        """Put a message into the run before it, or begin a new one."""
+        if self._runs:
+            run = self._runs[-1]
+            if (
+                run.stop == position
+                and run.expires_ms == expires
+                and self._priorities[-1] == priority
+            ):
+                run.stop += 1
+                return
+        state = self._state
+        self._runs.append(
+            Batch(
+                self._index,
+                self._id_base,
+                position,
+                position + 1,
+                self._sizes,
+                state.now_ms,
+                expires,
+            )
+        )
+        self._priorities.append(int(priority))

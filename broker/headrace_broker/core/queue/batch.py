@@ -1,0 +1,68 @@
+"""The messages of one ENQUEUE entry that wait in a row, told apart only when they are taken."""
+
+from __future__ import annotations
+
+from typing import final
+
+from mypy_extensions import i64
+
+from headrace_broker.core.queue.batch_sizes import BatchSizes
+from headrace_broker.core.queue.effect import Acquired
+
+
+@final
+class Batch:
+    """Messages at consecutive positions of an entry that were never acquired.
+
+    Attributes:
+        entry_index: its log position.
+        id_base: message id of position p is `id_base` + p.
+        next: position of the first that waits.
+        stop: position after the last that waits.
+        sizes: body sizes of all the entry's messages.
+        arrived_ms: time stamp of the entry.
+        expires_ms: when they stop waiting, 0 for never.
+    """
+
+    def __init__(
+        self,
+        entry_index: i64,
+        id_base: i64,
+        start: i64,
+        stop: i64,
+        sizes: BatchSizes,
+        arrived_ms: i64,
+        expires_ms: i64,
+    ) -> None:
+        self.entry_index = entry_index
+        self.id_base = id_base
+        self.next = start
+        self.stop = stop
+        self.sizes = sizes
+        self.arrived_ms = arrived_ms
+        self.expires_ms = expires_ms
+
+    @property
+    def count(self) -> i64:
+        """Number of messages that wait."""
+        return self.stop - self.next
+
+    @property
+    def octets(self) -> i64:
+        """Octets of their bodies."""
+        return self.sizes.octets_between(self.next, self.stop)
+
+    @property
+    def first_id(self) -> i64:
+        """Id of the first message that waits."""
+        return self.id_base + self.next
+
+    def message(self, position: i64, priority: i64) -> Acquired:
+        """Return the message at a position as one of its own."""
+        message = Acquired(
+            self.id_base + position, self.entry_index, position, self.sizes.octets(position), 0, 0
+        )
+        message.arrived_ms = self.arrived_ms
+        message.expires_ms = self.expires_ms
+        message.priority = priority
+        return message

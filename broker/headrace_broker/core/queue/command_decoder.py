@@ -1,0 +1,143 @@
+"""Reads commands back from the data of log entries; total, for any octets."""
+
+from __future__ import annotations
+
+from mypy_extensions import i64
+
+from headrace_broker.core.queue.batch_sizes import measure_batch
+from headrace_broker.core.queue.command import (
+    ACCEPT,
+    ACQUIRE,
+    ATTACH,
+    CANCEL,
+    CLOSE,
+    COMMAND_VERSION,
+    CONFIGURE,
+    ENQUEUE,
+    ENQUEUE_NOW,
+    EXTENDED_VERSION,
+    FLAG_EXCLUSIVE,
+    FLAG_FILTERED,
+    FORGET,
+    GET,
+    MODIFY_FAILED,
+    NODE_DOWN,
+    NUMBER_MAX,
+    REMOVE,
+    SETTLE,
+    SETTLE_ITEM_OCTETS,
+    STAMP_OCTETS,
+    TICK,
+    Attach,
+    Cancel,
+    Close,
+    Command,
+    Enqueue,
+    Get,
+    Malformed,
+    NodeDown,
+    Purge,
+    Remove,
+    Settle,
+    SettleItem,
+)
+from headrace_broker.core.queue.leader_command import Acquire, Configure, Forget, Tick
+from headrace_broker.core.queue.octet_reader import OctetReader
+from headrace_broker.core.queue.settings import decode_settings
+
+
+def decode_command(data: bytes) -> Command:
+    """Decode the data of an entry, stamp included; return Malformed where it breaks any rule."""
+    reader = OctetReader(data, STAMP_OCTETS)
+    kind = reader.u8()
+    version = reader.u8()
+    if reader.failed:
+        return Malformed("shorter than its head")
+    if not _is_known(kind, version):
+        return Malformed(f"unknown command kind {kind} version {version}")
+    if CONFIGURE <= kind <= ACQUIRE or kind in (NODE_DOWN, FORGET):
+        command = _decode_leaders(kind, reader)
+        return command if reader.at_end() else Malformed(f"malformed command of kind {kind}")
+    session = reader.u64()
+    if not 1 <= session <= NUMBER_MAX:
+        return Malformed("session out of range")
+    if kind == CLOSE:
+        return Close(session) if reader.at_end() else Malformed("malformed CLOSE")
+    seq = reader.u64()
+    if not 1 <= seq <= NUMBER_MAX:
+        return Malformed("sequence number out of range")
+    if kind in (ENQUEUE, ENQUEUE_NOW):
+        base = reader.position
+        sizes = measure_batch(data, base)
+        if sizes is None:
+            return Malformed("malformed batch")
+        return Enqueue(session, seq, base, sizes, kind == ENQUEUE_NOW)
+    command = _decode_control(kind, version, session, seq, reader)
+    return command if reader.at_end() else Malformed(f"malformed command of kind {kind}")
+
+
+def _is_known(kind: i64, version: i64) -> bool:
+    if version == COMMAND_VERSION:
+        return ENQUEUE <= kind <= ENQUEUE_NOW
+    return version == EXTENDED_VERSION and kind in (ATTACH, GET)
+
+
+def _decode_leaders(kind: i64, reader: OctetReader) -> Command:
+    if kind == NODE_DOWN:
+        return NodeDown(reader.u32(), reader.u32())
+    if kind == TICK:
+        return Tick()
+    if kind == ACQUIRE:
+        return Acquire(reader.u64(), reader.u32(), reader.ids())
+    if kind == FORGET:
+        return Forget(reader.ids())
+    version = reader.u8()
+    settings = decode_settings(reader.octets(len(reader.data) - reader.position))
+    if settings is None or reader.failed:
+        return Malformed("CONFIGURE with settings that are not understood")
+    return Configure(version, settings)
+
+
+def _decode_control(
+    kind: i64, version: i64, session: i64, seq: i64, reader: OctetReader
+) -> Command:
+    if kind == SETTLE:
+        return _decode_settle(session, seq, reader)
+    if kind == ATTACH:
+        return _decode_attach(version, session, seq, reader)
+    if kind == CANCEL:
+        return Cancel(session, seq, reader.u32())
+    if kind == GET:
+        return Get(session, seq, reader.u64() if version == EXTENDED_VERSION else 0)
+    if kind == REMOVE:
+        return Remove(session, seq, reader.ids())
+    return Purge(session, seq)
+
+
+def _decode_settle(session: i64, seq: i64, reader: OctetReader) -> Command:
+    count = reader.u32()
+    items: list[SettleItem] = []
+    if count * SETTLE_ITEM_OCTETS != len(reader.data) - reader.position:
+        return Malformed("SETTLE of another length than its items")
+    for _ in range(count):
+        item = SettleItem(reader.u32(), reader.u8(), reader.u64(), reader.u64())
+        if not ACCEPT <= item.operation <= MODIFY_FAILED or item.first > item.last:
+            return Malformed("SETTLE with an unknown operation or an empty range")
+        items.append(item)
+    return Settle(session, seq, items)
+
+
+def _decode_attach(version: i64, session: i64, seq: i64, reader: OctetReader) -> Command:
+    consumer = reader.u32()
+    prefetch = reader.u32()
+    flags = reader.u8()
+    tag = reader.octets(reader.u8())
+    known = FLAG_EXCLUSIVE if version == COMMAND_VERSION else FLAG_EXCLUSIVE | FLAG_FILTERED
+    if consumer == 0 or prefetch == 0 or flags > known:
+        return Malformed("ATTACH with consumer 0, prefetch 0 or an unknown flag")
+    attach = Attach(session, seq, consumer, prefetch, flags, tag)
+    if version == EXTENDED_VERSION:
+        attach.priority = reader.s32()
+        attach.prefetch_octets = reader.u32()
+        attach.timeout_ms = reader.u64()
+    return attach

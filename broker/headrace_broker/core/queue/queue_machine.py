@@ -1,0 +1,467 @@
+"""A queue as a deterministic machine: committed entries in, effects out.
+
+It reads no clock, takes no random number and iterates no set, so that every replica that applies
+the same entries has the same state and computes the same effects. `apply` is total: whatever the
+octets, it answers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from headrace_broker.core.queue.arrival import enqueue
+from headrace_broker.core.queue.command import (
+    Attach,
+    Cancel,
+    Close,
+    Command,
+    Control,
+    Enqueue,
+    Get,
+    Malformed,
+    NodeDown,
+    Purge,
+    Remove,
+    Settle,
+    stamp_of,
+)
+from headrace_broker.core.queue.command_decoder import decode_command
+from headrace_broker.core.queue.effect import (
+    LANE_CONTROL,
+    STATUS_ALREADY,
+    STATUS_EXCLUSIVE_IN_USE,
+    STATUS_OK,
+    Acquired,
+    Controlled,
+    Effect,
+    EntryDead,
+    Gap,
+    Got,
+    Rejected,
+    Unused,
+)
+from headrace_broker.core.queue.leader_command import Acquire, Configure, Forget, Tick
+from headrace_broker.core.queue.leaving import (
+    drop_excess,
+    drop_if_done,
+    end_delays,
+    end_overdue,
+    expire,
+    forget_dead,
+    forget_session,
+    is_over,
+    settle,
+    suspect_session,
+)
+from headrace_broker.core.queue.queue_state import QueueState
+from headrace_broker.core.queue.restoring import read_snapshot
+from headrace_broker.core.queue.serving import acquire, dispatch, get
+from headrace_broker.core.queue.session import (
+    ATTACHED,
+    CANCELLED,
+    DETACHED,
+    GET_CONSUMER,
+    Consumer,
+    ConsumerInfo,
+    Session,
+)
+from headrace_broker.core.queue.settings import QueueSettings
+from headrace_broker.core.queue.snapshot import live_indexes, write_snapshot, write_state
+from headrace_broker.model.session import session_boot, session_node
+
+MACHINE_VERSION: Final = 2  # the newest that this code knows; 1 knew neither settings nor time
+
+_LATER: Final = (Tick, Acquire, Forget, Remove)  # commands that version 1 does not know
+
+
+@final
+class QueueMachine:
+    """One queue."""
+
+    def __init__(self) -> None:
+        self._state = QueueState()
+
+    @property
+    def ready_count(self) -> i64:
+        """Number of messages available."""
+        return self._state.ready.count
+
+    @property
+    def ready_octets(self) -> i64:
+        """Octets of the bodies of available messages."""
+        return self._state.ready.octets
+
+    @property
+    def unsettled_count(self) -> i64:
+        """Number of messages acquired and not settled."""
+        return self._state.unsettled_count
+
+    @property
+    def unsettled_octets(self) -> i64:
+        """Octets of the bodies of messages acquired and not settled."""
+        return self._state.unsettled_octets
+
+    @property
+    def consumer_count(self) -> i64:
+        """Number of attached consumers."""
+        return self._state.attached_count
+
+    @property
+    def version(self) -> i64:
+        """Which machine version the commands are carried out by, up to MACHINE_VERSION."""
+        return self._state.version
+
+    @property
+    def settings(self) -> QueueSettings:
+        """Return the settings of the last CONFIGURE; not to be changed."""
+        return self._state.settings
+
+    @property
+    def delayed_count(self) -> i64:
+        """Number of messages that become available later."""
+        return self._state.delayed.count
+
+    @property
+    def dead_count(self) -> i64:
+        """Number of messages kept until they have arrived at the dead-letter exchange."""
+        return len(self._state.dead)
+
+    @property
+    def last_id(self) -> i64:
+        """Return the highest message id that was ever given, 0 for none."""
+        return self._state.ready.next_id - 1
+
+    def due_ms(self) -> i64:
+        """Return when a TICK will be due (Unix time in ms), 0 for never."""
+        state = self._state
+        if is_over(state) or state.ready.purged:
+            return 1  # at once
+        soonest = state.ready.expires_ms
+        overdue = state.overdue_ms
+        if overdue > 0 and (soonest == 0 or overdue < soonest):
+            soonest = overdue
+        if state.delayed.messages:
+            due = state.delayed.due_ms()
+            if soonest == 0 or due < soonest:
+                soonest = due
+        return soonest
+
+    def oldest_ms(self) -> i64:
+        """Return when the oldest available message arrived (Unix time in ms), 0 for none."""
+        return self._state.ready.oldest_ms()
+
+    def available_from(self, after_id: i64, limit: i64) -> list[Acquired]:
+        """Return up to `limit` available messages with ids above `after_id`, by their ids."""
+        return self._state.ready.look(after_id, limit)
+
+    def filtered_credit(self, session: i64, consumer: i64) -> i64:
+        """Return how many messages a filtered consumer may get now, 0 for one that is not there."""
+        found = self._consumer(session, consumer)
+        if found is None or not found.filtered or not self._state.is_served(found):
+            return 0
+        return found.credit()
+
+    def watch_returned(self, on: bool) -> None:
+        """Begin or cease to note what becomes available otherwise than by its arrival."""
+        self._state.ready.watched = on
+        self._state.ready.returned = []
+
+    def take_returned(self) -> list[Acquired]:
+        """Return what was noted since the last call; no part of the queue's state."""
+        noted = self._state.ready.returned
+        self._state.ready.returned = []
+        return noted
+
+    def kept_dead(self, limit: i64) -> list[tuple[Acquired, int]]:
+        """Return up to `limit` dead messages that are kept, and why they died; oldest first."""
+        kept: list[tuple[Acquired, int]] = []
+        for dead in self._state.dead.values():
+            if len(kept) >= limit:
+                break
+            kept.append((dead.message, int(dead.reason)))
+        return kept
+
+    def has_session(self, session: i64) -> bool:
+        """Whether the session is known."""
+        return session in self._state.sessions
+
+    def has_sessions_of(self, node: i64, boot_keep: i64) -> bool:
+        """Whether NODE_DOWN with these values would change anything."""
+        for session in self._state.sessions.values():
+            if session_node(session.number) != node:
+                continue
+            if boot_keep > 0:
+                if session_boot(session.number) != boot_keep:
+                    return True
+                continue
+            for consumer in session.consumers.values():
+                if consumer.state == ATTACHED or len(consumer.unsettled) > 0:
+                    return True
+        return False
+
+    def is_attached(self, session: i64, consumer: i64) -> bool:
+        """Whether that consumer gets deliveries (else it has to attach first)."""
+        found = self._consumer(session, consumer)
+        return found is not None and found.state == ATTACHED
+
+    def holds_out(self, entry_index: i64) -> bool:
+        """Return whether a message of that log entry was acquired and is not settled."""
+        return entry_index in self._state.ready.entries.counts
+
+    def unsettled_from(
+        self, session: i64, consumer: i64, delivery: i64
+    ) -> list[tuple[int, Acquired]]:
+        """Return what a consumer has unsettled from delivery number `delivery` on, ascending."""
+        found = self._consumer(session, consumer)
+        if found is None:
+            return []
+        return [item for item in found.unsettled.items() if item[0] >= delivery]
+
+    def consumers(self) -> list[ConsumerInfo]:
+        """List the attached and detached consumers."""
+        return [
+            ConsumerInfo(consumer)
+            for session in self._state.sessions.values()
+            for consumer in session.consumers.values()
+            if consumer.state == ATTACHED or consumer.state == DETACHED
+        ]
+
+    def live_entries(self) -> array[int]:
+        """Return the log positions, ascending, of the entries that hold messages of the queue.
+
+        These are the entries for which `EntryDead` was not told yet.
+        """
+        return live_indexes(self._state)
+
+    def snapshot(self) -> bytes:
+        """Return the whole state, without bodies: those stand in `live_entries`."""
+        return write_snapshot(self._state)
+
+    @staticmethod
+    def restore(snapshot: bytes) -> QueueMachine:
+        """Return a machine that goes on as the one that gave `snapshot`.
+
+        Raises:
+            SnapshotError: `snapshot` is malformed or of an unknown version.
+        """
+        machine = QueueMachine()
+        machine._state = read_snapshot(snapshot)
+        return machine
+
+    def digest(self) -> bytes:
+        """Return 16 octets that are equal for equal states."""
+        return hashlib.blake2b(write_state(self._state), digest_size=16).digest()
+
+    def apply(self, index: i64, data: bytes) -> list[Effect]:
+        """Apply the committed entry `index` (ascending from call to call) and return what follows.
+
+        Args:
+            index: its log position.
+            data: u64 time in ms and a command, see `core.queue.command`.
+
+        Returns:
+            The effects in order. An entry that makes no sense gives Rejected and changes nothing.
+        """
+        effects: list[Effect] = []
+        state = self._state
+        users = state.attached_count + state.detached_count
+        command = decode_command(data)
+        kept = False
+        if isinstance(command, Malformed):
+            effects.append(Rejected(command.reason))
+        elif state.version < 2 and isinstance(command, _LATER):
+            effects.append(Rejected("a command of a later machine version"))
+        else:
+            state.now_ms = max(state.now_ms, stamp_of(data))
+            state.budget.renew()
+            if not isinstance(command, Tick):
+                expire(state, True, effects)
+            kept = self._carry_out(index, data, command, effects)
+            dispatch(state, effects)
+            drop_excess(state, effects)
+            if state.ready.purged:
+                state.ready.let_go_purged(state.budget, False, effects)
+        if users > 0 and state.attached_count + state.detached_count == 0:
+            effects.append(Unused())
+        if not kept:
+            effects.append(EntryDead(index))
+        return effects
+
+    def _carry_out(self, index: i64, data: bytes, command: Command, effects: list[Effect]) -> bool:
+        """Do what a command says; return whether its entry is needed."""
+        state = self._state
+        if isinstance(command, Enqueue):
+            return enqueue(state, index, data, command, effects)
+        if isinstance(command, Control):
+            self._control(command, effects)
+        elif isinstance(command, Close):
+            self._close(command.session, effects)
+        elif isinstance(command, NodeDown):
+            self._node_down(command, effects)
+        elif isinstance(command, Tick):
+            expire(state, False, effects)
+            end_delays(state, effects)
+            end_overdue(state, effects)
+        elif isinstance(command, Acquire):
+            consumer = self._consumer(command.session, command.consumer)
+            if consumer is not None and consumer.filtered:
+                acquire(state, consumer, command.ids, effects)
+        elif isinstance(command, Forget):
+            forget_dead(state, command.ids, effects)
+        elif isinstance(command, Configure):
+            self._configure(command, effects)
+        return False
+
+    def _configure(self, command: Configure, effects: list[Effect]) -> None:
+        state = self._state
+        if command.version > MACHINE_VERSION:  # a host that runs with others never gets here
+            effects.append(Rejected(f"machine version {command.version} is not known here"))
+            return
+        state.version = max(state.version, command.version)
+        state.settings = command.settings
+        if state.unsettled_count > 0:
+            state.overdue_ms = state.now_ms  # what the new timeout makes overdue is for a TICK
+        state.renew_rotation()
+
+    def _consumer(self, session: i64, number: i64) -> Consumer | None:
+        found = self._state.sessions.get(session)
+        return None if found is None else found.consumers.get(number)
+
+    def _control(self, command: Control, effects: list[Effect]) -> None:
+        known = self._state.sessions.get(command.session)
+        done: i64 = 0 if known is None else known.control_seq
+        if command.seq > done + 1:
+            effects.append(Gap(command.session, LANE_CONTROL, done + 1))
+            return
+        if known is not None and command.seq <= done:
+            self._repeat(known, command, effects)
+            return
+        session = self._state.open_session(command.session)
+        session.control_seq = command.seq
+        if isinstance(command, Settle):
+            self._settle(session, command, effects)
+        elif isinstance(command, Attach):
+            self._attach(session, command, effects)
+        elif isinstance(command, Cancel):
+            self._cancel(session, command.consumer, effects)
+        elif isinstance(command, Get):
+            self._get(session, command.message_id, effects)
+        elif isinstance(command, Purge):
+            self._answer(session, STATUS_OK, self._purge(effects), effects)
+        elif isinstance(command, Remove):
+            self._answer(session, STATUS_OK, self._remove(command.ids, effects), effects)
+
+    def _repeat(self, session: Session, command: Control, effects: list[Effect]) -> None:
+        """Answer a control command that was applied before, without doing it again."""
+        answer = session.answer(command.seq)
+        if not isinstance(command, Get):
+            effects.append(Controlled(session.number, command.seq, answer.status, answer.count))
+            return
+        getter = session.consumers.get(GET_CONSUMER)
+        message = None if getter is None else getter.unsettled.get(answer.delivery)
+        delivery: i64 = 0 if message is None else answer.delivery
+        effects.append(Got(session.number, command.seq, message, delivery, self._state.ready.count))
+
+    def _answer(self, session: Session, status: i64, count: i64, effects: list[Effect]) -> None:
+        """Answer a control command and remember the answer when it says more than "ok"."""
+        if status != STATUS_OK or count != 0:
+            session.keep_answer(status, count, 0)
+        effects.append(Controlled(session.number, session.control_seq, status, count))
+
+    def _settle(self, session: Session, command: Settle, effects: list[Effect]) -> None:
+        settled: i64 = 0
+        for item in command.items:
+            consumer = session.consumers.get(item.consumer)
+            if consumer is not None:
+                settled += settle(self._state, consumer, item, effects)
+                drop_if_done(session, consumer)
+        effects.append(Controlled(session.number, session.control_seq, STATUS_OK, settled))
+
+    def _attach(self, session: Session, command: Attach, effects: list[Effect]) -> None:
+        state = self._state
+        consumer = session.consumers.get(command.consumer)
+        if consumer is not None and consumer.state != DETACHED:
+            self._answer(session, STATUS_ALREADY, 0, effects)
+            return
+        if state.exclusive or (command.exclusive and state.attached_count > 0):
+            self._answer(session, STATUS_EXCLUSIVE_IN_USE, 0, effects)
+            return
+        if consumer is None:
+            consumer = Consumer(session.number, command.consumer)
+            session.consumers[command.consumer] = consumer
+        consumer.tag = command.tag
+        consumer.prefetch = command.prefetch
+        consumer.exclusive = command.exclusive
+        consumer.filtered = command.filtered
+        consumer.priority = command.priority
+        consumer.prefetch_octets = command.prefetch_octets
+        consumer.timeout_ms = command.timeout_ms
+        state.attach(consumer)
+        self._answer(session, STATUS_OK, 0, effects)
+
+    def _cancel(self, session: Session, number: i64, effects: list[Effect]) -> None:
+        consumer = session.consumers.get(number)
+        left: i64 = 0
+        if consumer is not None and number != GET_CONSUMER:
+            left = len(consumer.unsettled)
+            self._state.retire(consumer, CANCELLED)
+            drop_if_done(session, consumer)
+        self._answer(session, STATUS_OK, left, effects)
+
+    def _purge(self, effects: list[Effect]) -> i64:
+        """Forget all that is available or delayed; return how many messages that was."""
+        state = self._state
+        delayed = state.delayed.clear()
+        state.archive(delayed, effects)
+        removed = state.ready.purge(effects) + len(delayed)
+        state.ready.let_go_purged(state.budget, state.version < 2, effects)
+        return removed
+
+    def _remove(self, ids: list[int], effects: list[Effect]) -> i64:
+        """Forget messages by their ids; return how many there were."""
+        state = self._state
+        removed: list[Acquired] = []
+        for message_id in ids:
+            message = state.ready.pop(message_id)
+            if message is None:
+                message = state.delayed.pop(message_id)
+            if message is not None:
+                removed.append(message)
+        state.archive(removed, effects)
+        return len(removed)
+
+    def _get(self, session: Session, message_id: i64, effects: list[Effect]) -> None:
+        state = self._state
+        getter = session.consumers.get(GET_CONSUMER)
+        if getter is None:
+            getter = Consumer(session.number, GET_CONSUMER)
+        delivery = get(state, getter, message_id)
+        if delivery == 0:
+            left = state.ready.count
+            effects.append(Got(session.number, session.control_seq, None, 0, left))
+            return
+        session.consumers[GET_CONSUMER] = getter
+        session.keep_answer(STATUS_OK, 0, delivery)
+        message = getter.unsettled[delivery]
+        left = state.ready.count
+        effects.append(Got(session.number, session.control_seq, message, delivery, left))
+
+    def _close(self, number: i64, effects: list[Effect]) -> None:
+        session = self._state.sessions.get(number)
+        released: i64 = (
+            0 if session is None else forget_session(self._state, session, True, effects)
+        )
+        effects.append(Controlled(number, 0, STATUS_OK, released))
+
+    def _node_down(self, command: NodeDown, effects: list[Effect]) -> None:
+        for session in list(self._state.sessions.values()):
+            if session_node(session.number) != command.node:
+                continue
+            if command.boot_keep == 0:
+                suspect_session(self._state, session, effects)
+            elif session_boot(session.number) != command.boot_keep:
+                forget_session(self._state, session, False, effects)

@@ -1,0 +1,247 @@
+"""Everything a queue knows, and what becomes of its messages and consumers."""
+
+from __future__ import annotations
+
+from typing import final
+
+from mypy_extensions import i64
+
+from headrace_broker.core.property_reader import PropertyReader
+from headrace_broker.core.queue.budget import Budget
+from headrace_broker.core.queue.deduplication import Deduplication
+from headrace_broker.core.queue.delayed import DelayedMessages
+from headrace_broker.core.queue.effect import Acquired, Effect
+from headrace_broker.core.queue.ready_list import ReadyList
+from headrace_broker.core.queue.rotation import Rotation
+from headrace_broker.core.queue.session import ATTACHED, DETACHED, Consumer, Session
+from headrace_broker.core.queue.settings import QueueSettings
+
+
+@final
+class DeadMessage:
+    """A message that is kept until it has arrived at its dead-letter exchange.
+
+    Attributes:
+        message: what it was.
+        reason: a REASON constant.
+    """
+
+    def __init__(self, message: Acquired, reason: i64) -> None:
+        self.message = message
+        self.reason = reason
+
+
+@final
+class QueueState:
+    """A message is available, delayed, unsettled at a consumer, or dead and kept.
+
+    Attributes:
+        version: of the machine: what commands mean.
+        settings: of the queue.
+        now_ms: the latest time stamp of any command.
+        ready: available messages, and which entries are alive.
+        delayed: messages that become available later.
+        dead: by id, in the order in which they died.
+        dead_octets: of their bodies.
+        seen: names of messages that came, for queues that tell repetitions.
+        refusing: the queue was full and has not drained enough since.
+        sessions: by id, in the order of their first command.
+        rotation: the consumers that have credit, next to be served first.
+        active: the single active consumer of queues that have one.
+        arrivals: number of attachments there were.
+        attached_count: consumers in state ATTACHED.
+        detached_count: consumers in state DETACHED.
+        exclusive: the only attached consumer is exclusive.
+        unsettled_count: messages acquired by consumers and not settled.
+        unsettled_octets: of their bodies.
+        overdue_ms: no delivery is overdue before, 0 when none will be; may be too early.
+        reader: looks through property blocks; holds nothing between commands.
+        budget: of the command that is carried out.
+    """
+
+    def __init__(self) -> None:
+        self.version: i64 = 1
+        self.settings = QueueSettings()
+        self.now_ms: i64 = 0
+        self.ready = ReadyList()
+        self.delayed = DelayedMessages()
+        self.dead: dict[int, DeadMessage] = {}
+        self.dead_octets: i64 = 0
+        self.seen = Deduplication()
+        self.refusing = False
+        self.sessions: dict[int, Session] = {}
+        self.rotation = Rotation()
+        self.active: Consumer | None = None
+        self.arrivals: i64 = 0
+        self.attached_count: i64 = 0
+        self.detached_count: i64 = 0
+        self.exclusive = False
+        self.unsettled_count: i64 = 0
+        self.unsettled_octets: i64 = 0
+        self.overdue_ms: i64 = 0
+        self.reader = PropertyReader()
+        self.budget = Budget()
+
+    @property
+    def length(self) -> i64:
+        """Number of messages that wait for something; limits count them."""
+        return self.ready.count + self.delayed.count + len(self.dead)
+
+    @property
+    def octets(self) -> i64:
+        """Octets of their bodies."""
+        return self.ready.octets + self.delayed.octets + self.dead_octets
+
+    def open_session(self, number: i64) -> Session:
+        """Return a session, new where it is not known."""
+        session = self.sessions.get(number)
+        if session is None:
+            session = Session(number)
+            self.sessions[number] = session
+        return session
+
+    # Consumers
+
+    def attach(self, consumer: Consumer) -> None:
+        """Let a consumer that was not attached have deliveries."""
+        if consumer.state == DETACHED:
+            self.detached_count -= 1
+        consumer.state = ATTACHED
+        self.arrivals += 1
+        consumer.arrival = self.arrivals
+        self.attached_count += 1
+        self.exclusive = consumer.exclusive
+        self.choose_active()
+        self.enter_rotation(consumer)
+
+    def retire(self, consumer: Consumer, state: i64) -> None:
+        """Give a consumer no more deliveries: make it DETACHED or CANCELLED."""
+        if consumer.state == ATTACHED:
+            self.attached_count -= 1
+            if consumer.exclusive:
+                self.exclusive = False
+            self.rotation.remove(consumer)
+        elif consumer.state == DETACHED:
+            self.detached_count -= 1
+        consumer.state = state
+        if state == DETACHED:
+            self.detached_count += 1
+        if self.active is consumer:
+            self.active = None
+        if self.settings.single_active:
+            self.choose_active()
+
+    def enter_rotation(self, consumer: Consumer) -> None:
+        """Give a consumer a place at the end of the rotation when it has credit and none yet."""
+        if consumer.waiting or consumer.filtered or consumer.credit() == 0:
+            return
+        if self.is_served(consumer):
+            self.rotation.add(consumer)
+
+    def is_served(self, consumer: Consumer) -> bool:
+        """Return whether the queue gives this consumer anything, filtered or not, if it may."""
+        if not self.settings.single_active:
+            return True
+        return self.active is consumer and self._first_consumer() is consumer
+
+    def choose_active(self) -> None:
+        """Find who is the single active consumer now.
+
+        One with a higher priority takes over once the active one, which gets nothing more, has
+        nothing unsettled.
+        """
+        if not self.settings.single_active:
+            self.active = None
+            return
+        best = self._first_consumer()
+        active = self.active
+        if active is best:
+            if active is not None:
+                self.enter_rotation(active)  # who was to take over may have left
+            return
+        if active is not None:
+            self.rotation.remove(active)
+            if active.unsettled:
+                return
+        self.active = best
+        if best is not None:
+            self.enter_rotation(best)
+
+    def _first_consumer(self) -> Consumer | None:
+        """Return the attached consumer of highest priority; the active one before its equals."""
+        best = self.active
+        for session in self.sessions.values():
+            for consumer in session.consumers.values():
+                if consumer.state == ATTACHED and (
+                    best is None
+                    or consumer.priority > best.priority
+                    or (
+                        best is not self.active
+                        and consumer.priority == best.priority
+                        and consumer.arrival < best.arrival
+                    )
+                ):
+                    best = consumer
+        return best
+
+    def renew_rotation(self) -> None:
+        """Let everybody stand in line anew: who is served has changed."""
+        waiting = self.rotation.in_order()
+        for consumer in waiting:
+            self.rotation.remove(consumer)
+        self.choose_active()
+        for session in self.sessions.values():
+            for consumer in session.consumers.values():
+                self.enter_rotation(consumer)
+
+    # Messages
+
+    def hold(self, consumer: Consumer, messages: list[Acquired]) -> None:
+        """Note what a consumer has been given, as its next deliveries."""
+        unsettled = consumer.unsettled
+        number = consumer.next_delivery
+        octets: i64 = 0
+        now = self.now_ms
+        for message in messages:
+            message.acquired_ms = now
+            unsettled[number] = message
+            octets += message.octets
+            number += 1
+        consumer.next_delivery = number
+        self.unsettled_count += len(messages)
+        self.unsettled_octets += octets
+        timeout = self.timeout_of(consumer)
+        if timeout > 0 and (self.overdue_ms == 0 or now + timeout < self.overdue_ms):
+            self.overdue_ms = now + timeout
+
+    def timeout_of(self, consumer: Consumer) -> i64:
+        """Return for how long a consumer may leave a delivery unsettled, 0 or less for ever."""
+        own = consumer.timeout_ms
+        return own if own > 0 else self.settings.consumer_timeout_ms
+
+    def let_go(self, consumer: Consumer, messages: list[Acquired]) -> None:
+        """Note that deliveries of a consumer are not unsettled any more."""
+        octets: i64 = 0
+        for message in messages:
+            octets += message.octets
+            if message.key and message.key in self.ready.groups.groups:
+                self.ready.settled(message)
+        self.unsettled_octets -= octets
+        self.unsettled_count -= len(messages)
+        if consumer.prefetch_octets > 0:
+            consumer.octets -= octets
+
+    def archive(self, messages: list[Acquired], effects: list[Effect]) -> None:
+        """Forget messages that nobody has any more, entry by entry."""
+        if not messages:
+            return
+        entries = self.ready.entries
+        entry_index = messages[0].entry_index
+        gone: i64 = 0
+        for message in messages:
+            if message.entry_index != entry_index:
+                entries.archive(entry_index, gone, effects)
+                entry_index = message.entry_index
+                gone = 0
+            gone += 1
+        entries.archive(entry_index, gone, effects)

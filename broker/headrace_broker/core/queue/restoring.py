@@ -1,0 +1,223 @@
+"""Reads a queue's state back from a snapshot (layout in `snapshot`)."""
+
+from __future__ import annotations
+
+from mypy_extensions import i64
+
+from headrace_broker.core.queue.batch_page import decode_batches
+from headrace_broker.core.queue.effect import REASON_NAMES, Acquired, PublishRejected
+from headrace_broker.core.queue.octet_reader import OctetReader
+from headrace_broker.core.queue.page import Page
+from headrace_broker.core.queue.queue_state import DeadMessage, QueueState
+from headrace_broker.core.queue.ready_list import KEY_GROUP
+from headrace_broker.core.queue.session import ATTACHED, DETACHED, GETTER, Answer, Consumer, Session
+from headrace_broker.core.queue.settings import PRIORITY_MAX, decode_settings
+from headrace_broker.core.queue.snapshot import FLAG_EXCLUSIVE, FLAG_FILTERED, SNAPSHOT_VERSION
+
+
+class SnapshotError(ValueError):
+    """A snapshot is malformed or of a version that this code does not know."""
+
+
+def read_snapshot(data: bytes) -> QueueState:
+    """Decode a queue's state.
+
+    Raises:
+        SnapshotError: it is not what `write_snapshot` gives.
+    """
+    reader = OctetReader(data, 0)
+    version = reader.u8()
+    if version != SNAPSHOT_VERSION:
+        raise SnapshotError(f"snapshot of version {version}, not {SNAPSHOT_VERSION}")
+    state = QueueState()
+    try:
+        _read_state(reader, state)
+    except LookupError as error:
+        raise SnapshotError(f"malformed near octet {reader.position}: {error}") from error
+    if not reader.at_end():
+        raise SnapshotError(f"malformed near octet {reader.position}: another length")
+    return state
+
+
+def _read_state(reader: OctetReader, state: QueueState) -> None:
+    state.version = reader.varint()
+    settings = decode_settings(_text(reader))
+    if settings is None:
+        raise LookupError("settings")
+    state.settings = settings
+    state.now_ms = reader.varint()
+    state.ready.next_id = reader.varint()
+    state.refusing = reader.u8() == 1
+    state.arrivals = reader.varint()
+    state.overdue_ms = reader.varint()
+    entry_index: i64 = 0
+    for _ in range(_count(reader)):
+        entry_index += reader.varint()
+        state.ready.entries.counts[entry_index] = reader.varint()
+    for _ in range(_count(reader)):
+        _read_lane(reader, state)
+    state.ready.find_top()
+    for _ in range(_count(reader)):
+        state.ready.purged.append(_read_page(reader))
+    for _ in range(_count(reader)):
+        state.ready.add(_message(reader, state))
+    for _ in range(_count(reader)):
+        state.delayed.add(_message(reader, state))
+    for _ in range(_count(reader)):
+        _read_dead(reader, state)
+    for _ in range(_count(reader)):
+        name = _text(reader)
+        time_ms = reader.varint()
+        if name in state.seen.seen:
+            raise LookupError("a name that is remembered twice")
+        state.seen.remember(name, time_ms)
+    for _ in range(_count(reader)):
+        session = _read_session(reader, state)
+        state.sessions[session.number] = session
+    for _ in range(_count(reader)):
+        consumer = _named(reader, state)
+        if consumer is None or consumer.waiting:
+            raise LookupError("a place in the rotation for nobody, or for one that has one")
+        state.rotation.add(consumer)
+    state.active = _named(reader, state)
+
+
+def _count(reader: OctetReader) -> i64:
+    """Read how many items follow, each of at least one octet."""
+    count = reader.varint()
+    if reader.failed or count > len(reader.data) - reader.position:
+        raise LookupError(f"{count} items at {reader.position}")
+    return count
+
+
+def _text(reader: OctetReader) -> bytes:
+    return reader.octets(reader.varint())
+
+
+def _read_lane(reader: OctetReader, state: QueueState) -> None:
+    priority = reader.u8()
+    if priority > PRIORITY_MAX:
+        raise LookupError(f"priority {priority}")
+    lane = state.ready.lane(priority)
+    count = reader.varint()
+    octets = reader.varint()
+    for _ in range(_count(reader)):
+        lane.put_page(_read_page(reader))
+    lane.count = count
+    lane.octets = octets
+    state.ready.count += count
+    state.ready.octets += octets
+    for _ in range(_count(reader)):
+        message = _message(reader, state)
+        lane.put_back(message)
+        if message.key:
+            state.ready.last_values[message.key] = message.message_id
+
+
+def _read_page(reader: OctetReader) -> Page:
+    page = Page()
+    page.first_id = reader.varint()
+    page.last_id = reader.varint()
+    page.count = reader.varint()
+    page.expires_ms = reader.varint()
+    page.size = reader.varint()
+    page.packed = _text(reader)
+    if sum([batch.count for batch in decode_batches(page.packed)]) != page.count:
+        raise LookupError(f"a page with another number of messages than {page.count}")
+    return page
+
+
+def _message(reader: OctetReader, state: QueueState) -> Acquired:
+    message = Acquired(
+        reader.varint(),
+        reader.varint(),
+        reader.varint(),
+        reader.varint(),
+        reader.varint(),
+        reader.varint(),
+    )
+    message.arrived_ms = reader.varint()
+    message.expires_ms = reader.varint()
+    message.priority = reader.u8()
+    message.acquired_ms = reader.varint()
+    message.due_ms = reader.varint()
+    message.key = _text(reader)
+    if reader.failed or message.priority > PRIORITY_MAX:
+        raise LookupError(f"message {message.message_id}")
+    if message.entry_index not in state.ready.entries.counts:
+        raise LookupError(f"message {message.message_id} of a dead entry {message.entry_index}")
+    return message
+
+
+def _read_dead(reader: OctetReader, state: QueueState) -> None:
+    reason = reader.u8()
+    message = _message(reader, state)
+    if reason not in REASON_NAMES:
+        raise LookupError(f"reason {reason}")
+    state.dead[message.message_id] = DeadMessage(message, reason)
+    state.dead_octets += message.octets
+
+
+def _read_session(reader: OctetReader, state: QueueState) -> Session:
+    session = Session(reader.varint())
+    session.publish_seq = reader.varint()
+    session.control_seq = reader.varint()
+    for _ in range(_count(reader)):
+        session.answers.append(
+            Answer(reader.varint(), reader.varint(), reader.varint(), reader.varint())
+        )
+    for _ in range(_count(reader)):
+        session.refusals.append(
+            PublishRejected(session.number, reader.varint(), reader.varint(), reader.varint())
+        )
+    for _ in range(_count(reader)):
+        consumer = _read_consumer(reader, session.number, state)
+        session.consumers[consumer.number] = consumer
+    return session
+
+
+def _read_consumer(reader: OctetReader, session: i64, state: QueueState) -> Consumer:
+    consumer = Consumer(session, reader.varint())
+    consumer.prefetch = reader.varint()
+    flags = reader.u8()
+    consumer.exclusive = flags & FLAG_EXCLUSIVE != 0
+    consumer.filtered = flags & FLAG_FILTERED != 0
+    consumer.state = reader.u8()
+    if not ATTACHED <= consumer.state <= GETTER:
+        raise LookupError(f"consumer state {consumer.state}")
+    consumer.tag = _text(reader)
+    negative = reader.u8() == 1
+    consumer.priority = reader.varint()
+    if negative:
+        consumer.priority = -consumer.priority
+    consumer.prefetch_octets = reader.varint()
+    consumer.timeout_ms = reader.varint()
+    consumer.arrival = reader.varint()
+    consumer.next_delivery = reader.varint()
+    for _ in range(_count(reader)):
+        number = reader.varint()
+        _read_unsettled(consumer, number, _message(reader, state), state)
+    if consumer.state == ATTACHED:
+        state.attached_count += 1
+        state.exclusive = consumer.exclusive
+    elif consumer.state == DETACHED:
+        state.detached_count += 1
+    return consumer
+
+
+def _read_unsettled(consumer: Consumer, number: i64, message: Acquired, state: QueueState) -> None:
+    consumer.unsettled[number] = message
+    state.unsettled_count += 1
+    state.unsettled_octets += message.octets
+    if consumer.prefetch_octets > 0:
+        consumer.octets += message.octets
+    if message.key.startswith(KEY_GROUP):
+        state.ready.groups.hold(consumer, message)
+
+
+def _named(reader: OctetReader, state: QueueState) -> Consumer | None:
+    number = reader.varint()
+    consumer_number = reader.varint()
+    if number == 0:
+        return None
+    return state.sessions[number].consumers[consumer_number]

@@ -1,0 +1,189 @@
+"""What a queue is told about itself: the arguments and policies that its machine acts on.
+
+As octets (in CONFIGURE commands and snapshots), big-endian:
+
+    u8 version | n x (u8 field | i64 value, or u16 m | m bytes) in ascending order of fields
+
+Fields that have their default are left out, so that fields can be added.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from librt.strings import BytesWriter, write_i16_be, write_i64_be
+from mypy_extensions import i16, i64
+
+from headrace_broker.core.queue.octet_reader import OctetReader
+
+SETTINGS_VERSION: Final = 1
+
+UNSET: Final = -1
+
+OVERFLOW_DROP_HEAD: Final = 0
+OVERFLOW_REJECT_PUBLISH: Final = 1
+OVERFLOW_REJECT_PUBLISH_DLX: Final = 2  # refused publishes are dead-lettered as well
+
+DEAD_LETTER_NONE: Final = 0
+DEAD_LETTER_AT_MOST_ONCE: Final = 1
+DEAD_LETTER_AT_LEAST_ONCE: Final = 2  # kept until FORGET says that they have arrived
+
+RETRY_DISABLED: Final = 0
+RETRY_ALL: Final = 1
+RETRY_FAILED: Final = 2  # what came back counted as a failed delivery
+RETRY_RETURNED: Final = 3  # what was released
+
+PRIORITY_MAX: Final = 31
+KEY_NAME_OCTETS_MAX: Final = 255  # a header's name is a short string
+
+_NUMBERS: Final = 14  # fields from 1 to this are numbers, those after it names of headers
+
+
+@final
+class QueueSettings:
+    """Settings of a queue; those of a new one change nothing about first in, first out.
+
+    Attributes:
+        message_ttl_ms: most time that a message waits, UNSET for ever.
+        max_length: most messages that wait, UNSET for no limit.
+        max_length_octets: the same in octets of bodies.
+        overflow: an OVERFLOW constant.
+        delivery_limit: failed deliveries that a message survives, UNSET for no limit.
+        dead_letter: a DEAD_LETTER constant.
+        single_active: only one consumer at a time gets deliveries.
+        consumer_timeout_ms: most time that a delivery may stay unsettled, UNSET for ever.
+        priority_max: highest priority told apart, 0 to PRIORITY_MAX.
+        deduplicate: drop publishes whose x-deduplication-header is remembered.
+        dedup_count: most values remembered.
+        dedup_ms: how long a value is remembered, UNSET for as long as there is room.
+        retry_type: a RETRY constant: what comes back is held for a while.
+        retry_min_ms: for how long after the first time.
+        retry_max_ms: the longest.
+        last_value_key: header of which only the newest message with each value waits, b"" none.
+        group_key: header whose equal values go to one consumer at a time, b"" none.
+    """
+
+    def __init__(self) -> None:
+        self.message_ttl_ms: i64 = UNSET
+        self.max_length: i64 = UNSET
+        self.max_length_octets: i64 = UNSET
+        self.overflow: i64 = OVERFLOW_DROP_HEAD
+        self.delivery_limit: i64 = UNSET
+        self.dead_letter: i64 = DEAD_LETTER_NONE
+        self.single_active = False
+        self.consumer_timeout_ms: i64 = UNSET
+        self.priority_max: i64 = 0
+        self.deduplicate = False
+        self.dedup_count: i64 = 0
+        self.dedup_ms: i64 = UNSET
+        self.retry_type: i64 = RETRY_DISABLED
+        self.retry_min_ms: i64 = 0
+        self.retry_max_ms: i64 = 0
+        self.last_value_key = b""
+        self.group_key = b""
+
+    @property
+    def reads_headers(self) -> bool:
+        """Whether every message's header table has to be looked at."""
+        return self.deduplicate or len(self.last_value_key) > 0 or len(self.group_key) > 0
+
+
+def _numbers(settings: QueueSettings) -> list[i64]:
+    """Return the numeric fields in the order of their numbers, from 1."""
+    return [
+        settings.message_ttl_ms,
+        settings.max_length,
+        settings.max_length_octets,
+        settings.overflow,
+        settings.delivery_limit,
+        settings.dead_letter,
+        1 if settings.single_active else 0,
+        settings.consumer_timeout_ms,
+        settings.priority_max,
+        settings.dedup_count if settings.deduplicate else -1,
+        settings.dedup_ms,
+        settings.retry_type,
+        settings.retry_min_ms,
+        settings.retry_max_ms,
+    ]
+
+
+def encode_settings(settings: QueueSettings) -> bytes:
+    """Encode settings; equal ones give equal octets."""
+    out = BytesWriter()
+    out.append(SETTINGS_VERSION)
+    plain = _numbers(QueueSettings())
+    field = 0
+    for value in _numbers(settings):
+        field += 1
+        if value != plain[field - 1]:
+            out.append(field)
+            write_i64_be(out, value)
+    for name in (settings.last_value_key, settings.group_key):
+        field += 1
+        if name:
+            out.append(field)
+            write_i16_be(out, i16(len(name)))
+            out.write(name)
+    return out.getvalue()
+
+
+def decode_settings(data: bytes) -> QueueSettings | None:
+    """Decode what `encode_settings` gave; None where it is malformed or holds an unknown field."""
+    reader = OctetReader(data, 0)
+    if reader.u8() != SETTINGS_VERSION:
+        return None
+    settings = QueueSettings()
+    while not reader.failed and reader.position < len(data):
+        field = reader.u8()
+        if 1 <= field <= _NUMBERS:
+            _set_number(settings, field, reader.s64())
+        elif field == _NUMBERS + 1:
+            settings.last_value_key = reader.octets(reader.u16())
+        elif field == _NUMBERS + 2:
+            settings.group_key = reader.octets(reader.u16())
+        else:
+            return None
+    return settings if reader.at_end() and _plausible(settings) else None
+
+
+def _set_number(settings: QueueSettings, field: i64, value: i64) -> None:
+    if field == 1:
+        settings.message_ttl_ms = value
+    elif field == 2:
+        settings.max_length = value
+    elif field == 3:
+        settings.max_length_octets = value
+    elif field == 4:
+        settings.overflow = value
+    elif field == 5:
+        settings.delivery_limit = value
+    elif field == 6:
+        settings.dead_letter = value
+    elif field == 7:
+        settings.single_active = value == 1
+    elif field == 8:
+        settings.consumer_timeout_ms = value
+    elif field == 9:
+        settings.priority_max = value
+    elif field == 10:
+        settings.deduplicate = True
+        settings.dedup_count = value
+    elif field == 11:
+        settings.dedup_ms = value
+    elif field == 12:
+        settings.retry_type = value
+    elif field == 13:
+        settings.retry_min_ms = value
+    else:
+        settings.retry_max_ms = value
+
+
+def _plausible(settings: QueueSettings) -> bool:
+    return (
+        min(_numbers(settings)) >= UNSET
+        and settings.overflow <= OVERFLOW_REJECT_PUBLISH_DLX
+        and settings.dead_letter <= DEAD_LETTER_AT_LEAST_ONCE
+        and settings.retry_type <= RETRY_RETURNED
+        and settings.priority_max <= PRIORITY_MAX
+    )

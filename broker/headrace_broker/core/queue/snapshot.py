@@ -1,0 +1,235 @@
+"""A queue's state as octets, without bodies: version 2.
+
+Numbers are in groups of 7 bits (`varint`), but for u8. `text` is a length and octets; `n x`
+stands for a number and so many.
+
+    u8 2 | machine version | text settings | now | next id | u8 refusing | arrivals | overdue
+    entries: n x (log position difference | count)
+    lanes: n x (u8 priority | count | octets | n x page | n x message)
+    purged: n x page
+    groups: n x message                delayed: n x message
+    last values: follow from the messages
+    dead: n x (u8 reason | message)    seen: n x (text name | time)
+    sessions: n x session
+    rotation: n x (session | number)   active: session | number, 0 | 0 for none
+
+    page: first id | last id | count | expires | size | text batches (see `batch_page`)
+    message: id | entry | position | octets | acquired | deliveries | arrived | expires
+        | u8 priority | acquired at | due | text key
+    session: number | publish seq | control seq | n x (seq | status | count | delivery)
+        | n x (first | last | why) | n x consumer
+    consumer: number | prefetch | u8 flags | u8 state | text tag | u8 sign | priority
+        | prefetch octets | timeout | arrival | next delivery | n x (delivery | message)
+
+What follows from the rest (counters, heaps, who owns a group) is computed again.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import deque
+from typing import Final
+
+from librt.strings import BytesWriter
+from mypy_extensions import i64
+
+from headrace_broker.core.queue.batch_page import encode_batches, read_entries, write_varint
+from headrace_broker.core.queue.effect import Acquired
+from headrace_broker.core.queue.page import Page
+from headrace_broker.core.queue.queue_state import QueueState
+from headrace_broker.core.queue.ready_list import ReadyList
+from headrace_broker.core.queue.session import Consumer, Session
+from headrace_broker.core.queue.settings import encode_settings
+
+SNAPSHOT_VERSION: Final = 2
+FLAG_EXCLUSIVE: Final = 1
+FLAG_FILTERED: Final = 2
+
+
+def live_indexes(state: QueueState) -> array[int]:
+    """Return the log positions, ascending, of the entries that hold messages of the queue."""
+    found: array[int] = array("Q")
+    filled = 0
+    for lane in state.ready.lanes:
+        if lane.pages:
+            filled += 1
+            _add_entries(lane.pages, found)
+    if state.ready.purged:
+        filled += 2  # they are of several lanes
+        _add_entries(state.ready.purged, found)
+    if filled > 1:
+        found = array("Q", sorted(found))
+    counts = state.ready.entries.counts
+    return _with(found, sorted(counts)) if counts else found
+
+
+def _add_entries(pages: deque[Page], found: array[int]) -> None:
+    for page in pages:
+        if page.packed:
+            read_entries(page.packed, found)
+        else:
+            for batch in page.waiting():
+                found.append(batch.entry_index)
+
+
+def _with(found: array[int], counted: list[int]) -> array[int]:
+    """Return the log positions found, and those counted; only these may be found repeatedly."""
+    merged: array[int] = array("Q")
+    done: i64 = 0
+    for entry_index in counted:
+        at: i64 = bisect_left(found, entry_index, done)
+        merged += found[done:at]
+        merged.append(entry_index)
+        done = bisect_right(found, entry_index, at)
+    merged += found[done:]
+    return merged
+
+
+def write_snapshot(state: QueueState) -> bytes:
+    """Encode a queue's state."""
+    return _write(state, True)
+
+
+def write_state(state: QueueState) -> bytes:
+    """Encode a queue's state without the time and what is only layout: equal for equal states."""
+    return _write(state, False)
+
+
+def _write(state: QueueState, paged: bool) -> bytes:
+    out = BytesWriter()
+    out.append(SNAPSHOT_VERSION)
+    write_varint(out, state.version)
+    _write_text(out, encode_settings(state.settings))
+    write_varint(out, state.now_ms if paged else 0)
+    write_varint(out, state.ready.next_id)
+    out.append(1 if state.refusing else 0)
+    write_varint(out, state.arrivals)
+    write_varint(out, state.overdue_ms)
+    _write_ready(out, state.ready, paged)
+    _write_messages(out, state.ready.groups.loose.in_order())
+    _write_messages(
+        out, [state.delayed.messages[number] for number in sorted(state.delayed.messages)]
+    )
+    write_varint(out, len(state.dead))
+    for dead in state.dead.values():
+        out.append(int(dead.reason))
+        _write_message(out, dead.message)
+    write_varint(out, len(state.seen.seen))
+    for name, time_ms in state.seen.seen.items():
+        _write_text(out, name)
+        write_varint(out, time_ms)
+    write_varint(out, len(state.sessions))
+    for session in state.sessions.values():
+        _write_session(out, session)
+    waiting = state.rotation.in_order()
+    write_varint(out, len(waiting))
+    for consumer in waiting:
+        _write_name(out, consumer)
+    _write_name(out, state.active)
+    return out.getvalue()
+
+
+def _write_ready(out: BytesWriter, ready: ReadyList, paged: bool) -> None:
+    counts = ready.entries.counts
+    write_varint(out, len(counts))
+    before: i64 = 0
+    for entry_index in sorted(counts):
+        write_varint(out, entry_index - before)
+        write_varint(out, counts[entry_index])
+        before = entry_index
+    lanes = [lane for lane in ready.lanes if lane.count > 0]
+    write_varint(out, len(lanes))
+    for lane in lanes:
+        out.append(int(lane.priority))
+        write_varint(out, lane.count)
+        write_varint(out, lane.octets)
+        if paged:
+            _write_pages(out, lane.pages)
+        else:
+            batches = [batch for page in lane.pages for batch in page.waiting()]
+            _write_text(out, encode_batches(batches))
+        _write_messages(out, lane.loose.in_order())
+    _write_pages(out, ready.purged)
+
+
+def _write_pages(out: BytesWriter, pages: deque[Page]) -> None:
+    write_varint(out, len(pages))
+    for page in pages:
+        write_varint(out, page.first_id)
+        write_varint(out, page.last_id)
+        write_varint(out, page.count)
+        write_varint(out, page.expires_ms)
+        write_varint(out, page.size)
+        _write_text(out, page.packed or encode_batches(page.waiting()))
+
+
+def _write_text(out: BytesWriter, text: bytes) -> None:
+    write_varint(out, len(text))
+    out.write(text)
+
+
+def _write_messages(out: BytesWriter, messages: list[Acquired]) -> None:
+    write_varint(out, len(messages))
+    for message in messages:
+        _write_message(out, message)
+
+
+def _write_message(out: BytesWriter, message: Acquired) -> None:
+    write_varint(out, message.message_id)
+    write_varint(out, message.entry_index)
+    write_varint(out, message.position)
+    write_varint(out, message.octets)
+    write_varint(out, message.acquired_count)
+    write_varint(out, message.delivery_count)
+    write_varint(out, message.arrived_ms)
+    write_varint(out, message.expires_ms)
+    out.append(int(message.priority))
+    write_varint(out, message.acquired_ms)
+    write_varint(out, message.due_ms)
+    _write_text(out, message.key)
+
+
+def _write_session(out: BytesWriter, session: Session) -> None:
+    write_varint(out, session.number)
+    write_varint(out, session.publish_seq)
+    write_varint(out, session.control_seq)
+    write_varint(out, len(session.answers))
+    for answer in session.answers:
+        write_varint(out, answer.seq)
+        write_varint(out, answer.status)
+        write_varint(out, answer.count)
+        write_varint(out, answer.delivery)
+    write_varint(out, len(session.refusals))
+    for refusal in session.refusals:
+        write_varint(out, refusal.first)
+        write_varint(out, refusal.last)
+        write_varint(out, refusal.why)
+    write_varint(out, len(session.consumers))
+    for consumer in session.consumers.values():
+        _write_consumer(out, consumer)
+
+
+def _write_consumer(out: BytesWriter, consumer: Consumer) -> None:
+    write_varint(out, consumer.number)
+    write_varint(out, consumer.prefetch)
+    exclusive = FLAG_EXCLUSIVE if consumer.exclusive else 0
+    out.append(exclusive | (FLAG_FILTERED if consumer.filtered else 0))
+    out.append(int(consumer.state))
+    _write_text(out, consumer.tag)
+    priority = consumer.priority
+    out.append(1 if priority < 0 else 0)
+    write_varint(out, -priority if priority < 0 else priority)
+    write_varint(out, consumer.prefetch_octets)
+    write_varint(out, consumer.timeout_ms)
+    write_varint(out, consumer.arrival)
+    write_varint(out, consumer.next_delivery)
+    write_varint(out, len(consumer.unsettled))
+    for number, message in consumer.unsettled.items():
+        write_varint(out, number)
+        _write_message(out, message)
+
+
+def _write_name(out: BytesWriter, consumer: Consumer | None) -> None:
+    write_varint(out, 0 if consumer is None else consumer.session)
+    write_varint(out, 0 if consumer is None else consumer.number)

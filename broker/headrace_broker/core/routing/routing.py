@@ -1,0 +1,303 @@
+"""Which queues a message goes to: exchanges and bindings of all vhosts.
+
+A delayed exchange routes at once, as the type in its argument `x-delayed-type` does. The delay is
+the queues' affair: each holds back any message with an integer header `x-delay`, in milliseconds,
+whatever exchange it came through. So bindings count as they are when a message is published, where
+RabbitMQ's plug-in asks for them when the delay is over, and a delayed message is as safe as others.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, final
+
+from mypy_extensions import i64
+
+from headrace_broker.core.routing.consistent_hash import ConsistentHashMatcher
+from headrace_broker.core.routing.header_match import HeadersMatcher
+from headrace_broker.core.routing.matcher import (
+    Destination,
+    DirectMatcher,
+    FanoutMatcher,
+    Matcher,
+    Subject,
+)
+from headrace_broker.core.routing.topic import TopicMatcher
+from headrace_broker.model.definition import (
+    EXCHANGE_CONSISTENT_HASH,
+    EXCHANGE_DELAYED,
+    Binding,
+    Exchange,
+)
+from headrace_broker.model.exchange_argument import ALTERNATE_EXCHANGE, DELAYED_TYPE
+from headrace_broker.model.reply_queue import REPLY_PREFIX
+
+TO_EXCHANGE: Final = "exchange"
+DEFAULT_EXCHANGE: Final = ""
+
+
+@final
+class Resolution:
+    """Where a message goes.
+
+    Attributes:
+        known: whether the exchange exists; the default exchange always does.
+        internal: whether clients may not publish to it.
+        queues: names of the queues, ascending, each once.
+        replies: names of direct reply-to consumers, REPLY_PREFIX and a token each.
+        needs_message: whether other properties could lead to other queues.
+        needs_headers: whether decoded headers are among them.
+    """
+
+    def __init__(
+        self,
+        known: bool,
+        internal: bool,
+        queues: tuple[str, ...],
+        replies: tuple[str, ...] = (),
+        needs_message: bool = False,
+        needs_headers: bool = False,
+    ) -> None:
+        self.known = known
+        self.internal = internal
+        self.queues = queues
+        self.replies = replies
+        self.needs_message = needs_message
+        self.needs_headers = needs_headers
+
+
+@final
+class ExchangeTable(Destination):
+    """An exchange, the bindings that leave it and how many lead to which exchange.
+
+    Attributes:
+        internal: only other exchanges may feed it.
+        matcher: its bindings, as its type reads them.
+        exchanges: bindings to other exchanges, whatever their routing key.
+        alternate: name of the exchange for what no binding takes, None for none.
+    """
+
+    def __init__(self, exchange: Exchange) -> None:
+        super().__init__(exchange.name)
+        self.internal: bool = exchange.internal
+        self.matcher = _new_matcher(exchange.type, exchange.arguments)
+        self.exchanges: dict[ExchangeTable, int] = {}
+        alternate: object = exchange.arguments.get(ALTERNATE_EXCHANGE)
+        self.alternate: str | None = alternate if isinstance(alternate, str) else None
+
+
+def _new_matcher(kind: str, arguments: dict[str, Any]) -> Matcher:
+    inner: object = arguments.get(DELAYED_TYPE) if kind == EXCHANGE_DELAYED else kind
+    if inner == "direct":
+        return DirectMatcher()
+    if inner == "fanout":
+        return FanoutMatcher()
+    if inner == "topic":
+        return TopicMatcher()
+    if inner == "headers":
+        return HeadersMatcher()
+    if inner == EXCHANGE_CONSISTENT_HASH:
+        return ConsistentHashMatcher(arguments)
+    raise ValueError(f"unknown exchange type '{kind}'")
+
+
+@final
+class VhostTable:
+    """The exchanges and queues of a vhost, by name."""
+
+    def __init__(self) -> None:
+        self.exchanges: dict[str, ExchangeTable] = {}
+        self.queues: dict[str, Destination] = {}
+
+
+@final
+class Routing:
+    """Exchanges, queues and bindings of all vhosts, kept in step by whoever follows the catalog.
+
+    Changes come in the catalog's order: a binding after its ends, and its removal before theirs.
+    One that contradicts what is there raises KeyError and leaves everything as it was.
+
+    Attributes:
+        version: counts up with every change; what was resolved at another version may be wrong.
+    """
+
+    def __init__(self) -> None:
+        self.version: i64 = 0
+        self._vhosts: dict[str, VhostTable] = {}
+
+    def add_exchange(self, exchange: Exchange) -> None:
+        """Add an exchange that is not there.
+
+        Raises:
+            ValueError: its type is not known.
+        """
+        table = self._vhost(exchange.vhost)
+        if exchange.name in table.exchanges:
+            raise KeyError(exchange.name)
+        table.exchanges[exchange.name] = ExchangeTable(exchange)
+        self.version += 1
+
+    def remove_exchange(self, vhost: str, name: str) -> None:
+        """Remove an exchange that has no bindings left."""
+        table = self._vhosts[vhost]
+        del table.exchanges[name]
+        self._forget_empty(vhost, table)
+        self.version += 1
+
+    def add_queue(self, vhost: str, name: str) -> None:
+        """Add a queue that is not there; the default exchange leads to it."""
+        table = self._vhost(vhost)
+        if name in table.queues:
+            raise KeyError(name)
+        table.queues[name] = Destination(name)
+        self.version += 1
+
+    def remove_queue(self, vhost: str, name: str) -> None:
+        """Remove a queue that has no bindings left."""
+        table = self._vhosts[vhost]
+        del table.queues[name]
+        self._forget_empty(vhost, table)
+        self.version += 1
+
+    def add_binding(self, binding: Binding) -> None:
+        """Add a binding that is not there; its ends are."""
+        table = self._vhosts[binding.vhost]
+        source = table.exchanges[binding.source]
+        if binding.destination_type == TO_EXCHANGE:
+            target = table.exchanges[binding.destination]
+            source.matcher.add(binding, target)
+            source.exchanges[target] = source.exchanges.get(target, 0) + 1
+        else:
+            source.matcher.add(binding, table.queues[binding.destination])
+        self.version += 1
+
+    def remove_binding(self, binding: Binding) -> None:
+        """Remove a binding that is there; its ends still are."""
+        table = self._vhosts[binding.vhost]
+        source = table.exchanges[binding.source]
+        if binding.destination_type == TO_EXCHANGE:
+            target = table.exchanges[binding.destination]
+            source.matcher.remove(binding, target)
+            count = source.exchanges[target] - 1
+            if count > 0:
+                source.exchanges[target] = count
+            else:
+                del source.exchanges[target]
+        else:
+            source.matcher.remove(binding, table.queues[binding.destination])
+        self.version += 1
+
+    def set_alternate(self, vhost: str, exchange: str, alternate: str | None) -> None:
+        """Name the exchange for what no binding of an exchange takes, None for none.
+
+        Raises:
+            KeyError: there is no such exchange. The alternate need not exist.
+        """
+        table = self._vhosts[vhost].exchanges[exchange]
+        if table.alternate != alternate:
+            table.alternate = alternate
+            self.version += 1
+
+    def route(
+        self,
+        vhost: str,
+        exchange: str,
+        routing_key: str,
+        headers: dict[str, Any] | None = None,
+    ) -> tuple[str, ...]:
+        """Return the names of the queues that a message goes to, ascending, each once.
+
+        `headers` are the message's, as plain values; None is the same as none.
+        """
+        return self.resolve(vhost, exchange, Subject([routing_key], headers or {})).queues
+
+    def resolve(self, vhost: str, exchange: str, subject: Subject) -> Resolution:
+        """Return where a message goes, and what is known of the exchange."""
+        table = self._vhosts.get(vhost)
+        if exchange == DEFAULT_EXCHANGE:
+            return _resolve_default(table, subject)
+        start = table.exchanges.get(exchange) if table is not None else None
+        if table is None or start is None:
+            return Resolution(False, False, ())
+        needs_message = False
+        queues: dict[str, None] = {}
+        passed: dict[Destination, None] = {start: None}
+        pending: list[ExchangeTable] = [start]
+        while pending:
+            source = pending.pop()
+            matcher = source.matcher
+            needs_message = needs_message or matcher.reads_headers or matcher.reads_properties
+            found: dict[Destination, None] = {}
+            matcher.match(subject, found)
+            if not found and source.alternate is not None:
+                _find_alternate(table, source.alternate, subject, found)
+            for destination in found:
+                if destination in passed:
+                    continue
+                passed[destination] = None
+                if isinstance(destination, ExchangeTable):
+                    pending.append(destination)
+                else:
+                    queues[destination.name] = None
+        needs_headers = needs_message and self.needs_headers(vhost, exchange)
+        names = tuple(sorted(queues))
+        return Resolution(True, start.internal, names, (), needs_message, needs_headers)
+
+    def needs_headers(self, vhost: str, exchange: str) -> bool:
+        """Return whether headers matter to an exchange's messages, whatever their key."""
+        table = self._vhosts.get(vhost)
+        start = table.exchanges.get(exchange) if table is not None else None
+        if table is None or start is None:
+            return False
+        passed: dict[ExchangeTable, None] = {start: None}
+        pending: list[ExchangeTable] = [start]
+        while pending:
+            source = pending.pop()
+            if source.matcher.reads_headers:
+                return True
+            targets = list(source.exchanges)
+            alternate = table.exchanges.get(source.alternate) if source.alternate else None
+            if alternate is not None:
+                targets.append(alternate)
+            for target in targets:
+                if target not in passed:
+                    passed[target] = None
+                    pending.append(target)
+        return False
+
+    def _vhost(self, name: str) -> VhostTable:
+        table = self._vhosts.get(name)
+        if table is None:
+            table = VhostTable()
+            self._vhosts[name] = table
+        return table
+
+    def _forget_empty(self, vhost: str, table: VhostTable) -> None:
+        if not table.exchanges and not table.queues:
+            del self._vhosts[vhost]
+
+
+def _resolve_default(table: VhostTable | None, subject: Subject) -> Resolution:
+    """Each routing key names a queue, or who waits for a direct reply."""
+    queues: dict[str, None] = {}
+    replies: dict[str, None] = {}
+    for routing_key in subject.routing_keys:
+        if table is not None and routing_key in table.queues:
+            queues[routing_key] = None
+        elif routing_key.startswith(REPLY_PREFIX):
+            replies[routing_key] = None
+    return Resolution(True, False, tuple(sorted(queues)), tuple(replies))
+
+
+def _find_alternate(
+    table: VhostTable, alternate: str, subject: Subject, found: dict[Destination, None]
+) -> None:
+    """Find an alternate exchange, or the queues that the default exchange stands for."""
+    if alternate == DEFAULT_EXCHANGE:
+        for routing_key in subject.routing_keys:
+            queue = table.queues.get(routing_key)
+            if queue is not None:
+                found[queue] = None
+        return
+    target = table.exchanges.get(alternate)
+    if target is not None:
+        found[target] = None
