@@ -64,3 +64,24 @@ def test_the_last_outcome_of_a_test_counts(tmp_path: Path) -> None:
     record.write_bytes(b"\n".join(msgspec.json.encode(line) for line in lines))
     assert read_outcomes(record) == lines[1:]
     assert read_outcomes(tmp_path / "none") == []
+
+
+def test_few_failures_are_doubtful_and_good_when_they_pass_again() -> None:
+    verdict = judge(outcomes(test_b=PASSED, test_c=FAILED), EXPECTED, "", 1, False)
+    assert verdict.doubtful == ("t.py::test_c",)
+    passed = verdict.after(judge(outcomes(test_c=PASSED), EXPECTED, "", 2, False))
+    assert passed.good
+    assert (passed.passed, passed.seconds) == (2, 3)
+
+
+@pytest.mark.parametrize("again", [{"test_c": FAILED}, {}, {"test_c": SKIPPED}])
+def test_a_failure_that_does_not_pass_again_stays_one(again: dict[str, str]) -> None:
+    verdict = judge(outcomes(test_b=PASSED, test_c=FAILED), EXPECTED, "", 1, False)
+    assert not verdict.after(judge(outcomes(**again), EXPECTED, "", 2, False)).good
+
+
+def test_many_failures_and_other_trouble_are_not_doubtful() -> None:
+    many = {f"test_{number}": FAILED for number in range(4)}
+    assert judge(outcomes(**many), EXPECTED, "", 1, False).doubtful == ()
+    assert judge(outcomes(test_c=FAILED), EXPECTED, "hung", 1, False).doubtful == ()
+    assert judge(outcomes(test_a=PASSED, test_c=FAILED), EXPECTED, "", 1, False).doubtful == ()
