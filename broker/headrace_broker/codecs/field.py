@@ -15,6 +15,7 @@ from typing import Final, final
 from librt.strings import read_i16_be, read_i32_be
 from mypy_extensions import i64
 
+from headrace_broker.model.field_size import VALUE_SIZES, VARIABLE_SIZE
 from headrace_broker.model.limits import TABLE_DEPTH_MAX, TABLE_FIELDS_MAX
 
 HEADERS_FLAG: Final = 0x2000
@@ -27,22 +28,6 @@ _TYPE_ARRAY: Final = 0x41  # A
 _TYPE_TABLE: Final = 0x46  # F
 _TYPE_LONG_STRING: Final = 0x53  # S
 _TYPE_BYTES: Final = 0x78  # x
-
-_UNKNOWN: Final = 255
-_VARIABLE: Final = 254
-
-
-def _value_sizes() -> bytes:
-    sizes = bytearray([_UNKNOWN]) * 256
-    for types, size in ((b"V", 0), (b"tbB", 1), (b"su", 2), (b"Iif", 4), (b"D", 5), (b"lLdT", 8)):
-        for code in types:
-            sizes[code] = size
-    for code in b"AFSx":
-        sizes[code] = _VARIABLE
-    return bytes(sizes)
-
-
-_VALUE_SIZES: Final = _value_sizes()  # octets of a value by its type octet
 
 
 @final
@@ -112,9 +97,9 @@ class FieldWalker:
         if self.fields_left < 0:
             return self._fail(f"more than {TABLE_FIELDS_MAX} fields")
         kind: i64 = buf[pos]
-        size: i64 = _VALUE_SIZES[kind]
+        size: i64 = VALUE_SIZES[kind]
         pos += 1
-        if size < _VARIABLE:
+        if size < VARIABLE_SIZE:
             pos += size
             return pos if pos <= end else self._fail("a value runs past the end of its table")
         if kind in (_TYPE_LONG_STRING, _TYPE_BYTES):
@@ -133,8 +118,8 @@ class FieldWalker:
 
 def value_end(buf: bytes, pos: i64) -> i64:
     """Return where the value whose type octet stands at `pos` of a checked table ends."""
-    size: i64 = _VALUE_SIZES[buf[pos]]
-    if size < _VARIABLE:
+    size: i64 = VALUE_SIZES[buf[pos]]
+    if size < VARIABLE_SIZE:
         return pos + 1 + size
     return pos + 5 + (i64(read_i32_be(buf, pos + 1)) & 0xFFFFFFFF)
 

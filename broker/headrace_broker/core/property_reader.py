@@ -15,6 +15,8 @@ from typing import Final, final
 from librt.strings import BytesWriter, read_i16_be, read_i32_be, read_i64_be, write_i64_be
 from mypy_extensions import i64
 
+from headrace_broker.model.field_size import UNKNOWN_SIZE, VALUE_SIZES, VARIABLE_SIZE
+
 CONTENT_TYPE: Final = 0x8000
 CONTENT_ENCODING: Final = 0x4000
 HEADERS: Final = 0x2000
@@ -36,22 +38,7 @@ NO_INTEGER: Final = -(1 << 63)  # `header_int` of what is no integer, or is just
 EXPIRATION_MS_MAX: Final = 10**15  # 31,000 years: what is longer is as long, and sums stay in i64
 
 _U32: Final = 0xFFFFFFFF
-_UNKNOWN: Final = 255
-_VARIABLE: Final = 254
 _DIGITS_MAX: Final = 18  # of a decimal number that surely fits an i64
-
-
-def _value_sizes() -> bytes:
-    sizes = bytearray([_UNKNOWN]) * 256
-    for types, size in ((b"V", 0), (b"tbB", 1), (b"su", 2), (b"Iif", 4), (b"D", 5), (b"lLdT", 8)):
-        for code in types:
-            sizes[code] = size
-    for code in b"AFSx":
-        sizes[code] = _VARIABLE
-    return bytes(sizes)
-
-
-_VALUE_SIZES: Final = _value_sizes()  # octets of a value by its type octet
 
 
 @final
@@ -216,12 +203,12 @@ def field_stop(blob: bytes, pos: i64, stop: i64) -> i64:
     """
     if pos >= stop:
         return -1
-    size: i64 = _VALUE_SIZES[blob[pos]]
-    if size == _VARIABLE:
+    size: i64 = VALUE_SIZES[blob[pos]]
+    if size == VARIABLE_SIZE:
         if stop - pos < 5:
             return -1
         size = 4 + (i64(read_i32_be(blob, pos + 1)) & _U32)
-    elif size == _UNKNOWN:
+    elif size == UNKNOWN_SIZE:
         return -1
     after: i64 = pos + 1 + size
     return after if after <= stop else -1
