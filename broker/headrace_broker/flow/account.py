@@ -1,0 +1,179 @@
+"""Accounts: whatever enters the broker owes for all that it causes, until that is done.
+
+Source: Tony Garnock-Jones, "Internal flow control within message brokers" (Syndicate).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import final
+
+from mypy_extensions import i64, mypyc_attr
+
+from headrace_broker.flow.flow_limits import FlowLimits
+from headrace_broker.model.flow import Cause
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Debtor:
+    """Who stops while its account is in debt: a socket's reader, a dead letter carrier."""
+
+    @abstractmethod
+    def on_clear_funds(self) -> None:
+        """The account is down at its low mark: go on. Nothing may block."""
+
+
+@final
+class Tab:
+    """What an account owes at one queue.
+
+    Loans are counted, not kept one by one: who borrows remembers how much, and repays that once.
+
+    Attributes:
+        account: who owes.
+        group: the queue's group.
+        messages: owed.
+        octets: owed.
+    """
+
+    def __init__(self, account: Account, group: int) -> None:
+        self.account = account
+        self.group = group
+        self.messages: i64 = 0
+        self.octets: i64 = 0
+
+    def borrow(self, messages: i64, octets: i64) -> None:
+        """Take a loan for work that was handed to the queue."""
+        self.messages += messages
+        self.octets += octets
+        self.account.borrow(messages, octets)
+
+    def repay(self, messages: i64, octets: i64) -> None:
+        """The work is done, or was dropped."""
+        assert messages <= self.messages, "repaid twice"
+        assert octets <= self.octets, "repaid twice"
+        self.messages -= messages
+        self.octets -= octets
+        self.account.repay(messages, octets)
+
+    def repay_all(self) -> None:
+        """All of it is done or was dropped: the queue is gone."""
+        self.repay(self.messages, self.octets)
+
+
+@final
+class Account:
+    """The debt of one activity, and who waits until it is paid.
+
+    Attributes:
+        cause: whose it is.
+        weight: its share among those that compete, 1 or more.
+        messages: owed.
+        octets: owed.
+        in_debt: it owes more than its limit, and has not been down at the low mark since.
+        debtor: told when it is; None for an activity that is stopped in another way.
+        tabs: what it owes by queue, at those where it owes something or did lately.
+    """
+
+    def __init__(self, cause: Cause, limits: FlowLimits, debtor: Debtor | None = None) -> None:
+        self.cause = cause
+        self.weight: i64 = 1
+        self.messages: i64 = 0
+        self.octets: i64 = 0
+        self.in_debt = False
+        self.debtor = debtor
+        self.tabs: dict[int, Tab] = {}
+        self._limits = limits
+
+    def tab(self, group: int) -> Tab:
+        """Return what is owed at a queue."""
+        tab = self.tabs.get(group)
+        if tab is None:
+            tab = Tab(self, group)
+            self.tabs[group] = tab
+        return tab
+
+    def close_tab(self, group: int) -> None:
+        """Forget a queue at which nothing is owed; otherwise it stays."""
+        tab = self.tabs.get(group)
+        if tab is not None and tab.messages == 0:
+            del self.tabs[group]
+
+    def borrow(self, messages: i64, octets: i64) -> None:
+        """Owe more."""
+        self.messages += messages
+        self.octets += octets
+        if not self.in_debt:
+            limits = self._limits
+            self.in_debt = self.messages > limits.scaled(
+                limits.account_messages
+            ) or self.octets > limits.scaled(limits.account_octets)
+
+    def repay(self, messages: i64, octets: i64) -> None:
+        """Owe less, and let the debtor go on at the low mark."""
+        self.messages -= messages
+        self.octets -= octets
+        if self.in_debt:
+            self.look()
+
+    def look(self) -> None:
+        """Let the debtor go on if the debt allows it; also called when limits have changed."""
+        limits = self._limits
+        if (
+            self.in_debt
+            and self.messages <= limits.scaled(limits.account_messages) // 2
+            and self.octets <= limits.scaled(limits.account_octets) // 2
+        ):
+            self.in_debt = False
+            if self.debtor is not None:
+                self.debtor.on_clear_funds()
+
+
+@final
+class Ledger:
+    """All accounts of a node.
+
+    Attributes:
+        accounts: by `Cause.account`; those that were closed stay until they owe nothing.
+    """
+
+    def __init__(self, limits: FlowLimits) -> None:
+        self.limits = limits
+        self.accounts: dict[str, Account] = {}
+        self._closed: set[str] = set()
+
+    def open(self, cause: Cause, debtor: Debtor | None = None) -> Account:
+        """Open an account; its name must not be in use."""
+        assert cause.account not in self.accounts, cause.account
+        account = Account(cause, self.limits, debtor)
+        self.accounts[cause.account] = account
+        return account
+
+    def close(self, account: Account) -> None:
+        """The activity has ended; what it caused may still be under way."""
+        account.debtor = None
+        self._closed.add(account.cause.account)
+        self.sweep()
+
+    def sweep(self) -> None:
+        """Forget closed accounts that owe nothing any more; called now and then."""
+        for name in list(self._closed):
+            if self.accounts[name].messages == 0:
+                del self.accounts[name]
+                self._closed.discard(name)
+
+    def look(self) -> None:
+        """Have every account compare its debt with limits that have changed."""
+        for account in list(self.accounts.values()):
+            account.look()
+
+    def debtors(self, group: int) -> list[Tab]:
+        """Return who owes something at a queue, the deepest in debt first."""
+        tabs = [account.tabs[group] for account in self.accounts.values() if group in account.tabs]
+        owing = [tab for tab in tabs if tab.messages > 0]
+        owing.sort(key=_octets, reverse=True)
+        return owing
+
+
+def _octets(tab: Tab) -> int:
+    return int(tab.octets)
