@@ -80,6 +80,24 @@ def _read_state(reader: OctetReader, state: QueueState) -> None:
             raise LookupError("a place in the rotation for nobody, or for one that has one")
         state.rotation.add(consumer)
     state.active = _named(reader, state)
+    _read_sections(reader, state)
+
+
+def _read_sections(reader: OctetReader, state: QueueState) -> None:
+    before: i64 = 0
+    while not reader.failed and reader.position < len(reader.data):
+        section = reader.u8()
+        body = OctetReader(_text(reader), 0)
+        if section <= before:
+            raise LookupError(f"section {section} behind {before}")
+        before = section
+        _read_section(section, body, state)
+        if not body.at_end():
+            raise LookupError(f"section {section} of another length")
+
+
+def _read_section(section: i64, reader: OctetReader, state: QueueState) -> None:
+    raise LookupError(f"unknown section {section}")
 
 
 def _count(reader: OctetReader) -> i64:

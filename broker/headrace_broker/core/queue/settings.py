@@ -36,8 +36,6 @@ RETRY_RETURNED: Final = 3  # what was released
 PRIORITY_MAX: Final = 31
 KEY_NAME_OCTETS_MAX: Final = 255  # a header's name is a short string
 
-_NUMBERS: Final = 14  # fields from 1 to this are numbers, those after it names of headers
-
 
 @final
 class QueueSettings:
@@ -88,43 +86,51 @@ class QueueSettings:
         return self.deduplicate or len(self.last_value_key) > 0 or len(self.group_key) > 0
 
 
-def _numbers(settings: QueueSettings) -> list[i64]:
-    """Return the numeric fields in the order of their numbers, from 1."""
-    return [
-        settings.message_ttl_ms,
-        settings.max_length,
-        settings.max_length_octets,
-        settings.overflow,
-        settings.delivery_limit,
-        settings.dead_letter,
-        1 if settings.single_active else 0,
-        settings.consumer_timeout_ms,
-        settings.priority_max,
-        settings.dedup_count if settings.deduplicate else -1,
-        settings.dedup_ms,
-        settings.retry_type,
-        settings.retry_min_ms,
-        settings.retry_max_ms,
-    ]
+def _numbers(settings: QueueSettings) -> dict[int, int]:
+    """Return the fields that are numbers."""
+    return {
+        1: settings.message_ttl_ms,
+        2: settings.max_length,
+        3: settings.max_length_octets,
+        4: settings.overflow,
+        5: settings.delivery_limit,
+        6: settings.dead_letter,
+        7: 1 if settings.single_active else 0,
+        8: settings.consumer_timeout_ms,
+        9: settings.priority_max,
+        10: settings.dedup_count if settings.deduplicate else -1,
+        11: settings.dedup_ms,
+        12: settings.retry_type,
+        13: settings.retry_min_ms,
+        14: settings.retry_max_ms,
+    }
+
+
+def _names(settings: QueueSettings) -> dict[int, bytes]:
+    """Return the fields that are names of headers."""
+    return {15: settings.last_value_key, 16: settings.group_key}
+
+
+_PLAIN_NUMBERS: Final = _numbers(QueueSettings())
+_PLAIN_NAMES: Final = _names(QueueSettings())
+_FIELDS: Final = sorted([*_PLAIN_NUMBERS, *_PLAIN_NAMES])
 
 
 def encode_settings(settings: QueueSettings) -> bytes:
     """Encode settings; equal ones give equal octets."""
     out = BytesWriter()
     out.append(SETTINGS_VERSION)
-    plain = _numbers(QueueSettings())
-    field = 0
-    for value in _numbers(settings):
-        field += 1
-        if value != plain[field - 1]:
+    numbers = _numbers(settings)
+    names = _names(settings)
+    for field in _FIELDS:
+        if field in numbers:
+            if numbers[field] != _PLAIN_NUMBERS[field]:
+                out.append(field)
+                write_i64_be(out, numbers[field])
+        elif names[field]:
             out.append(field)
-            write_i64_be(out, value)
-    for name in (settings.last_value_key, settings.group_key):
-        field += 1
-        if name:
-            out.append(field)
-            write_i16_be(out, i16(len(name)))
-            out.write(name)
+            write_i16_be(out, i16(len(names[field])))
+            out.write(names[field])
     return out.getvalue()
 
 
@@ -136,12 +142,10 @@ def decode_settings(data: bytes) -> QueueSettings | None:
     settings = QueueSettings()
     while not reader.failed and reader.position < len(data):
         field = reader.u8()
-        if 1 <= field <= _NUMBERS:
+        if field in _PLAIN_NUMBERS:
             _set_number(settings, field, reader.s64())
-        elif field == _NUMBERS + 1:
-            settings.last_value_key = reader.octets(reader.u16())
-        elif field == _NUMBERS + 2:
-            settings.group_key = reader.octets(reader.u16())
+        elif field in _PLAIN_NAMES:
+            _set_name(settings, field, reader.octets(reader.u16()))
         else:
             return None
     return settings if reader.at_end() and _plausible(settings) else None
@@ -175,13 +179,20 @@ def _set_number(settings: QueueSettings, field: i64, value: i64) -> None:
         settings.retry_type = value
     elif field == 13:
         settings.retry_min_ms = value
-    else:
+    elif field == 14:
         settings.retry_max_ms = value
+
+
+def _set_name(settings: QueueSettings, field: i64, value: bytes) -> None:
+    if field == 15:
+        settings.last_value_key = value
+    elif field == 16:
+        settings.group_key = value
 
 
 def _plausible(settings: QueueSettings) -> bool:
     return (
-        min(_numbers(settings)) >= UNSET
+        min(_numbers(settings).values()) >= UNSET
         and settings.overflow <= OVERFLOW_REJECT_PUBLISH_DLX
         and settings.dead_letter <= DEAD_LETTER_AT_LEAST_ONCE
         and settings.retry_type <= RETRY_RETURNED

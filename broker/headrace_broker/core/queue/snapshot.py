@@ -12,6 +12,7 @@ stands for a number and so many.
     dead: n x (u8 reason | message)    seen: n x (text name | time)
     sessions: n x session
     rotation: n x (session | number)   active: session | number, 0 | 0 for none
+    sections: (u8 number | text)... in ascending order, only those that have something to say
 
     page: first id | last id | count | expires | size | text batches (see `batch_page`)
     message: id | entry | position | octets | acquired | deliveries | arrived | expires
