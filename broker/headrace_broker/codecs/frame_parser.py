@@ -75,6 +75,8 @@ class FrameParser:
         body_bytes_max: octets of a body; larger ones give `ContentTooLarge`.
         partial_bytes_max: octets of the unfinished contents of all channels together.
         buffered_bytes: octets held between feeds.
+        missing_bytes: octets to come until nothing is unfinished, as far as they are announced; at
+            most a frame too many.
         closed: nothing more is parsed, after a `Violation` or a wrong protocol header.
     """
 
@@ -86,12 +88,14 @@ class FrameParser:
         self.body_bytes_max = body_bytes_max
         self.partial_bytes_max: i64 = PARTIAL_CONTENT_BYTES_MAX
         self.buffered_bytes: i64 = 0
+        self.missing_bytes: i64 = 0
         self.closed = False
         self._greeted = False
         self._rest = BytesWriter()
         self._rest_needed: i64 = 0  # with fewer octets in _rest than this no progress is possible
         self._contents: dict[int, Content] = {}
         self._content_bytes: i64 = 0
+        self._content_missing: i64 = 0
         self._properties = b"\x00\x00"  # the last valid property block: most publishers repeat it
 
     def feed(self, data: bytes) -> list[Event]:
@@ -107,7 +111,7 @@ class FrameParser:
         if len(self._rest) > 0:
             self._rest.write(data)
             if len(self._rest) < self._rest_needed:
-                self.buffered_bytes = len(self._rest) + self._content_bytes
+                self._count()
                 return out
             buf = self._rest.getvalue()
             self._rest = BytesWriter()
@@ -119,10 +123,18 @@ class FrameParser:
         if pos < 0:
             self._contents = {}
             self._content_bytes = 0
+            self._content_missing = 0
         elif pos < len(buf):
             self._rest.write(buf[pos:])
-        self.buffered_bytes = len(self._rest) + self._content_bytes
+        self._count()
         return out
+
+    def _count(self) -> None:
+        rest: i64 = len(self._rest)
+        self.buffered_bytes = rest + self._content_bytes
+        self.missing_bytes = self._content_missing
+        if rest > 0:
+            self.missing_bytes += max(self._rest_needed - rest, 0)
 
     def _protocol_header(self, buf: bytes, out: list[Event]) -> i64:
         """Take the protocol header; returns the offset after it, -1 when it closes the parser."""
@@ -329,6 +341,7 @@ class FrameParser:
     def _begin_body(self, content: Content, size: i64, out: list[Event]) -> None:
         if 0 <= size <= self.body_bytes_max:
             content.missing = size
+            self._content_missing += size
             return
         announced: int = size
         if size < 0:
@@ -355,6 +368,7 @@ class FrameParser:
             return
         content.missing -= size
         if not content.skipped and size > 0:
+            self._content_missing -= size
             content.add(buf[start:end])
             self._hold(content, size, out)
         self._finish_if_whole(content, out)
@@ -384,6 +398,8 @@ class FrameParser:
 
     def _forget(self, content: Content) -> None:
         self._content_bytes -= content.held
+        if not content.skipped and content.missing > 0:  # it was cut short
+            self._content_missing -= content.missing
         del self._contents[content.channel]
 
     def _fault(self, out: list[Event], code: i64, text: str, channel: i64) -> None:

@@ -1,14 +1,24 @@
-"""Gates: where publishes that must wait stand, and in which order they go on."""
+"""Gates: where publishes that must wait stand, and in which order they go on.
+
+Accounts take turns by deficit round robin over octets: each turn gives an account its quantum
+times its weight, and what it takes beyond that it owes to its next turns. All waiters of one
+account (the channels of a connection) share that account's turn, so more channels get no more.
+
+Source: Shreedhar and Varghese, "Efficient Fair Queuing Using Deficit Round-Robin"; here a batch may
+exceed the deficit, which is owed then ("surplus" round robin).
+"""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections import deque
-from typing import final
+from typing import Final, final
 
 from mypy_extensions import i64, mypyc_attr
 
 from headrace_broker.flow.account import Account
+
+QUANTUM_OCTETS: Final = 32 << 10  # of an account of weight 1 in its turn; a chunk of small messages
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -16,7 +26,7 @@ class Waiter:
     """Somebody who holds publishes: a channel, a publish stream. It waits at one gate at a time.
 
     Attributes:
-        account: whose publishes they are.
+        account: whose publishes they are; the same while it waits.
     """
 
     account: Account
@@ -26,6 +36,7 @@ class Waiter:
         """Pass on held publishes, the oldest first, while nothing stops them.
 
         Before it returns it waits again (`Gate.wait`, at this or another gate) if some are left.
+        It asks gates for `room`, not whether they are open: it has stood in line.
 
         Args:
             octets: stop once so many are passed on; at least one batch goes.
@@ -35,45 +46,156 @@ class Waiter:
         """
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Bell:
+    """Who serves gates, later and never within a call that rings."""
+
+    @abstractmethod
+    def ring(self, gate: Gate) -> None:
+        """Have `gate` served in a turn of its own; it rings once until it is served."""
+
+
+@final
+class _Line:
+    """The waiters of one account.
+
+    Attributes:
+        waiters: in the order in which they came.
+        deficit: octets that may go in this turn; negative: owed to the turns to come.
+        has_turn: it was given its quantum and has not used it up.
+    """
+
+    def __init__(self, account: Account) -> None:
+        self.account = account
+        self.waiters: dict[Waiter, None] = {}
+        self.deficit: i64 = 0
+        self.has_turn = False
+
+    def begin_turn(self) -> None:
+        quantum: i64 = QUANTUM_OCTETS * self.account.weight
+        self.deficit = min(self.deficit + quantum, quantum)
+        self.has_turn = True
+
+
 @final
 class Gate:
     """A limit that several publishers share.
 
+    Its owner says whether there is `room` and serves it when it rings; nobody waits for ever while
+    there is room: whoever comes to wait, or makes room where somebody waits, rings.
+
     Attributes:
         limit: a LIMIT constant of `model.flow`.
         group: the queue it belongs to, 0 for the whole node.
-        is_open: nobody needs to wait.
+        room: the limit is not reached.
+        is_open: there is room and nobody waits: what comes anew need not wait either.
+        waiting_count: how many wait here.
     """
 
-    def __init__(self, limit: int, group: int) -> None:
+    def __init__(self, limit: int, group: int, bell: Bell | None = None) -> None:
         self.limit = limit
         self.group = group
+        self.room = True
         self.is_open = True
-        self._waiting: deque[Waiter] = deque()
+        self.waiting_count: i64 = 0
+        self._bell = bell
+        self._rung = False
+        self._serving = False
+        self._lines: dict[Account, _Line] = {}
+        self._turns: deque[_Line] = deque()
 
-    @property
-    def waiting_count(self) -> int:
-        """How many wait here."""
-        return len(self._waiting)
+    def set_room(self, room: bool) -> None:
+        """Say whether the limit leaves room; those who wait are served in a later turn."""
+        self.room = room
+        self._changed()
 
     def wait(self, waiter: Waiter) -> None:
-        """Wait here; it may stand here once."""
-        self._waiting.append(waiter)
+        """Wait here, behind what waits of the same account; one who does already is ignored."""
+        line = self._lines.get(waiter.account)
+        if line is None:
+            line = _Line(waiter.account)
+            self._lines[waiter.account] = line
+            self._turns.append(line)
+        if waiter not in line.waiters:
+            line.waiters[waiter] = None
+            self.waiting_count += 1
+            self._changed()
 
     def leave(self, waiter: Waiter) -> None:
         """Wait no more; one who does not is ignored."""
-        if waiter in self._waiting:
-            self._waiting.remove(waiter)
+        line = self._lines.get(waiter.account)
+        if line is not None and waiter in line.waiters:
+            self._take(line, waiter)
+            if self.waiting_count == 0 and not self._serving:
+                self._forget()
+            self._changed()
 
     def serve(self, octets: i64) -> i64:
         """Let waiters pass, in fair shares, until so many octets have gone or nobody may.
 
         Returns:
-            The octets that have gone.
+            The octets that have gone; the last batch may exceed `octets`.
         """
+        self._rung = False
+        self._serving = True
         gone: i64 = 0
-        for _ in range(len(self._waiting)):
-            if gone >= octets or not self._waiting:
-                break
-            gone += self._waiting.popleft().admit(octets - gone)
+        idle: i64 = 0  # waiters in a row that came back with nothing done
+        while self.room and gone < octets and idle <= self.waiting_count and self.waiting_count > 0:
+            line = self._next_line()
+            waiter = next(iter(line.waiters))
+            self._take(line, waiter)
+            passed = waiter.admit(min(line.deficit, octets - gone))
+            line.deficit -= passed
+            gone += passed
+            if passed > 0:
+                idle = 0
+            elif waiter in line.waiters:
+                idle += 1
+                line.has_turn = False  # others first
+                self._turns.rotate(-1)
+        self._serving = False
+        if self.waiting_count == 0:
+            self._forget()
+        self._changed()
         return gone
+
+    def _next_line(self) -> _Line:
+        """Return the line whose turn it is; somebody waits.
+
+        Lines in which nobody stands any more go, once they have paid what they owe.
+        """
+        turns = self._turns
+        while True:
+            line = turns[0]
+            if line.has_turn and line.deficit > 0 and line.waiters:
+                return line
+            if not line.has_turn and line.waiters:
+                line.begin_turn()
+                if line.deficit > 0:
+                    return line
+            turns.popleft()
+            if not line.waiters and not line.has_turn:
+                line.begin_turn()
+            line.has_turn = False
+            if line.waiters or line.deficit < 0:
+                turns.append(line)
+            else:
+                del self._lines[line.account]
+
+    def _take(self, line: _Line, waiter: Waiter) -> None:
+        del line.waiters[waiter]
+        self.waiting_count -= 1
+
+    def _forget(self) -> None:
+        """Nobody waits, so nobody is owed anything."""
+        self._lines.clear()
+        self._turns.clear()
+
+    def _changed(self) -> None:
+        waiting = self.waiting_count > 0
+        self.is_open = self.room and not waiting
+        if self.room and waiting and not self._serving and not self._rung:
+            bell = self._bell
+            if bell is not None:
+                self._rung = True
+                bell.ring(self)

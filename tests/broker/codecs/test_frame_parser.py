@@ -38,6 +38,7 @@ def test_any_split_of_a_valid_stream_gives_its_events(
     parser = new_parser()
     assert wire.shapes(parser, wire.split(stream, cuts)) == shapes
     assert parser.buffered_bytes == 0
+    assert parser.missing_bytes == 0
     assert not parser.closed
 
 

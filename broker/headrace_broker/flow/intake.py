@@ -1,0 +1,147 @@
+"""What a node takes in: how much in one turn of its loop, and how much it has under way.
+
+The node's bound (`node_octets`) is in parts: PENDING_PART for what was handed to queues and is not
+applied, and those of `flow.share` for what is not handed over yet. What is under way drains by
+itself, so no part ever waits for one that waits for it.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from headrace_broker.flow.flow_limits import FlowLimits
+from headrace_broker.flow.gate import Bell, Gate
+from headrace_broker.flow.share import Reader, Share, Shares
+from headrace_broker.model.flow import LIMIT_INTAKE
+
+PENDING_PART: Final = 4  # a quarter of the node's bound is for what is pending at queues
+
+
+@final
+class IntakeFigures:
+    """How much a node holds for publishers, and how many of them wait.
+
+    Attributes:
+        held: octets of whole publishes that are held.
+        partial: octets of publishes that have not arrived as a whole.
+        pending: octets handed to queues and not applied.
+        bound: of the three together.
+        turn_messages: publishes that may be passed on in a turn of the loop now.
+        turn_octets: the same in octets.
+        waiting: channels that wait for the node's intake.
+        unread: connections whose sockets are not read for what is held.
+        large: connections in the middle of a large publish that goes on.
+        large_waiting: those that must wait until such a one is done.
+    """
+
+    def __init__(self) -> None:
+        self.held = 0
+        self.partial = 0
+        self.pending = 0
+        self.bound = 0
+        self.turn_messages = 0
+        self.turn_octets = 0
+        self.waiting = 0
+        self.unread = 0
+        self.large = 0
+        self.large_waiting = 0
+
+
+@final
+class Intake:
+    """A node's intake.
+
+    Attributes:
+        gate: closed when the turn's budget is spent, or too much is pending.
+        shares: what is held, by connection.
+        pending: octets handed to queues and not applied, or dropped.
+        messages_left: publishes that may still be passed on in this turn.
+        octets_left: the same in octets.
+    """
+
+    def __init__(self, limits: FlowLimits, bell: Bell | None = None) -> None:
+        self.gate = Gate(LIMIT_INTAKE, 0, bell)
+        self.shares = Shares(limits)
+        self.pending: i64 = 0
+        self.messages_left: i64 = limits.scaled(limits.turn_messages)
+        self.octets_left: i64 = limits.scaled(limits.turn_octets)
+        self._limits = limits
+        self._bell = bell
+        self._full = False
+        self._turn_asked = False
+
+    def open(self, reader: Reader) -> Share:
+        """Give a connection its share."""
+        return self.shares.open(reader)
+
+    def has_room(self, octets: i64) -> bool:
+        """Return whether the node may hold so many octets more."""
+        return self.shares.has_room(octets)
+
+    def take(self, messages: i64, octets: i64) -> None:
+        """Publishes are passed on; spends the turn's budget."""
+        self.messages_left -= messages
+        self.octets_left -= octets
+        if self._turn_asked:
+            if self.gate.room:
+                self._look()
+            return
+        limits = self._limits
+        if (
+            self.messages_left < limits.turn_messages // 2
+            or self.octets_left < limits.turn_octets // 2
+        ):
+            self._ask_turn()
+            self._look()
+
+    def begin_turn(self) -> None:
+        """A turn of the loop begins: there is a new budget."""
+        limits = self._limits
+        self._turn_asked = False
+        self.messages_left = limits.scaled(limits.turn_messages)
+        self.octets_left = limits.scaled(limits.turn_octets)
+        self._look()
+
+    def add_pending(self, octets: i64) -> None:
+        """Octets were handed to a queue."""
+        self.pending += octets
+        if not self._full and self.pending > self._pending_max():
+            self._full = True
+            self._look()
+
+    def pending_done(self, octets: i64) -> None:
+        """Octets were applied by their queue, or dropped."""
+        self.pending -= octets
+        if self._full and self.pending <= self._pending_max() // 2:
+            self._full = False
+            self._look()
+
+    def figures(self) -> IntakeFigures:
+        """Return how things stand."""
+        shares = self.shares
+        limits = self._limits
+        figures = IntakeFigures()
+        figures.held = int(shares.held)
+        figures.partial = int(shares.partial)
+        figures.pending = int(self.pending)
+        figures.bound = int(limits.scaled(limits.node_octets))
+        figures.turn_messages = int(limits.scaled(limits.turn_messages))
+        figures.turn_octets = int(limits.scaled(limits.turn_octets))
+        figures.waiting = int(self.gate.waiting_count)
+        figures.unread = shares.unread_count
+        return figures
+
+    def _pending_max(self) -> i64:
+        return self._limits.scaled(self._limits.node_octets) // PENDING_PART
+
+    def _look(self) -> None:
+        room = not self._full and self.messages_left > 0 and self.octets_left > 0
+        if room != self.gate.room:
+            self.gate.set_room(room)
+
+    def _ask_turn(self) -> None:
+        self._turn_asked = True
+        if self._bell is not None:
+            self._bell.ring(self.gate)

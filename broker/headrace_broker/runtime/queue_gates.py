@@ -1,0 +1,46 @@
+"""What is under way to each queue that this node's sessions publish to."""
+
+from __future__ import annotations
+
+from typing import final
+
+from headrace_broker.flow.flow_limits import FlowLimits
+from headrace_broker.flow.gate import Bell
+from headrace_broker.flow.intake import Intake
+from headrace_broker.flow.pending import Pending
+
+
+@final
+class QueueGates:
+    """One `Pending` per queue with sessions on this node.
+
+    Attributes:
+        by_group: those in use.
+    """
+
+    def __init__(self, limits: FlowLimits, intake: Intake, bell: Bell | None = None) -> None:
+        self.by_group: dict[int, Pending] = {}
+        self._limits = limits
+        self._intake = intake
+        self._bell = bell
+
+    def enter(self, group: int) -> Pending:
+        """Return a queue's, for one session more."""
+        pending = self.by_group.get(group)
+        if pending is None:
+            pending = Pending(group, self._limits, self._intake, self._bell)
+            self.by_group[group] = pending
+        pending.users += 1
+        return pending
+
+    def leave(self, group: int) -> None:
+        """A session has ended, and so has all that it had under way."""
+        pending = self.by_group[group]
+        pending.users -= 1
+        if pending.users == 0:
+            del self.by_group[group]
+
+    def look(self) -> None:
+        """Have every queue compare with limits that have changed."""
+        for pending in list(self.by_group.values()):
+            pending.look()
