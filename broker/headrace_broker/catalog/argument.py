@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from headrace_broker.catalog.setting import QUEUE_ARGUMENTS, shown
+from headrace_broker.catalog.setting import QUEUE_ARGUMENTS, shown, watermark_problem
 from headrace_broker.model.binding_key import table_key
 from headrace_broker.model.definition import QUEUE_CLASSIC, QUEUE_QUORUM
 from headrace_broker.model.limits import REPLICAS_DEFAULT, TABLE_DEPTH_MAX
@@ -143,6 +143,9 @@ def _check_arguments(arguments: dict[str, Any], where: str, kind: str, by_defaul
         if key in arguments and other in arguments:
             raise _invalid(key, where, f"cannot stand beside {other}: {reason}")
     _check_retry(arguments, where)
+    problem = watermark_problem(arguments, "x-")
+    if problem:
+        raise ArgumentError(f"invalid arguments for {where}: {problem}")
 
 
 def _check_retry(arguments: dict[str, Any], where: str) -> None:

@@ -36,6 +36,10 @@ from headrace_broker.model.definition import (
 DEFAULT_LIMITS: Final = (
     ("default-queue-max-length", "max-length"),
     ("default-queue-max-length-bytes", "max-length-bytes"),
+    ("default-queue-high-watermark", "high-watermark"),
+    ("default-queue-high-watermark-bytes", "high-watermark-bytes"),
+    ("default-queue-low-watermark", "low-watermark"),
+    ("default-queue-low-watermark-bytes", "low-watermark-bytes"),
 )
 
 _QUEUE_TARGETS: Final = {
@@ -148,6 +152,7 @@ def effective(
             settings.setdefault(name, vhost_limits[limit])
     _settle_dead_letters(settings)
     _settle_retry(settings)
+    _settle_watermarks(settings)
     return settings
 
 
@@ -177,6 +182,15 @@ def _settle_retry(settings: dict[str, Any]) -> None:
             settings.pop(name, None)
     else:
         settings["delayed-retry-max"] = max(low, settings.get("delayed-retry-max", low))
+
+
+def _settle_watermarks(settings: dict[str, Any]) -> None:
+    """Drop a low watermark that came from elsewhere than the high one and is above it."""
+    for unit in ("", "-bytes"):
+        high = settings.get(f"high-watermark{unit}", 0)
+        low = settings.get(f"low-watermark{unit}", 0)
+        if 0 < high < low:
+            del settings[f"low-watermark{unit}"]
 
 
 def effective_exchange(

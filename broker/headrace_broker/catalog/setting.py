@@ -98,6 +98,7 @@ SECOND: Final = "second"  # the other one
 SMALLER: Final = "smaller"
 LARGER: Final = "larger"
 STRICTER: Final = "stricter"  # the smaller of two limits of which a negative one means none
+LOWER: Final = "lower"  # the smaller of two limits of which 0 means none
 
 
 def united(how: str, first: Any, second: Any) -> Any:
@@ -107,6 +108,8 @@ def united(how: str, first: Any, second: Any) -> Any:
     if how == SECOND:
         return second
     if how == LARGER or (how == STRICTER and (first < 0 or second < 0)):
+        return max(first, second)
+    if how == LOWER and (first == 0 or second == 0):
         return max(first, second)
     return min(first, second)
 
@@ -206,6 +209,10 @@ QUEUE_SETTINGS: Final[dict[str, Setting]] = {
         Integer(1, DEDUPLICATION_SIZE_MAX), operator=True, merged=SMALLER, weighed=SMALLER
     ),
     "deduplication-ttl": Setting(_DURATION_SOME, operator=True, merged=SMALLER, weighed=SMALLER),
+    "high-watermark-bytes": Setting(_QUANTITY, operator=True, merged=LOWER, weighed=LOWER),
+    "low-watermark-bytes": Setting(_QUANTITY, operator=True, merged=SMALLER, weighed=SMALLER),
+    "high-watermark": Setting(_QUANTITY, operator=True, merged=LOWER, weighed=LOWER),
+    "low-watermark": Setting(_QUANTITY, operator=True, merged=SMALLER, weighed=SMALLER),
     "allow-immediate": Setting(Flag(), argument=False),
 }
 
@@ -218,6 +225,10 @@ VHOST_LIMITS: Final = (
     "max-queues",
     "default-queue-max-length",
     "default-queue-max-length-bytes",
+    "default-queue-high-watermark",
+    "default-queue-high-watermark-bytes",
+    "default-queue-low-watermark",
+    "default-queue-low-watermark-bytes",
     "publish-rate-messages",
     "publish-rate-bytes",
 )
@@ -266,7 +277,7 @@ def definition_problem(definition: dict[str, Any], operator: bool) -> str:
             return (
                 f"definition: '{name}' must be {setting.check.rule}, not {shown(definition[name])}"
             )
-    return _retry_problem(definition)
+    return _retry_problem(definition) or watermark_problem(definition, "")
 
 
 def _retry_problem(definition: dict[str, Any]) -> str:
@@ -280,6 +291,23 @@ def _retry_problem(definition: dict[str, Any]) -> str:
             f"definition: 'delayed-retry-max' ({high}) must not be smaller than "
             f"'delayed-retry-min' ({low})"
         )
+    return ""
+
+
+def watermark_problem(settings: dict[str, Any], prefix: str) -> str:
+    """Return why two watermarks cannot stand together, "" when they can.
+
+    Args:
+        settings: arguments, a policy's definition or a vhost's limits, each valid for itself.
+        prefix: of the names there.
+    """
+    for unit in ("", "-bytes"):
+        low_name = f"{prefix}low-watermark{unit}"
+        high_name = f"{prefix}high-watermark{unit}"
+        low = settings.get(low_name, 0)
+        high = settings.get(high_name, 0)
+        if 0 < high < low:
+            return f"'{low_name}' ({low}) must not be larger than '{high_name}' ({high})"
     return ""
 
 

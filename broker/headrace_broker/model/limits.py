@@ -108,3 +108,6 @@ HELD_OCTETS: Final = 1 << 20  # octets held for a connection that must wait, whi
 NODE_HELD_OCTETS: Final = 128 << 20  # octets of publishes outside of the log, for all connections of a node
 TURN_MESSAGES: Final = 2048  # publishes passed on in one turn of the loop while consumers wait; some 10 ms
 TURN_OCTETS: Final = 4 << 20  # the same in octets
+WATERMARK_OCTETS: Final = 64 << 20  # octets a queue holds where nothing else is said before it withholds confirms; a second or two of consuming
+WITHHELD_COMMANDS_MAX: Final = 32768  # publish commands of which a queue withholds confirms, some 10 MiB; past it the oldest are confirmed
+WITHHELD_MESSAGES_MAX: Final = 1 << 20  # the same in messages; more than the windows of a thousand publishers

@@ -28,6 +28,7 @@ from headrace_broker.model.limits import (
     CONSUMER_TIMEOUT_MS,
     DEDUPLICATION_SIZE,
     DELIVERY_LIMIT,
+    WATERMARK_OCTETS,
 )
 
 DEAD_LETTER_EXCHANGE: Final = "dead-letter-exchange"
@@ -64,6 +65,7 @@ def queue_settings(queue: Queue, arguments: Mapping[str, Any]) -> QueueSettings:
     _set_retry(settings, arguments)
     settings.last_value_key = _name(arguments, "last-value-key")
     settings.group_key = _name(arguments, "group-key")
+    _set_watermarks(settings, arguments)
     return settings
 
 
@@ -104,6 +106,27 @@ def _set_retry(settings: QueueSettings, arguments: Mapping[str, Any]) -> None:
         settings.retry_min_ms = shortest
         longest = _number(arguments, "delayed-retry-max", shortest)
         settings.retry_max_ms = max(longest, shortest)
+
+
+def _set_watermarks(settings: QueueSettings, arguments: Mapping[str, Any]) -> None:
+    """Set what a queue may hold before confirms are withheld.
+
+    The default is not for a queue with a length limit: what happens when that is full (the oldest
+    message goes, a publish is refused) has been said, and would never happen behind a lower mark.
+    """
+    limited = settings.max_length >= 0 or settings.max_length_octets >= 0
+    high = _number(arguments, "high-watermark-bytes", 0 if limited else WATERMARK_OCTETS)
+    settings.high_watermark_octets = high
+    settings.low_watermark_octets = _low(arguments, "low-watermark-bytes", high)
+    high = _number(arguments, "high-watermark", 0)
+    settings.high_watermark = high
+    settings.low_watermark = _low(arguments, "low-watermark", high)
+
+
+def _low(arguments: Mapping[str, Any], name: str, high: int) -> int:
+    """Return a low watermark; one that is not given, or above the high one, is 3/4 of that."""
+    low = _number(arguments, name, UNSET)
+    return low if 0 <= low <= high else high * 3 // 4
 
 
 def _dead_letter(arguments: Mapping[str, Any], overflow: int) -> int:

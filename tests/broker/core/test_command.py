@@ -135,6 +135,10 @@ def every_setting() -> QueueSettings:
     settings.retry_max_ms = 14
     settings.last_value_key = b"fifteen"
     settings.group_key = b"sixteen"
+    settings.high_watermark_octets = 18
+    settings.low_watermark_octets = 17
+    settings.high_watermark = 20
+    settings.low_watermark = 19
     return settings
 
 
@@ -161,7 +165,8 @@ def test_configure_comes_back_with_version_and_settings() -> None:
         b"",
         b"\x02",
         b"\x01\x00" + bytes(8),  # field 0
-        b"\x01\x11" + bytes(8),  # a field of the future
+        b"\x01\x63" + bytes(8),  # a field of the future
+        b"\x01\x12" + bytes(7) + b"\x01",  # a low watermark above the high one
         b"\x01\x01" + bytes(7),
         b"\x01\x04" + bytes(7) + b"\x03",  # overflow
         b"\x01\x01" + b"\xff" * 7 + b"\xfe",  # -2

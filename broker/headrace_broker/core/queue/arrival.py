@@ -32,6 +32,7 @@ from headrace_broker.core.queue.effect import (
 )
 from headrace_broker.core.queue.queue_state import QueueState
 from headrace_broker.core.queue.ready_list import KEY_GROUP, KEY_LAST_VALUE
+from headrace_broker.core.queue.session import Session
 from headrace_broker.core.queue.settings import (
     DEAD_LETTER_NONE,
     OVERFLOW_DROP_HEAD,
@@ -59,6 +60,8 @@ def enqueue(
     if last <= done:
         if known is not None:
             effects.extend([r for r in known.refusals if r.last >= command.seq])
+            if known.withheld:
+                state.watermark.tell(known, command.seq, effects)
         effects.append(Enqueued(command.session, done))
         return False
     session = state.open_session(command.session)
@@ -71,6 +74,10 @@ def enqueue(
         refusal = PublishRejected(command.session, command.seq + stop, last, why)
         session.keep_refusal(refusal)
         effects.append(refusal)
+    if command.patient:
+        _withhold(state, index, session, command, skip, stop)
+    if session.withheld:
+        state.watermark.tell(session, command.seq, effects)
     effects.append(Enqueued(command.session, last))
     if state.settings.max_length >= 0 or state.settings.max_length_octets >= 0:
         state.budget.extend(stop - skip, command.sizes.octets_between(skip, stop))
@@ -137,6 +144,33 @@ def _admit(state: QueueState, data: bytes, command: Enqueue, skip: i64, special:
         stop += 1
     state.refusing = stop < count
     return stop
+
+
+def _withhold(
+    state: QueueState, index: i64, session: Session, command: Enqueue, skip: i64, stop: i64
+) -> None:
+    """Withhold what a saturated queue takes in, or what is above its high watermark."""
+    settings = state.settings
+    high = settings.high_watermark
+    high_octets = settings.high_watermark_octets
+    sizes = command.sizes
+    count = state.held_count
+    octets = state.held_octets
+    start = skip
+    if not state.watermark.saturated:
+        above = (high > 0 and count + stop - skip > high) or (
+            high_octets > 0 and octets + sizes.octets_between(skip, stop) > high_octets
+        )
+        if not above:
+            return
+        while start < stop:
+            count += 1
+            octets += sizes.octets(start)
+            if (high > 0 and count > high) or (high_octets > 0 and octets > high_octets):
+                break
+            start += 1
+    if start < stop:
+        state.watermark.withhold(index, session, command.seq, start, stop)
 
 
 def _first_delayed(state: QueueState, data: bytes, command: Enqueue, skip: i64, stop: i64) -> i64:
@@ -226,6 +260,7 @@ class _Sorter:
         delay = _delay(state, data, at)
         reader = state.reader
         if settings.deduplicate and not self._is_new():
+            state.watermark.leave(self._index, position, position + 1)  # it never comes
             return
         ttl = settings.message_ttl_ms
         own = reader.expiration_ms

@@ -7,6 +7,7 @@ The data of an entry, which is what is replicated, is
 with big-endian integers, and the fields are (version 1 but where another is named)
 
     ENQUEUE    u64 session | u64 seq | batch (see model.message), to the end of the entry
+    ENQUEUE 2  the same; its publisher waits for confirms
     SETTLE     u64 session | u64 seq | u32 n | n x item
     ATTACH     u64 session | u64 seq | u32 consumer | u32 prefetch | u8 flags | u8 n | n bytes tag
     ATTACH 2   the same, then i32 priority | u32 prefetch octets | u64 timeout in ms
@@ -52,7 +53,7 @@ CONTROL_KINDS: Final = (SETTLE, ATTACH, CANCEL, GET, PURGE, REMOVE)  # on the co
 URGENT_KINDS: Final = (*CONTROL_KINDS, CONFIGURE, TICK, ACQUIRE, FORGET)
 
 COMMAND_VERSION: Final = 1
-EXTENDED_VERSION: Final = 2  # of ATTACH and GET
+EXTENDED_VERSION: Final = 2  # of ENQUEUE, ATTACH and GET
 STAMP_OCTETS: Final = 8
 ENQUEUE_SESSION_OFFSET: Final = 10  # of its session
 ENQUEUE_SEQ_OFFSET: Final = 18  # of the number of its first message, stamp included
@@ -112,16 +113,24 @@ class Enqueue(Command):
         batch_offset: where the batch begins in the entry.
         sizes: of its bodies, and what is remarkable in its properties.
         now: refuse what no consumer can take at once.
+        patient: its publisher waits for confirms, which the queue may withhold.
     """
 
     def __init__(
-        self, session: i64, seq: i64, batch_offset: i64, sizes: BatchSizes, now: bool
+        self,
+        session: i64,
+        seq: i64,
+        batch_offset: i64,
+        sizes: BatchSizes,
+        now: bool,
+        patient: bool = False,
     ) -> None:
         self.session = session
         self.seq = seq
         self.batch_offset = batch_offset
         self.sizes = sizes
         self.now = now
+        self.patient = patient
 
 
 class Control(Command):
@@ -243,9 +252,9 @@ def passes_publishes(command: bytes) -> bool:
     return len(command) > 0 and command[0] in URGENT_KINDS
 
 
-def encode_enqueue(session: i64, seq: i64, batch: bytes) -> bytes:
+def encode_enqueue(session: i64, seq: i64, batch: bytes, patient: bool = False) -> bytes:
     """Encode ENQUEUE of an encoded batch whose first message has number `seq` (from 1)."""
-    out = _numbered(ENQUEUE, session, seq)
+    out = _numbered(ENQUEUE, session, seq, EXTENDED_VERSION if patient else COMMAND_VERSION)
     out.write(batch)
     return out.getvalue()
 

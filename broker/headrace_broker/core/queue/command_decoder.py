@@ -71,7 +71,8 @@ def decode_command(data: bytes) -> Command:
         sizes = measure_batch(data, base)
         if sizes is None:
             return Malformed("malformed batch")
-        return Enqueue(session, seq, base, sizes, kind == ENQUEUE_NOW)
+        patient = version == EXTENDED_VERSION
+        return Enqueue(session, seq, base, sizes, kind == ENQUEUE_NOW, patient)
     command = _decode_control(kind, version, session, seq, reader)
     return command if reader.at_end() else Malformed(f"malformed command of kind {kind}")
 
@@ -79,7 +80,7 @@ def decode_command(data: bytes) -> Command:
 def _is_known(kind: i64, version: i64) -> bool:
     if version == COMMAND_VERSION:
         return ENQUEUE <= kind <= ENQUEUE_NOW
-    return version == EXTENDED_VERSION and kind in (ATTACH, GET)
+    return version == EXTENDED_VERSION and kind in (ENQUEUE, ATTACH, GET)
 
 
 def _decode_leaders(kind: i64, reader: OctetReader) -> Command:

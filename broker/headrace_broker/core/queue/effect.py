@@ -103,6 +103,42 @@ class Enqueued(Effect):
 
 
 @final
+class Withheld(Effect):
+    """Of the publishes that the next Enqueued covers, these are in the queue and not complete.
+
+    The queue holds too much. Each of them is completed by a Completed, or when the session asks.
+
+    Attributes:
+        session: whose publishes.
+        rows: their numbers as in `Ranges.bounds`, at least one row.
+    """
+
+    def __init__(self, session: i64, rows: list[int]) -> None:
+        self.session = session
+        self.rows = rows
+
+    def __repr__(self) -> str:
+        return f"Withheld({self.session}, {self.rows})"
+
+
+@final
+class Completed(Effect):
+    """Publishes that were withheld are complete: they left the queue, or it has drained.
+
+    Attributes:
+        session: whose publishes.
+        rows: their numbers, as of Withheld but in any order.
+    """
+
+    def __init__(self, session: i64, rows: list[int]) -> None:
+        self.session = session
+        self.rows = rows
+
+    def __repr__(self) -> str:
+        return f"Completed({self.session}, {self.rows})"
+
+
+@final
 class PublishRejected(Effect):
     """Messages `first` to `last` of the session's publish lane were refused and are not here.
 

@@ -163,6 +163,7 @@ def forget_session(state: QueueState, session: Session, failed: bool, effects: l
         state.retire(consumer, CANCELLED)
         released += release_all(state, consumer, failed, effects)
     del state.sessions[session.number]
+    state.watermark.forget(session)
     if state.active is None:
         state.choose_active()
     return released

@@ -15,6 +15,7 @@ from mypy_extensions import i64
 
 from headrace_broker.core.queue.arrival import enqueue
 from headrace_broker.core.queue.command import (
+    NUMBER_MAX,
     Attach,
     Cancel,
     Close,
@@ -129,6 +130,34 @@ class QueueMachine:
     def dead_count(self) -> i64:
         """Number of messages kept until they have arrived at the dead-letter exchange."""
         return len(self._state.dead)
+
+    @property
+    def saturated(self) -> bool:
+        """Whether confirms of what comes are withheld: see `Watermark`."""
+        return self._state.watermark.saturated
+
+    @property
+    def withheld_count(self) -> i64:
+        """Number of messages whose confirms are withheld."""
+        return self._state.watermark.count
+
+    @property
+    def held_count(self) -> i64:
+        """Number of messages that count against the watermarks."""
+        return self._state.held_count
+
+    @property
+    def held_octets(self) -> i64:
+        """Octets of their bodies."""
+        return self._state.held_octets
+
+    def withheld_of(self, session: i64) -> tuple[i64, list[int]]:
+        """Return the last publish of a session that the queue knows, and which are withheld.
+
+        Of a session that is not known nothing is, whatever its publishes are.
+        """
+        found = self._state.sessions.get(session)
+        return (NUMBER_MAX, []) if found is None else (found.publish_seq, found.withheld_from(1))
 
     @property
     def last_id(self) -> i64:
@@ -285,6 +314,7 @@ class QueueMachine:
             drop_excess(state, effects)
             if state.ready.purged:
                 state.ready.let_go_purged(state.budget, False, effects)
+            state.judge_watermark(effects)
         if users > 0 and state.attached_count + state.detached_count == 0:
             effects.append(Unused())
         if not kept:

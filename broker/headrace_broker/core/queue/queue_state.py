@@ -57,6 +57,7 @@ class QueueState:
         overdue_ms: no delivery is overdue before, 0 when none will be; may be too early.
         reader: looks through property blocks; holds nothing between commands.
         budget: of the command that is carried out.
+        watermark: whose confirms are withheld.
     """
 
     def __init__(self) -> None:
@@ -81,6 +82,7 @@ class QueueState:
         self.overdue_ms: i64 = 0
         self.reader = PropertyReader()
         self.budget = Budget()
+        self.watermark = self.ready.entries.watermark
 
     @property
     def length(self) -> i64:
@@ -91,6 +93,32 @@ class QueueState:
     def octets(self) -> i64:
         """Octets of their bodies."""
         return self.ready.octets + self.delayed.octets + self.dead_octets
+
+    @property
+    def held_count(self) -> i64:
+        """Number of messages that have not left for good; watermarks count them."""
+        return self.length + self.unsettled_count
+
+    @property
+    def held_octets(self) -> i64:
+        """Octets of their bodies."""
+        return self.octets + self.unsettled_octets
+
+    def judge_watermark(self, effects: list[Effect]) -> None:
+        """End a command: see whether the queue is saturated, and tell whom that concerns."""
+        mark = self.watermark
+        settings = self.settings
+        high = settings.high_watermark
+        high_octets = settings.high_watermark_octets
+        if mark.saturated:
+            mark.saturated = (high > 0 and self.held_count > settings.low_watermark) or (
+                high_octets > 0 and self.held_octets > settings.low_watermark_octets
+            )
+        elif (high > 0 and self.held_count > high) or (
+            high_octets > 0 and self.held_octets > high_octets
+        ):
+            mark.saturated = True
+        mark.end(effects)
 
     def open_session(self, number: i64) -> Session:
         """Return a session, new where it is not known."""
@@ -236,6 +264,9 @@ class QueueState:
         if not messages:
             return
         entries = self.ready.entries
+        if self.watermark.commands:
+            for message in messages:
+                self.watermark.leave(message.entry_index, message.position, message.position + 1)
         entry_index = messages[0].entry_index
         gone: i64 = 0
         for message in messages:

@@ -79,7 +79,7 @@ class ReadyList:
     def give_back(self, message: Acquired, effects: list[Effect]) -> None:
         """Put a message that was taken where it stood; forget it when a newer value waits."""
         if message.key in self.last_values:
-            self.entries.archive(message.entry_index, 1, effects)
+            self.entries.archive_message(message, effects)
             return
         self.add(message)
         if self.watched:
@@ -96,7 +96,7 @@ class ReadyList:
         self.add(message)
         if self.watched:
             self.returned.append(message)
-        self.entries.archive(old.entry_index, 1, effects)
+        self.entries.archive_message(old, effects)
         return True
 
     def refuse(self, message: Acquired) -> None:
@@ -181,7 +181,7 @@ class ReadyList:
         for lane in self.lanes:
             loose.extend(lane.clear(self.purged))
         for message in loose:
-            self.entries.archive(message.entry_index, 1, effects)
+            self.entries.archive_message(message, effects)
         self.last_values.clear()
         self.count = 0
         self.octets = 0

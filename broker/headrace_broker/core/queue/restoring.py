@@ -10,9 +10,23 @@ from headrace_broker.core.queue.octet_reader import OctetReader
 from headrace_broker.core.queue.page import Page
 from headrace_broker.core.queue.queue_state import DeadMessage, QueueState
 from headrace_broker.core.queue.ready_list import KEY_GROUP
-from headrace_broker.core.queue.session import ATTACHED, DETACHED, GETTER, Answer, Consumer, Session
+from headrace_broker.core.queue.session import (
+    ATTACHED,
+    DETACHED,
+    GETTER,
+    Answer,
+    Consumer,
+    Session,
+    WithheldCommand,
+)
 from headrace_broker.core.queue.settings import PRIORITY_MAX, decode_settings
-from headrace_broker.core.queue.snapshot import FLAG_EXCLUSIVE, FLAG_FILTERED, SNAPSHOT_VERSION
+from headrace_broker.core.queue.snapshot import (
+    FLAG_EXCLUSIVE,
+    FLAG_FILTERED,
+    SECTION_WATERMARK,
+    SECTIONS_VERSION,
+    SNAPSHOT_VERSION,
+)
 
 
 class SnapshotError(ValueError):
@@ -27,11 +41,14 @@ def read_snapshot(data: bytes) -> QueueState:
     """
     reader = OctetReader(data, 0)
     version = reader.u8()
-    if version != SNAPSHOT_VERSION:
-        raise SnapshotError(f"snapshot of version {version}, not {SNAPSHOT_VERSION}")
+    if version not in (SNAPSHOT_VERSION, SECTIONS_VERSION):
+        known = f"{SNAPSHOT_VERSION} or {SECTIONS_VERSION}"
+        raise SnapshotError(f"snapshot of version {version}, not {known}")
     state = QueueState()
     try:
         _read_state(reader, state)
+        if version == SECTIONS_VERSION:
+            _read_sections(reader, state)
     except LookupError as error:
         raise SnapshotError(f"malformed near octet {reader.position}: {error}") from error
     if not reader.at_end():
@@ -80,12 +97,11 @@ def _read_state(reader: OctetReader, state: QueueState) -> None:
             raise LookupError("a place in the rotation for nobody, or for one that has one")
         state.rotation.add(consumer)
     state.active = _named(reader, state)
-    _read_sections(reader, state)
 
 
 def _read_sections(reader: OctetReader, state: QueueState) -> None:
     before: i64 = 0
-    while not reader.failed and reader.position < len(reader.data):
+    for _ in range(_count(reader)):
         section = reader.u8()
         body = OctetReader(_text(reader), 0)
         if section <= before:
@@ -97,7 +113,33 @@ def _read_sections(reader: OctetReader, state: QueueState) -> None:
 
 
 def _read_section(section: i64, reader: OctetReader, state: QueueState) -> None:
-    raise LookupError(f"unknown section {section}")
+    if section == SECTION_WATERMARK:
+        _read_watermark(reader, state)
+    else:
+        raise LookupError(f"unknown section {section}")
+
+
+def _read_watermark(reader: OctetReader, state: QueueState) -> None:
+    mark = state.watermark
+    mark.saturated = True
+    index: i64 = 0
+    for _ in range(_count(reader)):
+        step = reader.varint()
+        index += step
+        session = state.sessions.get(reader.varint())
+        if session is None or step == 0:
+            raise LookupError(f"withheld of nobody, or of entry {index} again")
+        base = reader.varint()
+        command = WithheldCommand(session, base)
+        end = base
+        for _ in range(_count(reader)):
+            start = end + reader.varint()
+            end = start + reader.varint()
+            command.seqs.append(start, end)
+            mark.count += end - start
+        if not command.seqs or end > session.publish_seq + 1:
+            raise LookupError(f"withheld of entry {index} what was not published")
+        mark.keep(index, command)
 
 
 def _count(reader: OctetReader) -> i64:

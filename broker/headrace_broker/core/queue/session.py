@@ -7,8 +7,10 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from headrace_broker.core.queue.command import NUMBER_MAX
 from headrace_broker.core.queue.effect import STATUS_OK, Acquired, PublishRejected
 from headrace_broker.model.limits import ANSWERS_KEPT_MAX, REFUSALS_KEPT_MAX
+from headrace_broker.model.ranges import Ranges
 
 ATTACHED: Final = 1
 DETACHED: Final = 2  # its node is suspected; may attach again
@@ -103,6 +105,22 @@ class Answer:
 
 
 @final
+class WithheldCommand:
+    """Messages of one ENQUEUE that wait for their completion.
+
+    Attributes:
+        session: whose publishes.
+        base: number on its publish lane of the message at position 0.
+        seqs: their numbers.
+    """
+
+    def __init__(self, session: Session, base: i64) -> None:
+        self.session = session
+        self.base = base
+        self.seqs = Ranges()
+
+
+@final
 class Session:
     """One channel's conversation with the queue.
 
@@ -113,6 +131,7 @@ class Session:
         consumers: by number, in the order of their first attachment.
         answers: the newest that say more than "ok"; at most ANSWERS_KEPT_MAX.
         refusals: the newest ranges of publishes that were refused; at most REFUSALS_KEPT_MAX.
+        withheld: those of its commands, by log position, of which confirms are withheld.
     """
 
     def __init__(self, number: i64) -> None:
@@ -122,6 +141,16 @@ class Session:
         self.consumers: dict[int, Consumer] = {}
         self.answers: deque[Answer] = deque()
         self.refusals: deque[PublishRejected] = deque()
+        self.withheld: dict[int, WithheldCommand] = {}
+
+    def withheld_from(self, first: i64) -> list[int]:
+        """Return what is withheld from publish `first` on, in rows (see `Ranges.bounds`)."""
+        rows = Ranges()
+        for command in self.withheld.values():
+            seqs = command.seqs.cut(first, NUMBER_MAX)
+            for at in range(0, len(seqs), 2):
+                rows.append(seqs[at], seqs[at + 1])
+        return rows.bounds
 
     def keep_refusal(self, refusal: PublishRejected) -> None:
         """Remember that publishes were refused, for the repetition of their command."""

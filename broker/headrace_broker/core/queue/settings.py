@@ -59,6 +59,10 @@ class QueueSettings:
         retry_max_ms: the longest.
         last_value_key: header of which only the newest message with each value waits, b"" none.
         group_key: header whose equal values go to one consumer at a time, b"" none.
+        high_watermark_octets: octets of bodies held past which confirms are withheld, 0 for never.
+        low_watermark_octets: octets at which they are given again, at most the high one.
+        high_watermark: as high_watermark_octets, in messages.
+        low_watermark: likewise.
     """
 
     def __init__(self) -> None:
@@ -79,6 +83,10 @@ class QueueSettings:
         self.retry_max_ms: i64 = 0
         self.last_value_key = b""
         self.group_key = b""
+        self.high_watermark_octets: i64 = 0
+        self.low_watermark_octets: i64 = 0
+        self.high_watermark: i64 = 0
+        self.low_watermark: i64 = 0
 
     @property
     def reads_headers(self) -> bool:
@@ -103,6 +111,10 @@ def _numbers(settings: QueueSettings) -> dict[int, int]:
         12: settings.retry_type,
         13: settings.retry_min_ms,
         14: settings.retry_max_ms,
+        17: settings.high_watermark_octets,
+        18: settings.low_watermark_octets,
+        19: settings.high_watermark,
+        20: settings.low_watermark,
     }
 
 
@@ -181,6 +193,19 @@ def _set_number(settings: QueueSettings, field: i64, value: i64) -> None:
         settings.retry_min_ms = value
     elif field == 14:
         settings.retry_max_ms = value
+    else:
+        _set_watermark(settings, field, value)
+
+
+def _set_watermark(settings: QueueSettings, field: i64, value: i64) -> None:
+    if field == 17:
+        settings.high_watermark_octets = value
+    elif field == 18:
+        settings.low_watermark_octets = value
+    elif field == 19:
+        settings.high_watermark = value
+    elif field == 20:
+        settings.low_watermark = value
 
 
 def _set_name(settings: QueueSettings, field: i64, value: bytes) -> None:
@@ -197,4 +222,6 @@ def _plausible(settings: QueueSettings) -> bool:
         and settings.dead_letter <= DEAD_LETTER_AT_LEAST_ONCE
         and settings.retry_type <= RETRY_RETURNED
         and settings.priority_max <= PRIORITY_MAX
+        and 0 <= settings.low_watermark_octets <= settings.high_watermark_octets
+        and 0 <= settings.low_watermark <= settings.high_watermark
     )

@@ -1,9 +1,9 @@
-"""A queue's state as octets, without bodies: version 2.
+"""A queue's state as octets, without bodies: version 2, or 3 where there are sections.
 
 Numbers are in groups of 7 bits (`varint`), but for u8. `text` is a length and octets; `n x`
 stands for a number and so many.
 
-    u8 2 | machine version | text settings | now | next id | u8 refusing | arrivals | overdue
+    u8 version | machine version | text settings | now | next id | u8 refusing | arrivals | overdue
     entries: n x (log position difference | count)
     lanes: n x (u8 priority | count | octets | n x page | n x message)
     purged: n x page
@@ -12,7 +12,9 @@ stands for a number and so many.
     dead: n x (u8 reason | message)    seen: n x (text name | time)
     sessions: n x session
     rotation: n x (session | number)   active: session | number, 0 | 0 for none
-    sections: (u8 number | text)... in ascending order, only those that have something to say
+    sections, of version 3: n x (u8 number | text) in ascending order
+        1, of a saturated queue: withheld: n x (log position difference | session
+            | publish number of position 0 | n x (distance from there or the end before | count))
 
     page: first id | last id | count | expires | size | text batches (see `batch_page`)
     message: id | entry | position | octets | acquired | deliveries | arrived | expires
@@ -42,10 +44,13 @@ from headrace_broker.core.queue.queue_state import QueueState
 from headrace_broker.core.queue.ready_list import ReadyList
 from headrace_broker.core.queue.session import Consumer, Session
 from headrace_broker.core.queue.settings import encode_settings
+from headrace_broker.core.queue.watermark import Watermark
 
 SNAPSHOT_VERSION: Final = 2
+SECTIONS_VERSION: Final = 3
 FLAG_EXCLUSIVE: Final = 1
 FLAG_FILTERED: Final = 2
+SECTION_WATERMARK: Final = 1
 
 
 def live_indexes(state: QueueState) -> array[int]:
@@ -99,7 +104,8 @@ def write_state(state: QueueState) -> bytes:
 
 def _write(state: QueueState, paged: bool) -> bytes:
     out = BytesWriter()
-    out.append(SNAPSHOT_VERSION)
+    sections = _sections(state)
+    out.append(SECTIONS_VERSION if sections else SNAPSHOT_VERSION)
     write_varint(out, state.version)
     _write_text(out, encode_settings(state.settings))
     write_varint(out, state.now_ms if paged else 0)
@@ -128,7 +134,20 @@ def _write(state: QueueState, paged: bool) -> bytes:
     for consumer in waiting:
         _write_name(out, consumer)
     _write_name(out, state.active)
+    if sections:
+        write_varint(out, len(sections))
+        for number, section in sections.items():
+            out.append(number)
+            _write_text(out, section)
     return out.getvalue()
+
+
+def _sections(state: QueueState) -> dict[int, bytes]:
+    """Return what queues have of which earlier versions knew nothing, by ascending numbers."""
+    sections: dict[int, bytes] = {}
+    if state.watermark.saturated:
+        sections[SECTION_WATERMARK] = _watermark(state.watermark)
+    return sections
 
 
 def _write_ready(out: BytesWriter, ready: ReadyList, paged: bool) -> None:
@@ -163,6 +182,25 @@ def _write_pages(out: BytesWriter, pages: deque[Page]) -> None:
         write_varint(out, page.expires_ms)
         write_varint(out, page.size)
         _write_text(out, page.packed or encode_batches(page.waiting()))
+
+
+def _watermark(watermark: Watermark) -> bytes:
+    out = BytesWriter()
+    write_varint(out, len(watermark.commands))
+    before: i64 = 0
+    for index, command in watermark.commands.items():
+        write_varint(out, index - before)
+        before = index
+        write_varint(out, command.session.number)
+        write_varint(out, command.base)
+        bounds = command.seqs.bounds
+        write_varint(out, len(bounds) // 2)
+        end = command.base
+        for at in range(0, len(bounds), 2):
+            write_varint(out, bounds[at] - end)
+            end = bounds[at + 1]
+            write_varint(out, end - bounds[at])
+    return out.getvalue()
 
 
 def _write_text(out: BytesWriter, text: bytes) -> None:

@@ -1,0 +1,155 @@
+"""Whose confirms a queue withholds: what came while it held too much.
+
+Source: "Producer throttling (flow control) for AMQP 0-10", Apache Qpid: `saturated`, the messages
+that are pending completion, and what a dequeue completes.
+"""
+
+from __future__ import annotations
+
+from typing import final
+
+from mypy_extensions import i64
+
+from headrace_broker.core.queue.effect import Completed, Effect, Withheld
+from headrace_broker.core.queue.session import Session, WithheldCommand
+from headrace_broker.model.limits import WITHHELD_COMMANDS_MAX, WITHHELD_MESSAGES_MAX
+from headrace_broker.model.ranges import count_rows
+
+
+@final
+class Watermark:
+    """The queue's list of messages that are pending completion.
+
+    A message is here at most as long as the queue holds it. Past WITHHELD_COMMANDS_MAX or
+    WITHHELD_MESSAGES_MAX the oldest are completed though the queue is saturated: they have waited
+    longest, and their publishers' windows move on slowly.
+
+    Attributes:
+        saturated: the queue held more than its high watermark, and has not been down at the low
+            one since.
+        commands: by log position, in the order in which they came.
+        count: messages in them.
+    """
+
+    def __init__(self) -> None:
+        self.saturated = False
+        self.commands: dict[int, WithheldCommand] = {}
+        self.count: i64 = 0
+        self._fresh: WithheldCommand | None = None  # of the current command: nobody was told yet
+        self._fresh_at: i64 = 0
+        self._told: Session | None = None  # who is to hear what is withheld of its publishes
+        self._told_from: i64 = 0
+        self._told_at: i64 = 0
+        self._completed: dict[int, list[int]] = {}  # by session, in rows; empty between commands
+
+    def keep(self, index: i64, command: WithheldCommand) -> None:
+        """Keep the command of the highest log position; `count` is set by who has it."""
+        self.commands[index] = command
+        command.session.withheld[index] = command
+
+    # While a command is carried out
+
+    def withhold(self, index: i64, session: Session, base: i64, start: i64, stop: i64) -> None:
+        """Withhold the positions `start` to `stop` - 1 of an entry, unless it proves too early.
+
+        Args:
+            index: position of the entry in the log.
+            session: whose publishes.
+            base: their number on its publish lane is this and their position.
+            start: first position.
+            stop: position after the last one.
+        """
+        fresh = WithheldCommand(session, base)
+        fresh.seqs.append(base + start, base + stop)
+        self.keep(index, fresh)
+        self.count += stop - start
+        self._fresh = fresh
+        self._fresh_at = index
+
+    def tell(self, session: Session, first: i64, effects: list[Effect]) -> None:
+        """Have the session told what is withheld from publish `first` on.
+
+        It is told before the next effect, once all that leaves by this command has left.
+        """
+        self._told = session
+        self._told_from = first
+        self._told_at = len(effects)
+
+    def leave(self, index: i64, start: i64, stop: i64) -> None:
+        """Complete the positions `start` to `stop` - 1 of an entry: they are not held any more."""
+        command = self.commands.get(index)
+        if command is None:
+            return
+        gone = command.seqs.remove(command.base + start, command.base + stop)
+        if not gone:
+            return
+        self.count -= count_rows(gone)
+        if command is not self._fresh:
+            self._complete(command.session, gone)
+            if not command.seqs:
+                self._drop(index, command)
+
+    def forget(self, session: Session) -> None:
+        """Nobody waits for the session's confirms any more."""
+        for index, command in session.withheld.items():
+            self.count -= command.seqs.count
+            del self.commands[index]
+        session.withheld.clear()
+        self._completed.pop(session.number, None)
+
+    # At its end
+
+    def end(self, effects: list[Effect]) -> None:
+        """Tell what is withheld and what is complete, now that `saturated` is as it is to be."""
+        fresh = self._fresh
+        if fresh is not None:
+            self._fresh = None
+            if not self.saturated or not fresh.seqs:
+                self.count -= fresh.seqs.count
+                self._drop(self._fresh_at, fresh)
+            else:
+                self._make_room()
+        told = self._told
+        if told is not None:
+            self._told = None
+            rows = told.withheld_from(self._told_from) if self.saturated else []
+            if rows:
+                effects.insert(self._told_at, Withheld(told.number, rows))
+        if not self.saturated and self.commands:
+            self._complete_all()
+        if self._completed:
+            completed = self._completed
+            self._completed = {}
+            for number, rows in completed.items():
+                effects.append(Completed(number, rows))
+
+    def _make_room(self) -> None:
+        while len(self.commands) > 1 and (
+            len(self.commands) > WITHHELD_COMMANDS_MAX or self.count > WITHHELD_MESSAGES_MAX
+        ):
+            index = next(iter(self.commands))
+            command = self.commands[index]
+            self.count -= command.seqs.count
+            self._complete(command.session, command.seqs.bounds)
+            self._drop(index, command)
+
+    def _complete_all(self) -> None:
+        for command in self.commands.values():
+            self._complete(command.session, command.seqs.bounds)
+            command.session.withheld.clear()
+        self.commands.clear()
+        self.count = 0
+
+    def _complete(self, session: Session, rows: list[int]) -> None:
+        done = self._completed.get(session.number)
+        if done is None:
+            self._completed[session.number] = list(rows)
+        elif done[-1] == rows[0]:
+            done[-1] = rows[1]
+            done.extend(rows[2:])
+        else:
+            done.extend(rows)
+
+    def _drop(self, index: i64, command: WithheldCommand) -> None:
+        del self.commands[index]
+        del command.session.withheld[index]
