@@ -6,12 +6,15 @@ Source: Tony Garnock-Jones, "Internal flow control within message brokers" (Synd
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import final
+from typing import Final, final
 
 from mypy_extensions import i64, mypyc_attr
 
 from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.model.flow import Cause
+
+RECENT_S: Final = 10.0  # seconds over which rates of tabs fade
+RATE_MIN: Final = 0.01  # per second; less counts as nothing
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -34,6 +37,8 @@ class Tab:
         group: the queue's group.
         messages: owed.
         octets: owed.
+        message_rate: handed over per second, in about the last RECENT_S; as of the last `sample`.
+        octet_rate: the same in octets.
     """
 
     def __init__(self, account: Account, group: int) -> None:
@@ -41,11 +46,17 @@ class Tab:
         self.group = group
         self.messages: i64 = 0
         self.octets: i64 = 0
+        self.message_rate = 0.0
+        self.octet_rate = 0.0
+        self._new_messages: i64 = 0  # since the last sample
+        self._new_octets: i64 = 0
 
     def borrow(self, messages: i64, octets: i64) -> None:
         """Take a loan for work that was handed to the queue."""
         self.messages += messages
         self.octets += octets
+        self._new_messages += messages
+        self._new_octets += octets
         self.account.borrow(messages, octets)
 
     def repay(self, messages: i64, octets: i64) -> None:
@@ -59,6 +70,19 @@ class Tab:
     def repay_all(self) -> None:
         """All of it is done or was dropped: the queue is gone."""
         self.repay(self.messages, self.octets)
+
+    def sample(self, elapsed_s: float) -> None:
+        """Bring the rates up to date; called about once a second."""
+        if self._new_messages == 0 and self.message_rate == 0.0 and self.octet_rate == 0.0:
+            return
+        weight = min(elapsed_s / RECENT_S, 1.0)
+        new = weight / elapsed_s
+        self.message_rate += self._new_messages * new - self.message_rate * weight
+        self.octet_rate += self._new_octets * new - self.octet_rate * weight
+        self._new_messages = 0
+        self._new_octets = 0
+        if self.message_rate < RATE_MIN and self.octet_rate < RATE_MIN:
+            self.message_rate = self.octet_rate = 0.0
 
 
 @final
@@ -166,6 +190,16 @@ class Ledger:
         """Have every account compare its debt with limits that have changed."""
         for account in list(self.accounts.values()):
             account.look()
+
+    def sample(self, elapsed_s: float) -> None:
+        """Bring the rates of all tabs up to date.
+
+        Args:
+            elapsed_s: since the last time; more than 0.
+        """
+        for account in self.accounts.values():
+            for tab in account.tabs.values():
+                tab.sample(elapsed_s)
 
     def debtors(self, group: int) -> list[Tab]:
         """Return who owes something at a queue, the deepest in debt first."""

@@ -211,11 +211,10 @@ class Activity:
     def limits(self) -> list[int]:
         """Return the limits that have stopped it so far, that which does now included."""
         histories = self._histories
-        found: list[int] = []
-        for limit in range(1, len(LIMIT_NAMES)):
-            if limit == self.limit or (histories is not None and histories[limit] is not None):
-                found.append(limit)
-        return found
+        if histories is None:
+            return [int(self.limit)] if self.limit != NO_LIMIT else []
+        limits = range(1, len(LIMIT_NAMES))
+        return [each for each in limits if each == self.limit or histories[each] is not None]
 
     def latest_group(self, limit: i64) -> i64:
         """Return the queue behind the latest stop by a limit, 0 for none."""

@@ -1,0 +1,189 @@
+"""Why a connection or queue is slow, and who causes it: from facts to one answer."""
+
+from __future__ import annotations
+
+from typing import Any, Final, final
+
+from headrace_broker.flow.blame import HEAVIEST_MAX, causes_at, causes_of, heaviest
+from headrace_broker.flow.sentence import connection_sentence, hint, queue_sentence
+from headrace_broker.model.flow import (
+    FLOW,
+    LIMIT_ACCOUNT,
+    LIMIT_DISK,
+    LIMIT_MEMORY,
+    LIMIT_NAMES,
+    LIMIT_QUEUE,
+    LIMIT_WATERMARK,
+    RUNNING,
+)
+from headrace_broker.model.flow_status import (
+    NEVER,
+    AccountStatus,
+    ActivityStatus,
+    ConnectionFlow,
+    Explanation,
+    GateFlow,
+    NodeFlow,
+    QueueFlow,
+)
+
+ALARMS: Final = (LIMIT_NAMES[LIMIT_MEMORY], LIMIT_NAMES[LIMIT_DISK])
+
+
+@final
+class Facts:
+    """What the nodes have told.
+
+    Attributes:
+        account: of the connection that is asked about.
+        queue: that which is asked about, or which is behind the connection's limit.
+        queue_names: vhost and name by group, of all queues that accounts have tabs at.
+        gates: of that queue, of each node.
+        accounts: that have a tab there; where an alarm is on, all.
+        held: connections that it stops.
+        queues: the largest ones, for alarms.
+        nodes: those that answered.
+        publish_rates: what the connection's user and vhost may publish, for people.
+        missing: names of the nodes that did not answer.
+    """
+
+    def __init__(self) -> None:
+        self.account: AccountStatus | None = None
+        self.queue: QueueFlow | None = None
+        self.queue_names: dict[int, tuple[str, str]] = {}
+        self.gates: list[GateFlow] = []
+        self.accounts: list[AccountStatus] = []
+        self.held: list[ConnectionFlow] = []
+        self.queues: list[QueueFlow] = []
+        self.nodes: list[NodeFlow] = []
+        self.publish_rates: tuple[str, ...] = ()
+        self.missing: tuple[str, ...] = ()
+
+
+def binding_limit(flow: ActivityStatus) -> str:
+    """Return the limit that is to blame: an alarm, or what took most of the last 10 s.
+
+    Where nothing did in these, that which stops it now, or what took most of the last minute.
+    """
+    if flow.limit in ALARMS:
+        return flow.limit
+    for window in (1, 2):
+        most, found = 0.0, flow.limit if window == 1 else ""
+        for limit in sorted(flow.by_limit):
+            share = flow.by_limit[limit][window]
+            if share > most:
+                most, found = share, limit
+        if found:
+            return found
+    return flow.limit
+
+
+def binding_group(flow: ActivityStatus, account: AccountStatus | None) -> int:
+    """Return the queue that is behind the binding limit, 0 for none."""
+    limit = binding_limit(flow)
+    group = 0
+    if limit == flow.limit:
+        group = flow.group
+    elif limit in flow.by_limit:
+        group = flow.by_limit[limit][3]
+    if group == 0 and limit == LIMIT_NAMES[LIMIT_ACCOUNT] and account is not None and account.tabs:
+        return max(account.tabs, key=lambda tab: (tab.octets, tab.octet_rate)).group
+    return group
+
+
+def explain_connection(connection: ConnectionFlow, facts: Facts) -> Explanation:
+    """Say what stops a connection."""
+    flow = connection.flow
+    limit = binding_limit(flow)
+    queue = facts.queue
+    if queue is not None:
+        causes = causes_at(queue.group, facts.accounts, facts.queue_names)
+    elif limit in ALARMS:
+        causes = heaviest(facts.accounts, facts.queue_names)
+    else:
+        causes = causes_of(facts.account, facts.queue_names)
+    leader = queue.node if queue is not None else _owner(limit, connection, facts)
+    return Explanation(
+        kind="connection",
+        name=connection.name,
+        node=connection.node,
+        user=connection.user,
+        vhost=connection.vhost,
+        state=connection.state,
+        limit=limit,
+        queue=queue.name if queue is not None else "",
+        leader=leader,
+        since_ms=flow.since_ms if flow.limit else 0,
+        shares=flow.shares,
+        by_limit={name: each[:3] for name, each in flow.by_limit.items()},
+        causes=tuple(causes),
+        held=(),
+        sentence=connection_sentence(connection, limit, leader, causes, facts),
+        hint=hint(limit, queue, connection.user, connection.vhost),
+        details=_details(facts, connection),
+        missing=facts.missing,
+    )
+
+
+def explain_queue(queue: QueueFlow, facts: Facts) -> Explanation:
+    """Say whom a queue stops, and who has filled it."""
+    limit = _queue_limit(queue, facts)
+    causes = causes_at(queue.group, facts.accounts, facts.queue_names)
+    return Explanation(
+        kind="queue",
+        name=queue.name,
+        node=queue.node,
+        user="",
+        vhost=queue.vhost,
+        state=FLOW if limit else RUNNING,
+        limit=limit,
+        queue=queue.name,
+        leader=queue.node,
+        since_ms=0,
+        shares=NEVER,
+        by_limit={},
+        causes=tuple(causes),
+        held=tuple(facts.held),
+        sentence=queue_sentence(queue, limit, causes, facts),
+        hint=hint(limit, queue, "", queue.vhost),
+        details=_details(facts, None),
+        missing=facts.missing,
+    )
+
+
+def _queue_limit(queue: QueueFlow, facts: Facts) -> str:
+    """Return what a queue stops its publishers with now or did in the last 10 s, "" for nothing."""
+    if queue.saturated:
+        return LIMIT_NAMES[LIMIT_WATERMARK]
+    if any(not gate.open for gate in facts.gates):
+        return LIMIT_NAMES[LIMIT_QUEUE]
+    most, found = 0.0, ""
+    for connection in facts.held:
+        limit = binding_limit(connection.flow)
+        share = connection.flow.shares[1]
+        if limit not in ALARMS and (share > most or (not found and connection.flow.limit)):
+            most, found = share, limit
+    return found
+
+
+def _owner(limit: str, connection: ConnectionFlow, facts: Facts) -> str:
+    """Return the node whose limit it is: that of an alarm, otherwise the connection's."""
+    if limit in ALARMS:
+        for node in facts.nodes:
+            for alarm in node.alarms:
+                if alarm.kind == limit:
+                    return alarm.node
+    return connection.node if limit else ""
+
+
+def _details(facts: Facts, connection: ConnectionFlow | None) -> dict[str, Any]:
+    found: dict[str, Any] = {"gates": facts.gates}
+    if facts.queue is not None:
+        found["queue"] = facts.queue
+    if facts.account is not None:
+        found["account"] = facts.account
+    if connection is not None:
+        found["connection"] = connection
+    if facts.queues:
+        found["largest_queues"] = facts.queues[:HEAVIEST_MAX]
+    return found

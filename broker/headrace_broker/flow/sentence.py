@@ -1,0 +1,277 @@
+"""One sentence for people, and what they can do next."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from headrace_broker.flow import wording
+from headrace_broker.model.flow import (
+    BLOCKING,
+    LIMIT_ACCOUNT,
+    LIMIT_COMMANDS,
+    LIMIT_CREDIT,
+    LIMIT_DISK,
+    LIMIT_HELD,
+    LIMIT_INTAKE,
+    LIMIT_MEMORY,
+    LIMIT_NAMES,
+    LIMIT_QUEUE,
+    LIMIT_RATE,
+    LIMIT_WATERMARK,
+)
+from headrace_broker.model.flow_status import CauseStatus, ConnectionFlow, NodeFlow, QueueFlow
+
+if TYPE_CHECKING:
+    from headrace_broker.flow.explanation import Facts
+
+ACCOUNT: Final = LIMIT_NAMES[LIMIT_ACCOUNT]
+CREDIT: Final = LIMIT_NAMES[LIMIT_CREDIT]
+COMMANDS: Final = LIMIT_NAMES[LIMIT_COMMANDS]
+QUEUE: Final = LIMIT_NAMES[LIMIT_QUEUE]
+WATERMARK: Final = LIMIT_NAMES[LIMIT_WATERMARK]
+MEMORY: Final = LIMIT_NAMES[LIMIT_MEMORY]
+DISK: Final = LIMIT_NAMES[LIMIT_DISK]
+RATE: Final = LIMIT_NAMES[LIMIT_RATE]
+INTAKE: Final = LIMIT_NAMES[LIMIT_INTAKE]
+HELD: Final = LIMIT_NAMES[LIMIT_HELD]
+
+KEEPS_UP: Final = 0.9  # of what arrives; consumers that settle less than this part fall behind
+
+
+def connection_sentence(
+    connection: ConnectionFlow, limit: str, leader: str, causes: list[CauseStatus], facts: Facts
+) -> str:
+    """Return why a connection is slow."""
+    who = f"conn {wording.peer(connection.name)} (user {connection.user}, vhost {connection.vhost})"
+    if not limit:
+        if connection.state == BLOCKING:
+            return f"{who} may not publish: {_alarms(facts.nodes)}; it has not since"
+        return f"{who} is not held: nothing has stopped its publishes in the last minute"
+    text = f"{who} {_how_long(connection, limit)} by {_by_whom(limit, leader, connection, facts)}"
+    why = _why(limit, leader, connection, facts)
+    if why:
+        text += f": {why}"
+    return text + _culprit(connection, limit, causes, facts)
+
+
+def queue_sentence(queue: QueueFlow, limit: str, causes: list[CauseStatus], facts: Facts) -> str:
+    """Return what a queue stops, and why."""
+    who = f"queue '{queue.name}' (vhost {queue.vhost}, leader {queue.node})"
+    if not limit:
+        return f"{who} holds nobody back: {_flow_through(queue)}"
+    count = len(facts.held)
+    publishers = f"{count} publisher{'' if count == 1 else 's'}"
+    if limit == WATERMARK:
+        text = f"{who} withholds confirms of {wording.messages(queue.withheld)}"
+        text += f": {_passed_watermark(queue)}"
+    elif limit == QUEUE:
+        text = f"{who} holds {publishers} back: {_pending(facts)}; {_takes(queue)}"
+    else:
+        text = f"{who} holds {publishers} back by the limit {limit}: {_takes(queue)}"
+    return text + _most_of(causes, "", "its load")
+
+
+# How long, and by whom
+
+
+def _how_long(connection: ConnectionFlow, limit: str) -> str:
+    flow = connection.flow
+    done = {WATERMARK: "had confirms withheld", MEMORY: "was blocked", DISK: "was blocked"}
+    verb = done.get(limit, "was held")
+    if limit in (MEMORY, DISK) and flow.limit == limit:
+        return f"has been blocked for {wording.duration(flow.since_ms)}"
+    shares = flow.by_limit.get(limit, (0.0, 0.0, 0.0, 0))
+    if shares[1] > 0:
+        return f"{verb} {wording.percent(shares[1])} of the last 10 s"
+    if shares[2] > 0:
+        return f"{verb} {wording.percent(shares[2])} of the last 60 s"
+    return f"{verb} a moment ago"
+
+
+def _by_whom(limit: str, leader: str, connection: ConnectionFlow, facts: Facts) -> str:
+    if limit == MEMORY:
+        return f"the memory alarm of node {leader}"
+    if limit == DISK:
+        return f"the disk alarm of node {leader}"
+    if limit == RATE:
+        return "the publish rate of its user or vhost"
+    queue = facts.queue
+    if queue is not None and limit not in (INTAKE, HELD):
+        return f"queue '{queue.name}' (leader {queue.node or 'unknown'})"
+    return f"node {connection.node}, where it is connected"
+
+
+# Why
+
+
+def _why(limit: str, leader: str, connection: ConnectionFlow, facts: Facts) -> str:
+    queue = facts.queue
+    if limit in (MEMORY, DISK):
+        return _reason_of(limit, leader, facts.nodes)
+    if limit == RATE:
+        return " and ".join(facts.publish_rates)
+    if limit == INTAKE:
+        return "deliveries to consumers that wait go first"
+    if limit == HELD:
+        held = wording.octets(connection.held_octets)
+        return f"{held} of its publishes wait already and their bound is reached"
+    if limit == WATERMARK and queue is not None:
+        return _passed_watermark(queue)
+    if limit == QUEUE and queue is not None:
+        return f"{_pending(facts)}; {_takes(queue)}"
+    if limit == COMMANDS and queue is not None:
+        most = _limit_figure(facts, connection.node, "commands")
+        return f"{most}batches of one of its channels are not applied there; {_takes(queue)}"
+    if limit == ACCOUNT:
+        return _debt(connection, facts)
+    if limit == CREDIT:
+        most = _limit_figure(facts, connection.node, "credit")
+        text = f"a channel has {most}publishes that it has not passed on"
+        return f"{text}; {_takes(queue)}" if queue is not None else text
+    return ""
+
+
+def _debt(connection: ConnectionFlow, facts: Facts) -> str:
+    owed = f"{connection.owed_messages:,} messages ({wording.octets(connection.owed_octets)})"
+    text = f"it has caused {owed} that are not done"
+    most = _limit_figure(facts, connection.node, "account_messages").strip()
+    octets = _node_limit(facts, connection.node, "account_octets")
+    if most and octets:
+        text += f" and may cause {most} or {wording.octets(octets)}"
+    queue = facts.queue
+    return f"{text}; {_takes(queue)}" if queue is not None else text
+
+
+def _reason_of(limit: str, leader: str, nodes: list[NodeFlow]) -> str:
+    for node in nodes:
+        for alarm in node.alarms:
+            if alarm.kind == limit and alarm.node == leader:
+                return alarm.reason
+    return ""
+
+
+def _alarms(nodes: list[NodeFlow]) -> str:
+    found = [f"{each.kind} on {each.node}" for node in nodes for each in node.alarms]
+    return ", ".join(sorted(set(found))) or "an alarm is on"
+
+
+def _passed_watermark(queue: QueueFlow) -> str:
+    marks = []
+    if queue.high_octets and (queue.held_octets >= queue.low_octets or not queue.high_messages):
+        marks.append(wording.octets(queue.high_octets))
+    if queue.high_messages and (queue.held_messages >= queue.low_messages or not marks):
+        marks.append(wording.messages(queue.high_messages))
+    passed = "is" if queue.saturated else "was"
+    what = f"its watermark of {' and of '.join(marks)}" if marks else "its watermark"
+    return f"{what} {passed} passed because {_consumption(queue)}"
+
+
+def _consumption(queue: QueueFlow) -> str:
+    """Return how consumers compare with what arrives."""
+    arrived, settled = queue.arrived[1], queue.settled[1]
+    waiting = queue.ready + queue.unsettled
+    if queue.consumers == 0:
+        return f"it has no consumers and {wording.messages(waiting)}"
+    its = f"its {queue.consumers:,} consumer{'' if queue.consumers == 1 else 's'}"
+    verb = "acknowledges" if queue.consumers == 1 else "acknowledge"
+    full = ", with all that they may hold in their hands" if queue.busy == queue.consumers else ""
+    if arrived > 0 and settled < KEEPS_UP * arrived:
+        pace = f"{wording.rate(settled)} of {wording.rate(arrived)}"
+    else:
+        pace = f"{wording.rate(settled)} and {wording.messages(waiting)} wait"
+    return f"{its} {verb} {pace}{full}"
+
+
+def _pending(facts: Facts) -> str:
+    """Return what nodes' publishers have pending at a queue: at the fullest closed gate."""
+    gates = sorted(facts.gates, key=lambda gate: (gate.open, -gate.octets, gate.node))
+    if not gates:
+        return "what the publishers of a node have pending there has reached its bound"
+    gate = gates[0]
+    bound = _node_limit(facts, gate.node, "queue_octets")
+    of = f" of {wording.octets(bound)}" if bound else ""
+    pending = f"{wording.octets(gate.octets)}{of} that publishers on {gate.node} may have pending"
+    waiting = f", and {gate.waiting:,} channels wait" if gate.waiting > 1 else ""
+    return f"{pending} there are not applied{waiting}"
+
+
+def _takes(queue: QueueFlow) -> str:
+    return f"it takes {wording.rate(queue.arrived[1])}"
+
+
+def _flow_through(queue: QueueFlow) -> str:
+    pace = f"{wording.rate(queue.arrived[1])} arrive, {wording.rate(queue.settled[1])} are settled"
+    return f"{pace}, {wording.messages(queue.ready)} ready"
+
+
+def _node_limit(facts: Facts, node: str, name: str) -> int:
+    for each in facts.nodes:
+        if each.name == node:
+            return each.limits.get(name, 0)
+    return 0
+
+
+def _limit_figure(facts: Facts, node: str, name: str) -> str:
+    figure = _node_limit(facts, node, name)
+    return f"{figure:,} " if figure else ""
+
+
+# Who
+
+
+def _culprit(
+    connection: ConnectionFlow, limit: str, causes: list[CauseStatus], facts: Facts
+) -> str:
+    if limit in (MEMORY, DISK):
+        largest = facts.queues[0] if facts.queues else None
+        text = ""
+        if largest is not None and largest.octets > 0:
+            text = f"; the largest queue is '{largest.name}' ({wording.octets(largest.octets)})"
+        return text + _most_of(causes, connection.id, "what publishers brought lately")
+    if facts.queue is None or limit == RATE:
+        return ""
+    return _most_of(causes, connection.id, "its load")
+
+
+def _most_of(causes: list[CauseStatus], own: str, what: str) -> str:
+    if not causes:
+        return ""
+    top = causes[0]
+    if top.account == own:
+        return f"; {wording.percent(top.share)} of {what} is this connection's own"
+    who = wording.origin(top.kind, top.name, top.node, top.user)
+    return f"; {wording.percent(top.share)} of {what} came from {who}"
+
+
+# What to do
+
+
+def hint(limit: str, queue: QueueFlow | None, user: str, vhost: str) -> str:
+    """Return the next step."""
+    raising = "raise {} with `headrace flow limits set`"
+    if limit == WATERMARK and queue is not None:
+        return f"{_more_consumers(queue)}, or raise the queue's watermark by policy"
+    if limit == MEMORY:
+        return "consume or purge the largest queues, or give the node more memory"
+    if limit == DISK:
+        return "consume or purge the largest queues, or give the node more disk"
+    if limit == RATE:
+        name = f"user '{user}' or vhost '{vhost}'"
+        return f"raise publish-rate-messages or publish-rate-bytes of {name}"
+    if limit == INTAKE:
+        return "connect to a node that does less, or " + raising.format("turn-messages")
+    if limit == HELD:
+        return "look at what holds it first, or " + raising.format("held-octets")
+    names = {ACCOUNT: "account-messages or account-octets", COMMANDS: "commands"}
+    names |= {CREDIT: "credit", QUEUE: "queue-octets"}
+    if limit not in names:
+        return ""
+    return "spread the load over more queues, or " + raising.format(names[limit])
+
+
+def _more_consumers(queue: QueueFlow) -> str:
+    if queue.consumers == 0:
+        return f"add consumers to '{queue.name}'"
+    if queue.busy == queue.consumers:
+        return f"add consumers to '{queue.name}' or have them acknowledge sooner"
+    return f"look at the consumers of '{queue.name}', which could hold more than they do"

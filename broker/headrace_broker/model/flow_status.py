@@ -1,0 +1,274 @@
+"""What a node tells about its flow control: accounts, connections, queues, itself.
+
+Shares are parts of the last 1, 10 and 60 s, from 0 to 1; rates are per second, over the same times.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+NEVER: tuple[float, float, float] = (0.0, 0.0, 0.0)
+
+
+class ActivityStatus(msgspec.Struct, frozen=True):
+    """What stops a connection or channel, now or lately.
+
+    Attributes:
+        limit: the name of the LIMIT that stops it now, "" for none.
+        group: the queue behind that, 0 for none.
+        since_ms: for how long it has been stopped, or has been going.
+        shares: of the time that it was stopped.
+        by_limit: the same by limit, and the queue that was behind the latest stop.
+    """
+
+    limit: str = ""
+    group: int = 0
+    since_ms: int = 0
+    shares: tuple[float, float, float] = NEVER
+    by_limit: dict[str, tuple[float, float, float, int]] = {}
+
+
+class TabStatus(msgspec.Struct, frozen=True):
+    """What an account owes at a queue.
+
+    Attributes:
+        group: of the queue.
+        messages: handed over and not done.
+        octets: the same.
+        message_rate: messages per second that were handed over in about the last 10 s.
+        octet_rate: the same in octets.
+    """
+
+    group: int
+    messages: int = 0
+    octets: int = 0
+    message_rate: float = 0.0
+    octet_rate: float = 0.0
+
+
+class AccountStatus(msgspec.Struct, frozen=True, tag="account"):
+    """An account that owes something, or did lately; see `flow.account.Account`.
+
+    Attributes:
+        node: that its work came in through.
+        tabs: the deepest ones.
+    """
+
+    account: str
+    kind: str
+    name: str
+    node: str
+    user: str
+    vhost: str
+    messages: int = 0
+    octets: int = 0
+    in_debt: bool = False
+    weight: int = 1
+    tabs: tuple[TabStatus, ...] = ()
+
+
+class ConnectionFlow(msgspec.Struct, frozen=True, tag="connection"):
+    """A client connection.
+
+    Attributes:
+        client_name: what it calls itself, "" for nothing.
+        state: as model.flow names them.
+        held_messages: publishes that were read and wait in it.
+        held_octets: the same.
+        owed_messages: its account's debt.
+        owed_octets: the same.
+    """
+
+    id: str
+    name: str
+    client_name: str
+    node: str
+    user: str
+    vhost: str
+    state: str
+    flow: ActivityStatus = ActivityStatus()
+    held_messages: int = 0
+    held_octets: int = 0
+    owed_messages: int = 0
+    owed_octets: int = 0
+
+
+class GateFlow(msgspec.Struct, frozen=True, tag="gate"):
+    """What one node's publishers have pending at a queue.
+
+    Attributes:
+        octets: handed over and not applied.
+        waiting: channels that wait at the gate.
+    """
+
+    node: str
+    group: int
+    octets: int = 0
+    waiting: int = 0
+    open: bool = True
+
+
+class FairnessStatus(msgspec.Struct, frozen=True):
+    """Messages in a queue that share a fairness key.
+
+    Attributes:
+        key: for people; "" for messages without one.
+    """
+
+    key: str
+    messages: int
+    octets: int
+
+
+class QueueFlow(msgspec.Struct, frozen=True, tag="queue"):
+    """A queue, as its leader's node knows it.
+
+    Attributes:
+        node: its leader.
+        kind: as in model.definition.
+        ready: messages that wait.
+        unsettled: messages at consumers.
+        consumers: attached.
+        busy: consumers among these that hold all that they may.
+        arrived: messages per second that came.
+        delivered: that went to consumers.
+        settled: that left for good because consumers said so.
+        saturated: it withholds confirms.
+        withheld: messages whose confirms it withholds.
+        high_messages: its watermark, 0 for none.
+        high_octets: the same in octets.
+        held_messages: what counts against the watermarks.
+        held_octets: the same in octets.
+        fairness: who waits in it by key, the most first; nothing without a key.
+    """
+
+    vhost: str
+    name: str
+    group: int
+    node: str
+    kind: str = "quorum"
+    ready: int = 0
+    ready_octets: int = 0
+    unsettled: int = 0
+    unsettled_octets: int = 0
+    consumers: int = 0
+    busy: int = 0
+    arrived: tuple[float, float, float] = NEVER
+    delivered: tuple[float, float, float] = NEVER
+    settled: tuple[float, float, float] = NEVER
+    saturated: bool = False
+    withheld: int = 0
+    high_messages: int = 0
+    low_messages: int = 0
+    high_octets: int = 0
+    low_octets: int = 0
+    held_messages: int = 0
+    held_octets: int = 0
+    fairness: tuple[FairnessStatus, ...] = ()
+
+    @property
+    def octets(self) -> int:
+        """Octets of the bodies in it."""
+        return self.ready_octets + self.unsettled_octets
+
+
+class AlarmStatus(msgspec.Struct, frozen=True):
+    """An alarm that is on.
+
+    Attributes:
+        node: whose.
+        kind: the name of its LIMIT.
+        reason: with figures.
+    """
+
+    node: str
+    kind: str
+    reason: str
+
+
+class NodeFlow(msgspec.Struct, frozen=True, tag="node"):
+    """A node.
+
+    Attributes:
+        alarms: that it knows of, its own and others'.
+        limits: the figures in force by name, scaled as they hold now.
+        figures: of its intake: what is held, and what may be.
+    """
+
+    name: str
+    alarms: tuple[AlarmStatus, ...] = ()
+    limits: dict[str, int] = {}
+    figures: dict[str, int] = {}
+
+
+FlowRow = AccountStatus | ConnectionFlow | GateFlow | QueueFlow | NodeFlow
+
+
+class CauseStatus(msgspec.Struct, frozen=True):
+    """An account and what it has brought to a queue.
+
+    Attributes:
+        name: of the connection or activity; "" when the asker may not know.
+        vhost: of the queue.
+        messages: owed there.
+        octets: the same.
+        share: its part of the queue's load, 0 to 1: of the octets that are owed there and those
+            that came in the last 10 s.
+    """
+
+    account: str
+    kind: str
+    name: str
+    node: str
+    user: str
+    vhost: str
+    queue: str
+    messages: int
+    octets: int
+    message_rate: float
+    octet_rate: float
+    share: float
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    """Why a connection or queue is slow, and who causes it.
+
+    Attributes:
+        kind: "connection" or "queue".
+        node: where the connection is, or that leads the queue.
+        user: of the connection, "" for a queue.
+        state: "running", "flow", "blocking" or "blocked".
+        limit: the binding limit by name, "" for none.
+        queue: that which is behind the limit, "" for none.
+        leader: the node that leads it, or whose limit it is; "" for none.
+        since_ms: for how long it has been stopped; 0 while it is not.
+        shares: of the time that it was stopped.
+        by_limit: the same by limit.
+        causes: who is behind it, the heaviest first.
+        held: connections that a queue stops, the longest first.
+        sentence: all that for people.
+        hint: what to do next, "" for nothing.
+        details: the facts about the queue and the account.
+        missing: nodes that did not answer.
+    """
+
+    kind: str
+    name: str
+    node: str
+    user: str
+    vhost: str
+    state: str
+    limit: str
+    queue: str
+    leader: str
+    since_ms: int
+    shares: tuple[float, float, float]
+    by_limit: dict[str, tuple[float, float, float]]
+    causes: tuple[CauseStatus, ...]
+    held: tuple[ConnectionFlow, ...]
+    sentence: str
+    hint: str
+    details: dict[str, Any] = {}
+    missing: tuple[str, ...] = ()
