@@ -12,9 +12,14 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from headrace_broker.cli.local_cluster import LocalCluster
+
 NODE_COUNT: Final = 3
 START_SECONDS_MAX: Final = 120  # a broker that needs longer is reported as not starting
 HEADRACE_PORT: Final = 20672  # AMQP port of the first node
+RABBIT_PORT: Final = 26672  # likewise
+DISTRIBUTION_OFFSET: Final = 100  # AMQP 26672 -> Erlang distribution 26772
+EPMD_OFFSET: Final = -303  # AMQP 26672 -> epmd 26369
 RABBIT_BIN: Final = Path("/usr/lib/rabbitmq/bin")
 
 
@@ -50,14 +55,28 @@ def wait_until(what: str, check: Callable[[], bool]) -> None:
         time.sleep(0.3)
 
 
+def descendants(pid: int) -> list[int]:
+    """Return a process and all that came from it."""
+    found = [pid]
+    for each in found:
+        for task in Path(f"/proc/{each}/task").iterdir():
+            found += map(int, (task / "children").read_text().split())
+    return found
+
+
+def is_erlang(pid: int) -> bool:
+    """Tell whether a process is an Erlang machine."""
+    return Path(f"/proc/{pid}/comm").read_text().strip() == "beam.smp"
+
+
 class Headrace:
     """Three Headrace nodes, driven by the project's own `headrace cluster`."""
 
     name = "headrace"
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, base_port: int = HEADRACE_PORT) -> None:
         self.directory = directory
-        self.ports = [HEADRACE_PORT + number for number in range(NODE_COUNT)]
+        self.ports = [base_port + number for number in range(NODE_COUNT)]
         self._command = [str(Path(sys.executable).with_name("headrace")), "cluster"]
         self._env = dict(os.environ)
 
@@ -65,13 +84,24 @@ class Headrace:
         """Start on an empty data directory and wait for a quorum."""
         shutil.rmtree(self.directory, ignore_errors=True)
         self.directory.mkdir(parents=True)
-        place = ["--data", str(self.directory), "--base-port", str(HEADRACE_PORT)]
+        place = ["--data", str(self.directory), "--base-port", str(self.ports[0])]
         run([*self._command, "start", *place], self._env)
 
     def stop(self) -> None:
         """Stop all nodes and remove their data."""
         run([*self._command, "stop", "--data", str(self.directory)], self._env)
         shutil.rmtree(self.directory, ignore_errors=True)
+
+    def pids(self) -> list[int]:
+        """Return the nodes' processes."""
+        records = [node.process() for node in LocalCluster.existing(self.directory).nodes]
+        return [record.pid for record in records if record is not None]
+
+    def limit_memory(self, octets: int) -> None:
+        """Set the memory watermark of all nodes."""
+        api = LocalCluster.existing(self.directory).nodes[0].http
+        command = [self._command[0].replace("headrace", "rabbitmqctl"), "--node", api]
+        run([*command, "set_vm_memory_high_watermark", "absolute", str(octets)], self._env)
 
     def version(self) -> str:
         """Return name and version for the report."""
@@ -83,9 +113,10 @@ class RabbitMQ:
 
     name = "rabbitmq"
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, base_port: int = RABBIT_PORT) -> None:
         self.directory = directory
-        self.ports = [26672, 26673, 26674]
+        self.ports = [base_port + number for number in range(NODE_COUNT)]
+        self._epmd_port = str(base_port + EPMD_OFFSET)
         self._servers: list[subprocess.Popen[bytes]] = []
         if not (RABBIT_BIN / "rabbitmq-server").exists():
             raise PeerError("rabbitmq-server is not installed: apt-get install rabbitmq-server")
@@ -96,12 +127,12 @@ class RabbitMQ:
             "PATH": os.environ["PATH"],
             "HOME": str(self.directory),
             "LANG": "C.UTF-8",
-            "ERL_EPMD_PORT": "26369",
+            "ERL_EPMD_PORT": self._epmd_port,
             "ERL_EPMD_ADDRESS": "127.0.0.1",
             "RABBITMQ_NODENAME": f"bench{number}@localhost",
             "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
             "RABBITMQ_NODE_PORT": str(self.ports[number]),
-            "RABBITMQ_DIST_PORT": str(26772 + number),
+            "RABBITMQ_DIST_PORT": str(self.ports[number] + DISTRIBUTION_OFFSET),
             "RABBITMQ_MNESIA_BASE": str(home / "db"),
             "RABBITMQ_LOG_BASE": str(home / "log"),
             "RABBITMQ_PID_FILE": str(home / "pid"),
@@ -147,8 +178,20 @@ class RabbitMQ:
         for server in self._servers:
             server.wait(START_SECONDS_MAX)
         self._servers = []
-        run(["epmd", "-port", "26369", "-kill"], {**os.environ, "ERL_EPMD_PORT": "26369"})
+        port = self._epmd_port
+        run(["epmd", "-port", port, "-kill"], {**os.environ, "ERL_EPMD_PORT": port})
         shutil.rmtree(self.directory, ignore_errors=True)
+
+    def pids(self) -> list[int]:
+        """Return the nodes' Erlang machines."""
+        return [
+            pid for server in self._servers for pid in descendants(server.pid) if is_erlang(pid)
+        ]
+
+    def limit_memory(self, octets: int) -> None:
+        """Set the memory watermark of all nodes."""
+        for number in range(NODE_COUNT):
+            self._ctl(number, "set_vm_memory_high_watermark", "absolute", str(octets))
 
     def version(self) -> str:
         """Return name and version for the report."""

@@ -1,0 +1,1 @@
+"""Overload: loads, what they do to a broker, and how that is judged."""

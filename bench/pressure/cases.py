@@ -1,0 +1,234 @@
+"""The loads of the overload benchmark, and what each is judged by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol
+
+from headrace_broker.model import limits
+from pressure.generator import MESSAGE_OVERHEAD_OCTETS, Group, GroupFigures, Times, load
+from pressure.goals import Measure, share_of_bound
+from pressure.memory import PeakMemory
+
+MIB: Final = 1 << 20
+MEMORY_BYTES: Final = 1 << 30  # the watermark in all cases but (f): none of them should need it
+SCARCE_BYTES: Final = 400 * MIB  # the watermark of (f); RabbitMQ needs a third of it when idle
+BACKLOG_BYTES: Final = 5 * SCARCE_BYTES  # published in (f)
+RATIO_MIN: Final = 0.9  # received by published, and by the best of several
+MEMORY_RATIO_MAX: Final = 1.1  # peak by watermark
+NODES: Final = 3
+
+
+class Broker(Protocol):
+    """A cluster that can be loaded."""
+
+    ports: list[int]
+
+    def pids(self) -> list[int]:
+        """Return the processes of its nodes."""
+
+    def limit_memory(self, octets: int) -> None:
+        """Set the memory watermark of all nodes."""
+
+
+class Outcome(NamedTuple):
+    """What a load gave: the figures of its groups, and the most memory a node had."""
+
+    groups: dict[str, GroupFigures]
+    memory: int
+    ended: int
+
+    @property
+    def disconnected(self) -> int:
+        """Connections that ended before they should, or never began."""
+        return sum(each.disconnected + each.refused for each in self.groups.values())
+
+
+class Loader:
+    """Loads one cluster and notes what holds in all cases.
+
+    Attributes:
+        case: letter of the case that runs.
+        measures: of that case.
+    """
+
+    def __init__(self, program: Path, broker: Broker, seconds: int) -> None:
+        self.broker = broker
+        self.times = Times(3, seconds, 3)
+        self.case = ""
+        self.measures: list[Measure] = []
+        self._program = program
+        self._memory = 0
+        self._disconnected = 0
+
+    def run(self, groups: Sequence[Group], times: Times | None = None) -> Outcome:
+        """Load the cluster once."""
+        with PeakMemory(self.broker.pids()) as peak:
+            figures = load(self._program, self.broker.ports, groups, times or self.times)
+        outcome = Outcome(figures, peak.most, len(peak.ended))
+        self._memory = max(self._memory, outcome.memory)
+        self._disconnected += outcome.disconnected + outcome.ended
+        return outcome
+
+    def note(
+        self,
+        name: str,
+        value: float,
+        least: float | None = None,
+        most: float | None = None,
+        digits: int = 0,
+    ) -> None:
+        """Add a measure."""
+        self.measures.append(Measure(self.case, name, value, least, most, digits))
+
+    def finish(self, memory: int) -> None:
+        """Add what every case is judged by."""
+        self.note("peak memory of a node, MiB", self._memory / MIB)
+        self.note("peak memory / watermark", self._memory / memory, None, MEMORY_RATIO_MAX, 2)
+        self.note("connections or nodes lost", self._disconnected, None, 0)
+
+
+def ratio(part: float, whole: float) -> float:
+    """Return part / whole, 0 when there is no whole."""
+    return part / whole if whole > 0 else 0.0
+
+
+def balance(loader: Loader, name: str, published: float, received: float) -> None:
+    """Note whether consumers keep up."""
+    loader.note(f"{name}: received / published", ratio(received, published), RATIO_MIN, None, 2)
+
+
+def windows(loader: Loader) -> None:
+    """(a) One publisher, its window from 1 to 10,000."""
+    rates: list[float] = []
+    for window in (1, 10, 100, 1000, 10_000):
+        groups = (Group("p", publish="a", window=window), Group("c", consume="a"))
+        figures = loader.run(groups).groups
+        published, received = figures["p"].confirmed_s, figures["c"].received_s
+        name = f"window {window:,}"
+        loader.note(f"{name}: received/s", received)
+        loader.note(f"{name}: end-to-end p99, ms", figures["c"].e2e_ms[1], digits=1)
+        balance(loader, name, published, received)
+        rates.append(received)
+    loader.note("largest window / best", ratio(rates[-1], max(rates)), RATIO_MIN, None, 2)
+
+
+def publishers(loader: Loader) -> None:
+    """(b) 50 queues with a consumer each, and more and more publishers of window 100."""
+    window, prefetch, consumers = 100, 100, 50
+    rates: dict[int, float] = {}
+    for count in (1, 10, 50, 200, 500):
+        groups = (
+            Group("p", count, publish="b", queues=50, window=window),
+            Group("c", consumers, consume="b", queues=50, prefetch=prefetch, ack=50),
+        )
+        figures = loader.run(groups).groups
+        rates[count] = figures["c"].received_s
+        name = f"{count} publishers"
+        loader.note(f"{name}: confirmed/s", figures["p"].confirmed_s)
+        loader.note(f"{name}: received/s", rates[count])
+        if count == 200:
+            p50, p99 = figures["c"].e2e_ms
+            loader.note(f"{name}: end-to-end p50, ms", p50)
+            loader.note(f"{name}: end-to-end p99, ms", p99)
+            bound = share_of_bound(p99, count * window + consumers * prefetch, rates[count])
+            loader.note(f"{name}: p99 / windows at that rate", bound, None, 1, 2)
+        balance(loader, name, figures["p"].confirmed_s, rates[count])
+    loader.note("200 publishers / best", ratio(rates[200], max(rates.values())), RATIO_MIN, None, 2)
+
+
+def no_confirms(loader: Loader) -> None:
+    """(c) 500 publishers that wait for nothing."""
+    size = 100
+    groups = (
+        Group("p", 500, publish="c", queues=50, size=size),
+        Group("c", 50, consume="c", queues=50, prefetch=100, ack=50),
+    )
+    figures = loader.run(groups).groups
+    published, received = figures["p"].sent_s, figures["c"].received_s
+    loader.note("published/s", published)
+    loader.note("received/s", received)
+    balance(loader, "steady", published, received)
+    p50, p99 = figures["c"].e2e_ms
+    loader.note("end-to-end p50, ms", p50)
+    loader.note("end-to-end p99, ms", p99)
+    most = NODES * limits.NODE_HELD_OCTETS / (size + MESSAGE_OVERHEAD_OCTETS)
+    loader.note(
+        "p99 / what nodes may hold at that rate", share_of_bound(p99, most, received), None, 1, 2
+    )
+
+
+def both_ways(loader: Loader) -> None:
+    """(d) A connection consumes, alone and while it floods another queue."""
+    feeder = Group("feeder", publish="d", window=1000, rate=5000)
+    alone = loader.run((feeder, Group("mixed", consume="d"))).groups["mixed"]
+    mixed = Group("mixed", publish="slow", consume="d", size=4096)
+    both = loader.run((feeder, mixed)).groups["mixed"]
+    loader.note("consumed/s alone", alone.received_s)
+    loader.note("consumed/s while publishing", both.received_s)
+    loader.note("published/s to the slow queue", both.sent_s)
+    loader.note("consumed / alone", ratio(both.received_s, alone.received_s), 0.8, None, 2)
+
+
+def neighbours(loader: Loader) -> None:
+    """(e) A healthy queue, alone and next to one that fills because its consumers are slow."""
+    healthy = (Group("hp", publish="h", window=1000), Group("hc", consume="h"))
+    filling = (
+        Group("sp", 10, publish="full", window=100, size=4096),
+        Group("sc", 5, consume="full", prefetch=10, ack=1, delay_us=10_000),
+    )
+    times = loader.times._replace(warmup=8)  # until the queue is at its watermark
+    alone = loader.run(healthy, times).groups
+    beside = loader.run((*healthy, *filling), times).groups
+    loader.note("healthy: received/s alone", alone["hc"].received_s)
+    loader.note("healthy: received/s beside", beside["hc"].received_s)
+    loader.note("filling: published/s", beside["sp"].confirmed_s)
+    loader.note("filling: received/s", beside["sc"].received_s)
+    share = ratio(beside["hc"].received_s, alone["hc"].received_s)
+    loader.note("healthy: beside / alone", share, RATIO_MIN, None, 2)
+
+
+def scarce_memory(loader: Loader) -> None:
+    """(f) A memory watermark far below what is published."""
+    size, count = 16 << 10, 20
+    groups = (
+        Group("p", count, publish="f", queues=4, window=50, size=size),
+        Group("c", 4, consume="f", queues=4, prefetch=20, ack=10, delay_us=2000),
+    )
+    figures = loader.run(groups, loader.times._replace(seconds=3 * loader.times.seconds)).groups
+    backlog = (figures["p"].confirmed - figures["c"].received) * size
+    loader.note("published/s", figures["p"].confirmed_s)
+    loader.note("received/s", figures["c"].received_s)
+    loader.note("backlog / watermark", backlog / SCARCE_BYTES, digits=1)
+
+
+class Case(NamedTuple):
+    """One case: its letter, how it is run and at which memory watermark."""
+
+    letter: str
+    title: str
+    run: Callable[[Loader], None]
+    memory: int = MEMORY_BYTES
+
+
+CASES: Final = (
+    Case("a", "one publisher and one consumer", windows),
+    Case("b", "publishers of window 100 on 50 queues with a consumer each", publishers),
+    Case("c", "500 publishers without confirms, 50 queues with a consumer each", no_confirms),
+    Case("d", "a connection that floods one queue (4 KiB) and consumes from another", both_ways),
+    Case("e", "a queue that fills (4 KiB, slow consumers) beside a healthy one", neighbours),
+    Case(
+        "f", "20 publishers of 16 KiB, slow consumers, little memory", scarce_memory, SCARCE_BYTES
+    ),
+)
+
+
+def run_case(case: Case, program: Path, broker: Broker, seconds: int) -> list[Measure]:
+    """Run one case on a cluster that was just started."""
+    broker.limit_memory(case.memory)
+    loader = Loader(program, broker, seconds)
+    loader.case = case.letter
+    case.run(loader)
+    loader.finish(case.memory)
+    return loader.measures
