@@ -14,6 +14,7 @@ from mypy_extensions import i64
 from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.flow.gate import Bell, Gate
 from headrace_broker.flow.share import Reader, Share, Shares
+from headrace_broker.flow.turn_budget import TurnBudget
 from headrace_broker.model.flow import LIMIT_INTAKE
 
 PENDING_PART: Final = 4  # a quarter of the node's bound is for what is pending at queues
@@ -59,14 +60,22 @@ class Intake:
         pending: octets handed to queues and not applied, or dropped.
         messages_left: publishes that may still be passed on in this turn.
         octets_left: the same in octets.
+        budget: of the turns to come.
+        turns: how many were begun; one lasts until its budget is half spent.
+        passed: publishes that were passed on in those.
     """
 
     def __init__(self, limits: FlowLimits, bell: Bell | None = None) -> None:
         self.gate = Gate(LIMIT_INTAKE, 0, bell)
         self.shares = Shares(limits)
         self.pending: i64 = 0
-        self.messages_left: i64 = limits.scaled(limits.turn_messages)
-        self.octets_left: i64 = limits.scaled(limits.turn_octets)
+        self.budget = TurnBudget(limits)
+        self.messages_left: i64 = self.budget.messages()
+        self.octets_left: i64 = self.budget.octets()
+        self.turns: i64 = 0
+        self.passed: i64 = 0
+        self._messages: i64 = self.messages_left  # of this turn, when it began
+        self._octets: i64 = self.octets_left
         self._limits = limits
         self._bell = bell
         self._full = False
@@ -88,20 +97,20 @@ class Intake:
             if self.gate.room:
                 self._look()
             return
-        limits = self._limits
-        if (
-            self.messages_left < limits.turn_messages // 2
-            or self.octets_left < limits.turn_octets // 2
-        ):
+        if self.messages_left < self._messages // 2 or self.octets_left < self._octets // 2:
             self._ask_turn()
             self._look()
 
     def begin_turn(self) -> None:
         """A turn of the loop begins: there is a new budget."""
-        limits = self._limits
+        budget = self.budget
         self._turn_asked = False
-        self.messages_left = limits.scaled(limits.turn_messages)
-        self.octets_left = limits.scaled(limits.turn_octets)
+        self.turns += 1
+        self.passed += self._messages - self.messages_left
+        self._messages = budget.messages()
+        self._octets = budget.octets()
+        self.messages_left = self._messages
+        self.octets_left = self._octets
         self._look()
 
     def add_pending(self, octets: i64) -> None:
@@ -127,8 +136,8 @@ class Intake:
         figures.partial = int(shares.partial)
         figures.pending = int(self.pending)
         figures.bound = int(limits.scaled(limits.node_octets))
-        figures.turn_messages = int(limits.scaled(limits.turn_messages))
-        figures.turn_octets = int(limits.scaled(limits.turn_octets))
+        figures.turn_messages = int(self.budget.messages())
+        figures.turn_octets = int(self.budget.octets())
         figures.waiting = int(self.gate.waiting_count)
         figures.unread = shares.unread_count
         return figures

@@ -111,3 +111,5 @@ TURN_OCTETS: Final = 4 << 20  # the same in octets
 WATERMARK_OCTETS: Final = 64 << 20  # octets a queue holds where nothing else is said before it withholds confirms; a second or two of consuming
 WITHHELD_COMMANDS_MAX: Final = 32768  # publish commands of which a queue withholds confirms, some 10 MiB; past it the oldest are confirmed
 WITHHELD_MESSAGES_MAX: Final = 1 << 20  # the same in messages; more than the windows of a thousand publishers
+TURN_MESSAGES_MIN: Final = 128  # publishes passed on in one turn at least, however far behind consumers are; a window of a client
+TURN_US_MAX: Final = 30_000  # microseconds of a turn beyond which fewer publishes are passed on in one; acknowledgements wait for its end

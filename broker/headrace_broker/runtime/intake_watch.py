@@ -1,0 +1,111 @@
+"""Looks at how fast consumers are served by this node, and adapts what it takes in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, final
+
+from mypy_extensions import i64
+
+from headrace_broker.flow.intake import Intake
+from headrace_broker.flow.turn_budget import FULL, Round
+from headrace_broker.runtime.intake_turns import IntakeTurns
+
+if TYPE_CHECKING:
+    from headrace_broker.runtime.queue_host import QueueHost
+
+LOOK_SECONDS: Final = 0.1  # between looks: some turns of a node that has much to do
+
+
+@final
+class _Sight:
+    """What was seen of a queue at the last look."""
+
+    def __init__(self, last_id: i64, ready: i64) -> None:
+        self.last_id = last_id
+        self.ready = ready
+
+
+@final
+class IntakeWatch:
+    """Adapts the budget of a turn a few times a second, while publishes wait for it.
+
+    Args:
+        intake: whose budget it is.
+        turns: measures how long turns are.
+        hosts: replicas on this node by queue group.
+    """
+
+    def __init__(self, intake: Intake, turns: IntakeTurns, hosts: dict[int, QueueHost]) -> None:
+        self._intake = intake
+        self._turns = turns
+        self._hosts = hosts
+        self._seen: dict[int, _Sight] = {}
+        self._looked_us: i64 = 0
+
+    def look(self, now_us: i64) -> None:
+        """Look at the queues led here. Where nothing waits for its turn, that costs nothing."""
+        intake = self._intake
+        elapsed = now_us - self._looked_us
+        self._looked_us = now_us
+        turns = intake.turns
+        passed = intake.passed
+        turn_us = self._turns.take_turn_us()
+        intake.turns = 0
+        intake.passed = 0
+        if turns == 0 and intake.budget.share == FULL:
+            self._seen.clear()
+            return
+        before, self._seen = self._seen, {}
+        round_ = Round()
+        for group, host in self._hosts.items():
+            if host.serving:
+                self._add(round_, group, host, before.get(group), elapsed, turn_us)
+        intake.budget.look(round_, passed // turns if turns > 0 else 0, turn_us)
+
+    def _add(
+        self,
+        round_: Round,
+        group: int,
+        host: QueueHost,
+        before: _Sight | None,
+        elapsed_us: i64,
+        turn_us: i64,
+    ) -> None:
+        machine = host.machine
+        last_id = machine.last_id
+        ready = machine.ready_count
+        self._seen[group] = _Sight(last_id, ready)
+        if before is not None:
+            arrived = last_id - before.last_id
+            left = arrived + before.ready - ready
+            round_.add(arrived, left, ready, machine.unsettled_count, elapsed_us, turn_us)
+
+
+@final
+class Looker:
+    """Calls an `IntakeWatch` from the loop's timers until it is stopped."""
+
+    def __init__(
+        self,
+        watch: IntakeWatch,
+        clock_us: Callable[[], int],
+        call_later: Callable[[float, Callable[[], None]], object],
+    ) -> None:
+        self._watch = watch
+        self._clock_us = clock_us
+        self._call_later = call_later
+        self._stopped = False
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._call_later(LOOK_SECONDS, self._look)
+
+    def stop(self) -> None:
+        """Look no more."""
+        self._stopped = True
+
+    def _look(self) -> None:
+        if not self._stopped:
+            self._watch.look(self._clock_us())
+            self.start()

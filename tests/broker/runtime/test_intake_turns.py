@@ -1,0 +1,205 @@
+"""Turns of the loop: budgets, who is served when, and how long turns are."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace_broker.flow.account import Account
+from headrace_broker.flow.flow_limits import FlowLimits
+from headrace_broker.flow.gate import Gate, Waiter
+from headrace_broker.flow.intake import Intake
+from headrace_broker.flow.pending import Pending
+from headrace_broker.model.flow import CONNECTION, Cause
+from headrace_broker.runtime.intake_turns import IntakeTurns
+from headrace_broker.runtime.queue_gates import QueueGates
+
+
+class Loop:
+    """Calls back in turns of its own, and has a clock that is set."""
+
+    def __init__(self) -> None:
+        self.now_us = 0
+        self.calls: list[Callable[[], None]] = []
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self.calls.append(callback)
+
+    def clock_us(self) -> int:
+        return self.now_us
+
+    def turn(self) -> None:
+        calls, self.calls = self.calls, []
+        for call in calls:
+            call()
+
+
+class Node:
+    """The intake of a node with a loop of its own."""
+
+    def __init__(self, limits: FlowLimits) -> None:
+        self.loop = Loop()
+        self.turns = IntakeTurns(self.loop.call_soon, self.loop.clock_us)
+        self.intake = Intake(limits, self.turns)
+        self.turns.intake = self.intake
+        self.gates = QueueGates(limits, self.intake, self.turns)
+
+
+class Publisher(Waiter):
+    """A channel that publishes to one queue, and holds what it may not pass on."""
+
+    def __init__(self, node: Node, name: str, pending: Pending) -> None:
+        self.account = Account(Cause(name, CONNECTION, name, "n1"), FlowLimits())
+        self.held: deque[int] = deque()
+        self.passed = 0
+        self.waits_at: Gate | None = None
+        self._node = node
+        self._pending = pending
+
+    def publish(self, octets: int) -> None:
+        if self.held:
+            self.held.append(octets)
+        elif self._node.intake.gate.is_open and self._pending.gate.is_open:
+            self._pass_on(octets)
+        else:
+            self.held.append(octets)
+            self._wait()
+
+    def admit(self, octets: int) -> int:
+        self.waits_at = None
+        gone = 0
+        while self.held and gone < octets and self._may():
+            gone += self.held[0]
+            self._pass_on(self.held.popleft())
+        if self.held:
+            self._wait()
+        return gone
+
+    def _may(self) -> bool:
+        return self._node.intake.gate.room and self._pending.gate.room
+
+    def _wait(self) -> None:
+        queue = self._pending.gate
+        self.waits_at = queue if not queue.room else self._node.intake.gate
+        self.waits_at.wait(self)
+
+    def _pass_on(self, octets: int) -> None:
+        self._node.intake.take(1, octets)
+        self._pending.add(octets)
+        self.passed += octets
+
+
+def small_limits() -> FlowLimits:
+    limits = FlowLimits()
+    limits.turn_messages = 400
+    limits.turn_octets = 100_000
+    limits.queue_octets = 20_000
+    limits.node_octets = 400_000
+    return limits
+
+
+def test_what_exceeds_a_turns_budget_goes_in_the_next_turns() -> None:
+    limits = small_limits()
+    limits.queue_octets = 1 << 30
+    limits.node_octets = 1 << 30
+    node = Node(limits)
+    publisher = Publisher(node, "a", node.gates.enter(7))
+    for _ in range(25):
+        publisher.publish(10_000)
+    passed = []
+    for _ in range(3):
+        passed.append(publisher.passed)
+        node.loop.turn()
+    assert passed == [100_000, 200_000, 250_000]
+
+
+def test_turns_that_follow_each_other_are_measured_and_idle_time_is_not() -> None:
+    limits = small_limits()
+    limits.queue_octets = 1 << 30
+    limits.node_octets = 1 << 30
+    node = Node(limits)
+    publisher = Publisher(node, "a", node.gates.enter(7))
+    for _ in range(35):
+        publisher.publish(10_000)
+    node.loop.now_us = 50_000  # nobody knows how long the first turn was
+    node.loop.turn()
+    node.loop.now_us = 57_000
+    node.loop.turn()
+    assert node.turns.take_turn_us() == 7000
+    assert node.turns.take_turn_us() == 0
+
+
+def test_a_queues_figures_last_as_long_as_its_sessions() -> None:
+    node = Node(small_limits())
+    pending = node.gates.enter(7)
+    assert node.gates.enter(7) is pending
+    node.gates.leave(7)
+    assert node.gates.by_group == {7: pending}
+    node.gates.leave(7)
+    assert node.gates.by_group == {}
+
+
+def test_limits_that_were_raised_open_gates() -> None:
+    limits = small_limits()
+    node = Node(limits)
+    pending = node.gates.enter(7)
+    pending.add(30_000)
+    assert not pending.gate.is_open
+    limits.queue_octets = 100_000
+    node.gates.look()
+    assert pending.gate.room
+
+
+steps = st.lists(
+    st.tuples(st.sampled_from(["publish", "publish", "apply", "turn"]), st.integers(0, 5)),
+    max_size=120,
+)
+
+
+@given(steps, st.integers(1, 30_000))
+def test_no_schedule_leaves_a_publisher_behind(steps: list[tuple[str, int]], size: int) -> None:
+    node = Node(small_limits())
+    queues = [node.gates.enter(7), node.gates.enter(8)]
+    publishers = [Publisher(node, str(number), queues[number % 2]) for number in range(6)]
+    sent = 0
+    for what, at in steps:
+        if what == "publish":
+            publishers[at].publish(size)
+            sent += size
+        elif what == "apply":
+            pending = queues[at % 2]
+            pending.done(min(pending.octets, size))
+        else:
+            node.loop.turn()
+        assert node.intake.pending == sum(pending.octets for pending in queues)
+        for publisher in publishers:
+            assert (publisher.waits_at is not None) == bool(publisher.held)
+    turns = 0
+    while any(publisher.held for publisher in publishers):
+        for pending in queues:
+            pending.done(pending.octets)
+        node.loop.turn()
+        turns += 1
+        assert turns < 1000, "somebody waits, and nobody serves"
+    assert sum(publisher.passed for publisher in publishers) == sent
+
+
+def test_publishers_of_a_busy_queue_and_of_others_all_get_their_share() -> None:
+    node = Node(small_limits())
+    queues = [node.gates.enter(7), node.gates.enter(8)]
+    publishers = [Publisher(node, str(number), queues[number % 4 != 0]) for number in range(8)]
+    for _ in range(400):
+        for publisher in publishers:
+            while len(publisher.held) < 20:
+                publisher.publish(500)
+        for pending in queues:
+            pending.done(min(pending.octets, 5000))
+        node.loop.turn()
+    at_first = [publisher.passed for publisher in publishers[::4]]
+    at_second = [p.passed for number, p in enumerate(publishers) if number % 4 != 0]
+    for shares in (at_first, at_second):
+        assert max(shares) - min(shares) <= 100_000
+        assert sum(shares) >= 0.95 * 400 * 5000
