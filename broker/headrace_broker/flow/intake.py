@@ -67,7 +67,7 @@ class Intake:
 
     def __init__(self, limits: FlowLimits, bell: Bell | None = None) -> None:
         self.gate = Gate(LIMIT_INTAKE, 0, bell)
-        self.shares = Shares(limits)
+        self.shares = Shares(limits, self.gate, bell)
         self.pending: i64 = 0
         self.budget = TurnBudget(limits)
         self.messages_left: i64 = self.budget.messages()
@@ -140,6 +140,8 @@ class Intake:
         figures.turn_octets = int(self.budget.octets())
         figures.waiting = int(self.gate.waiting_count)
         figures.unread = shares.unread_count
+        figures.large = shares.inside_count
+        figures.large_waiting = shares.entering_count
         return figures
 
     def _pending_max(self) -> i64:

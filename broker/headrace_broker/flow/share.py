@@ -4,6 +4,11 @@ Each connection may hold what is still free (its threshold), at most `held_octet
 held than the bound, however many connections there are, and those that want more than their share
 get equal ones. Such a threshold needs no list of who wants how much.
 
+A publish that is larger than its connection's threshold passes a turnstile: it goes on when all
+that is still to come of it has room beside others that do, and then it comes in as a whole. They
+enter one after the other, so each gets in some time, and none waits in the middle for room that is
+taken by another one that waits.
+
 Source: Choudhury and Hahne, "Dynamic Queue Length Thresholds for Shared-Memory Packet Switches".
 """
 
@@ -15,9 +20,12 @@ from typing import Final, final
 from mypy_extensions import i64, mypyc_attr
 
 from headrace_broker.flow.flow_limits import FlowLimits
+from headrace_broker.flow.gate import Bell, Gate
 
-HELD_PART: Final = 4  # a quarter of the node's bound is for what connections hold
-FREE_OCTETS: Final = 4096  # may be held for any connection: frames that are not publishes pass
+SMALL_PART: Final = 4  # a quarter of the node's bound is for what connections hold
+LARGE_PART: Final = 2  # a half for large publishes on their way in
+FREE_OCTETS: Final = 4096  # held for any connection, so that frames that are not publishes pass
+READ_OCTETS_MIN: Final = 512  # in one read, or reading itself would be the load
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -38,6 +46,7 @@ class Share:
         partial: octets of frames and contents that have not arrived as a whole.
         missing: octets of those still to come, as far as they are announced.
         full: its socket must not be read.
+        slot: octets reserved for a large publish that goes through the turnstile, 0 for none.
     """
 
     def __init__(self, shares: Shares, reader: Reader) -> None:
@@ -45,6 +54,7 @@ class Share:
         self.partial: i64 = 0
         self.missing: i64 = 0
         self.full = False
+        self.slot: i64 = 0
         self._quiet: i64 = 0
         self._shares = shares
         self._reader = reader
@@ -56,126 +66,257 @@ class Share:
         return self.held + self.partial
 
     def hold(self, octets: i64) -> None:
-        """Publishes are held."""
+        """Publishes are held; `parsed` follows at the end of the chunk they came in."""
         self.held += octets
-        self._shares.add_held(octets)
-        self._shares.judge(self)
+        self._shares.add_held(octets, self.slot == 0)
 
     def release(self, octets: i64) -> None:
         """Held publishes were passed on or dropped."""
         assert octets <= self.held, "released twice"
         self.held -= octets
-        self._shares.add_held(-octets)
+        self._shares.add_held(-octets, self.slot == 0)
         self._shares.judge(self)
 
     def hold_quietly(self, octets: i64) -> None:
         """Publishes are held whose connection must be read all the same: a transaction's."""
         self._quiet += octets
-        self._shares.add_held(octets)
+        self._shares.add_held(octets, True)
 
     def release_quietly(self, octets: i64) -> None:
         """Take back `hold_quietly`."""
         assert octets <= self._quiet, "released twice"
         self._quiet -= octets
-        self._shares.add_held(-octets)
+        self._shares.add_held(-octets, True)
 
     def parsed(self, partial: i64, missing: i64) -> None:
         """A chunk was read: so much of it is not whole, and so much is to come."""
         self.missing = missing
         if partial != self.partial:
-            self._shares.add_partial(partial - self.partial)
+            self._shares.add_partial(partial - self.partial, self.slot == 0)
             self.partial = partial
-        if partial > 0 or self.full:
+        if partial > 0 or self.held > 0 or self.slot > 0:
             self._shares.judge(self)
+
+    def read_octets(self, octets_max: i64) -> i64:
+        """Return how many octets the next read may bring, from READ_OCTETS_MIN to `octets_max`."""
+        left = self._shares.left(self)
+        return min(max(left, READ_OCTETS_MIN), octets_max)
 
     def close(self) -> None:
         """The connection is gone, and what was held for it."""
-        if self._closed:
-            return
-        self._closed = True
-        self._shares.add_held(-self.held - self._quiet)
-        self._shares.add_partial(-self.partial)
-        self.held = 0
-        self._quiet = 0
-        self.partial = 0
-        self.missing = 0
-        self._shares.closed(self)
+        if not self._closed:
+            self._closed = True
+            self._shares.close(self, self._quiet)
+            self.held = 0
+            self.partial = 0
+            self.missing = 0
+            self._quiet = 0
 
     def set_full(self, full: bool) -> None:
         """Stop or go on reading."""
-        self.full = full
-        self._reader.may_read(not full)
+        if full != self.full:
+            self.full = full
+            self._reader.may_read(not full)
 
 
 @final
 class Shares:
     """All connections' shares.
 
+    Args:
+        limits: of the node.
+        gate: the node's intake; it rings when `look` is to be called.
+        bell: calls it.
+
     Attributes:
         held: octets of whole publishes, for all.
         partial: octets of unfinished ones, for all.
         count: connections.
+        due: `look` is to be called.
     """
 
-    def __init__(self, limits: FlowLimits) -> None:
+    def __init__(self, limits: FlowLimits, gate: Gate, bell: Bell | None) -> None:
         self.held: i64 = 0
         self.partial: i64 = 0
-        self.count = 0
+        self.count: i64 = 0
         self._limits = limits
-        self._unread: dict[Share, None] = {}
+        self._gate = gate
+        self._bell = bell
+        self.due = False
+        self._small: i64 = 0  # octets of all but those in the turnstile
+        self._large: i64 = 0  # octets reserved in the turnstile
+        self._unread: dict[Share, None] = {}  # full, and in neither of the following
+        self._entering: dict[Share, None] = {}  # before the turnstile, in the order they came
+        self._inside: dict[Share, None] = {}  # within
 
     @property
     def unread_count(self) -> int:
         """How many sockets are not read."""
-        return len(self._unread)
+        waiting = sum(1 for share in self._inside if share.full)
+        return len(self._unread) + len(self._entering) + waiting
+
+    @property
+    def entering_count(self) -> int:
+        """How many have a large publish that waits for others."""
+        return len(self._entering)
+
+    @property
+    def inside_count(self) -> int:
+        """How many have a large publish that goes on."""
+        return len(self._inside)
 
     def open(self, reader: Reader) -> Share:
         """Give a connection its share."""
         self.count += 1
         return Share(self, reader)
 
-    def closed(self, share: Share) -> None:
-        """Forget a share that holds nothing any more."""
+    def close(self, share: Share, quiet: i64) -> None:
+        """Forget a share and all that it holds, `quiet` octets among it."""
         self.count -= 1
+        self.held -= share.held + quiet
+        self.partial -= share.partial
+        self._small -= quiet
+        if share.slot == 0:
+            self._small -= share.octets
+        self._large -= share.slot
+        share.slot = 0
         self._unread.pop(share, None)
-        self._resume()
+        self._entering.pop(share, None)
+        self._inside.pop(share, None)
+        self._freed()
 
     def has_room(self, octets: i64) -> bool:
         """Return whether so many octets more may be held."""
-        return self.held + self.partial + octets <= self._bound()
+        return self._small + octets <= self._small_max()
 
-    def add_held(self, octets: i64) -> None:
-        """Count what a share holds."""
+    def add_held(self, octets: i64, small: bool) -> None:
+        """Count what a share holds, outside of the turnstile or within."""
         self.held += octets
-        assert self.held >= 0, "more released than held"
+        if small:
+            self._small += octets
+        if octets < 0:
+            self._freed()
 
-    def add_partial(self, octets: i64) -> None:
-        """Count what a share holds."""
+    def add_partial(self, octets: i64, small: bool) -> None:
+        """Count what a share holds, outside of the turnstile or within."""
         self.partial += octets
-        assert self.partial >= 0, "more released than held"
+        if small:
+            self._small += octets
+        if octets < 0:
+            self._freed()
+
+    def left(self, share: Share) -> i64:
+        """Return how much more a share may hold now."""
+        most = share.slot if share.slot > 0 else self._threshold()
+        return most - share.octets
 
     def judge(self, share: Share) -> None:
         """Stop reading a connection that has its share, or go on at half of it."""
-        threshold = self._threshold()
-        if not share.full:
-            if share.octets > threshold:
-                self._unread[share] = None
-                share.set_full(True)
-        elif share.octets <= threshold // 2:
+        if share.slot > 0:
+            self._judge_inside(share)
+        elif not share.full:
+            if share.octets > self._threshold():
+                self._stop(share)
+        elif share.octets <= self._threshold() // 2:
+            self._resume(share)
+        elif share in self._unread and share.held == 0 and share.missing > 0:
             del self._unread[share]
-            share.set_full(False)
-            self._resume()
+            self._entering[share] = None
+            self._freed()
 
-    def _resume(self) -> None:
+    def look(self) -> None:
+        """Let those go on for whom there is room now; also called when limits have changed."""
+        self.due = False
+        for share in list(self._inside):
+            if share.full:
+                self._judge_inside(share)
+        while self._entering:
+            share = next(iter(self._entering))
+            if share.octets > self._threshold() // 2 and not self._enter(share):
+                break
+            self._resume(share)
         for share in list(self._unread):
             if share.octets <= self._threshold() // 2:
-                del self._unread[share]
-                share.set_full(False)
+                self._resume(share)
 
-    def _bound(self) -> i64:
-        return self._limits.scaled(self._limits.node_octets) // HELD_PART
+    # The turnstile
+
+    def _stop(self, share: Share) -> None:
+        if share.held == 0 and share.missing > 0:
+            if not self._entering and self._enter(share):
+                return
+            self._entering[share] = None
+        else:
+            self._unread[share] = None
+        share.set_full(True)
+
+    def _resume(self, share: Share) -> None:
+        self._unread.pop(share, None)
+        self._entering.pop(share, None)
+        share.set_full(False)
+
+    def _enter(self, share: Share) -> bool:
+        """Let a large publish in as a whole; one alone always enters."""
+        need = share.octets + share.missing + FREE_OCTETS
+        if self._large > 0 and self._large + need > self._large_max():
+            return False
+        self._small -= share.octets
+        self._large += need
+        share.slot = need
+        self._inside[share] = None
+        return True
+
+    def _judge_inside(self, share: Share) -> None:
+        """Let one out that has become small, and have one wait that wants more than it announced.
+
+        Other channels of its connection may have begun large publishes since. The first within
+        always goes on, so that somebody does; the others wait for those before them.
+        """
+        octets = share.octets
+        if octets <= self._threshold() // 2:
+            self._leave(share)
+            return
+        need = octets + share.missing + FREE_OCTETS
+        if need > share.slot:
+            first = next(iter(self._inside)) is share
+            if not first and self._large + need - share.slot > self._large_max():
+                share.set_full(True)
+                return
+        elif need < share.slot:
+            self._freed()
+        self._large += need - share.slot
+        share.slot = need
+        share.set_full(share.missing == 0)
+
+    def _leave(self, share: Share) -> None:
+        self._large -= share.slot
+        self._small += share.octets
+        share.slot = 0
+        del self._inside[share]
+        share.set_full(False)
+        self._freed()
+
+    # Bounds
+
+    def _freed(self) -> None:
+        """Something has become free: have a look, once in a turn of the loop, at who waits."""
+        if not self.due and (self._unread or self._entering or self._inside):
+            self.due = True
+            if self._bell is not None:
+                self._bell.ring(self._gate)
+
+    def _small_max(self) -> i64:
+        return self._limits.scaled(self._limits.node_octets) // SMALL_PART
+
+    def _large_max(self) -> i64:
+        return self._limits.scaled(self._limits.node_octets) // LARGE_PART
+
+    def _free(self) -> i64:
+        """Return what is free for any connection, however many there are."""
+        return min(FREE_OCTETS, self._small_max() // 2 // max(self.count, 1))
 
     def _threshold(self) -> i64:
         limits = self._limits
-        free = self._bound() - self.held - self.partial
-        return max(min(limits.scaled(limits.held_octets), free), FREE_OCTETS)
+        free = self._free()
+        left = self._small_max() - free * self.count - self._small
+        return max(min(limits.scaled(limits.held_octets), left), free)

@@ -54,6 +54,8 @@ class IntakeTurns(Bell):
         rung, self._rung = self._rung, {}
         rung.pop(intake.gate, None)
         intake.begin_turn()
+        if intake.shares.due:
+            intake.shares.look()
         self._queues_first = not self._queues_first
         if not self._queues_first:
             intake.gate.serve(intake.octets_left)
