@@ -97,6 +97,7 @@ class Account:
         in_debt: it owes more than its limit, and has not been down at the low mark since.
         debtor: told when it is; None for an activity that is stopped in another way.
         tabs: what it owes by queue, at those where it owes something or did lately.
+        limits: those in force.
     """
 
     def __init__(self, cause: Cause, limits: FlowLimits, debtor: Debtor | None = None) -> None:
@@ -107,7 +108,7 @@ class Account:
         self.in_debt = False
         self.debtor = debtor
         self.tabs: dict[int, Tab] = {}
-        self._limits = limits
+        self.limits = limits
 
     def tab(self, group: int) -> Tab:
         """Return what is owed at a queue."""
@@ -128,7 +129,7 @@ class Account:
         self.messages += messages
         self.octets += octets
         if not self.in_debt:
-            limits = self._limits
+            limits = self.limits
             self.in_debt = self.messages > limits.scaled(
                 limits.account_messages
             ) or self.octets > limits.scaled(limits.account_octets)
@@ -142,7 +143,7 @@ class Account:
 
     def look(self) -> None:
         """Let the debtor go on if the debt allows it; also called when limits have changed."""
-        limits = self._limits
+        limits = self.limits
         if (
             self.in_debt
             and self.messages <= limits.scaled(limits.account_messages) // 2
@@ -159,11 +160,16 @@ class Ledger:
 
     Attributes:
         accounts: by `Cause.account`; those that were closed stay until they owe nothing.
+        limits: those in force.
+        dropped_messages: publishes that were held and had nowhere to go when their channel ended.
+        dropped_octets: the same in octets.
     """
 
     def __init__(self, limits: FlowLimits) -> None:
         self.limits = limits
         self.accounts: dict[str, Account] = {}
+        self.dropped_messages: i64 = 0
+        self.dropped_octets: i64 = 0
         self._closed: set[str] = set()
 
     def open(self, cause: Cause, debtor: Debtor | None = None) -> Account:

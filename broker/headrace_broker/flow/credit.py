@@ -17,19 +17,31 @@ class Credit:
     """One channel's credit.
 
     Attributes:
-        left: publishes that may still be handed over; a batch may take it below 0.
         withheld: the channel grants none for now.
     """
 
     def __init__(self, limits: FlowLimits) -> None:
         self.withheld = False
         self._limits = limits
-        self.left: i64 = limits.scaled(limits.credit)
+        self._spent: i64 = 0
         self._passed_on: i64 = 0
+
+    @property
+    def left(self) -> i64:
+        """How many publishes may still be handed over; a batch may take it below 0."""
+        return self._limits.scaled(self._limits.credit) - self._spent
+
+    def is_left(self) -> bool:
+        """Return whether any may be; grants what was passed on where limits have changed."""
+        if self.left > 0:
+            return True
+        if not self.withheld:
+            self._give()
+        return self.left > 0
 
     def spend(self, messages: i64) -> None:
         """Publishes are handed to the channel."""
-        self.left -= messages
+        self._spent += messages
 
     def passed_on(self, messages: i64) -> None:
         """The channel has handed publishes on; it grants as many again, by and by."""
@@ -39,12 +51,14 @@ class Credit:
     def withhold(self, withheld: bool) -> None:
         """Grant no credit, or do again, at once for all that was passed on meanwhile."""
         self.withheld = withheld
-        if not withheld and self._passed_on > 0:
-            self.left += self._passed_on
-            self._passed_on = 0
+        if not withheld:
+            self._give()
 
     def _grant(self) -> None:
         limits = self._limits
         if not self.withheld and self._passed_on >= limits.scaled(limits.credit_more):
-            self.left += self._passed_on
-            self._passed_on = 0
+            self._give()
+
+    def _give(self) -> None:
+        self._spent -= self._passed_on
+        self._passed_on = 0

@@ -75,7 +75,8 @@ class NodeAdministration:
         Raises:
             AmqpError: NOT_FOUND the queue is gone, INTERNAL_ERROR it does not answer.
         """
-        client = self._node.broker.open_queue(queue, _Nobody())
+        broker = self._node.broker
+        client = broker.open_queue(queue, _Nobody(), broker.republish_account)
         try:
             return await client.purge()
         finally:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any, final
 
+from mypy_extensions import i64
 from typing_extensions import override
 
 from headrace_broker.catalog.permission import Permissions
 from headrace_broker.catalog.view import CatalogView
+from headrace_broker.flow.account import Account
 from headrace_broker.model.client_limits import ClientLimits
 from headrace_broker.model.definition import Binding, Exchange, Queue
+from headrace_broker.model.flow import LIMIT_DISK, REPUBLISH, Cause
 from headrace_broker.model.message import Publish
 from headrace_broker.model.reply_code import INTERNAL_ERROR, NOT_FOUND, AmqpError
 from headrace_broker.runtime.authenticator import Authenticator
@@ -60,6 +64,11 @@ class NodeBroker(Broker):
         self.quotas = Quotas()
         self.connections: dict[str, ConnectionInfo] = {}
         self.client_counts = ClientCounts(view, self.connections)
+        self.ledger = hosting.ledger
+        self.flow = hosting.ledger.limits
+        cause = Cause(f"{self.node_name}/{REPUBLISH}", REPUBLISH, REPUBLISH, self.node_name)
+        self.republish_account = self.ledger.open(cause)
+        self.blocked_limit: i64 = LIMIT_DISK
         self._view = view
         self._router = router
         self._hosting = hosting
@@ -71,7 +80,15 @@ class NodeBroker(Broker):
         self._blocked = ""
         self._watchers: list[Callable[[str], None]] = []
 
-    # Blocking
+    # Flow control
+
+    @override
+    def clock_us(self) -> i64:
+        return time.monotonic_ns() // 1000
+
+    @override
+    def tells_channel_flow(self, user: str, vhost: str) -> bool:
+        return False
 
     def set_blocked(self, reason: str) -> None:
         """Block publishers for a reason, or with "" let them go on, and tell the connections."""
@@ -166,8 +183,8 @@ class NodeBroker(Broker):
     # Sessions
 
     @override
-    def open_queue(self, queue: Queue, listener: QueueListener) -> QueueClient:
-        return self._hosting.open_session(queue, listener)
+    def open_queue(self, queue: Queue, listener: QueueListener, account: Account) -> QueueClient:
+        return self._hosting.open_session(queue, listener, account)
 
     # Topology
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, final
 from mypy_extensions import i64
 from typing_extensions import override
 
+from headrace_broker.flow.account import Account, Ledger
+from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import TIMER_WAKES_MAX
 from headrace_broker.model.session import boot_mark, session_id
@@ -103,6 +105,7 @@ class Hosting:
         switchboard: connects sessions and replicas.
         hosts: replicas on this node by queue group.
         traffic: counts what goes through the sessions of clients.
+        ledger: the accounts of these.
         duties: what this node does for the queues that it leads.
         on_unused: called with an auto-delete queue led here whose last consumer has gone.
         on_unreadable: called when a message that a queue still holds cannot be read; the node
@@ -116,6 +119,7 @@ class Hosting:
         peers: list[int],
         send: Callable[[int, bytes], bool],
         clock: Clock | None = None,
+        ledger: Ledger | None = None,
     ) -> None:
         self.clock = Clock() if clock is None else clock
         self.switchboard = Switchboard(node, send)
@@ -123,6 +127,7 @@ class Hosting:
         self.on_unused: Callable[[Queue], None] = _ignore
         self.on_unreadable: Callable[[BaseException], None] = _ignore_failure
         self.traffic = Traffic()
+        self.ledger = Ledger(FlowLimits()) if ledger is None else ledger
         self.duties = Duties()
         self._letter_traffic = Traffic()
         self._raft = raft
@@ -172,6 +177,7 @@ class Hosting:
         self.configure(refusing)
         for session in list(self._sessions.values()):
             session.tick()
+        self.ledger.sweep()
 
     # Replicas
 
@@ -310,19 +316,25 @@ class Hosting:
 
     # Sessions
 
-    def open_session(self, queue: Queue, listener: QueueListener) -> QueueSession:
-        """Start a client's session with a queue."""
-        return self._open(queue, listener, False)
+    def open_session(self, queue: Queue, listener: QueueListener, account: Account) -> QueueSession:
+        """Start a client's session with a queue; the account owes for what is published."""
+        return self._open(queue, listener, account, False)
 
-    def open_letter_session(self, queue: Queue, listener: QueueListener) -> QueueSession:
+    def open_letter_session(
+        self, queue: Queue, listener: QueueListener, account: Account
+    ) -> QueueSession:
         """Start a session of the node's own with a queue, by which it sends dead letters."""
-        return self._open(queue, listener, True)
+        return self._open(queue, listener, account, True)
 
-    def _open(self, queue: Queue, listener: QueueListener, letters: bool) -> QueueSession:
+    def _open(
+        self, queue: Queue, listener: QueueListener, account: Account, letters: bool
+    ) -> QueueSession:
         number = session_id(self._node, self._raft.boot, self._next_number, deaths=letters)
         self._next_number += 1
         traffic = self._letter_traffic if letters else self.traffic
-        session = QueueSession(number, queue, listener, self.switchboard, self._owner, traffic)
+        session = QueueSession(
+            number, queue, listener, self.switchboard, self._owner, traffic, account
+        )
         self._sessions[number] = session
         self._by_group.setdefault(queue.group, {})[number] = session
         self.switchboard.sessions[number] = session.end
@@ -333,6 +345,7 @@ class Hosting:
         closed = self._sessions.pop(session, None)
         self.switchboard.sessions.pop(session, None)
         if closed is not None:
+            closed.link.account.close_tab(closed.queue.group)
             group = self._by_group.get(closed.queue.group)
             if group is not None:
                 group.pop(session, None)

@@ -37,12 +37,14 @@ class PendingPublish:
         first: number of its first message.
         last: number of its last message.
         data: the encoded command.
+        octets: what its messages are reckoned at.
     """
 
-    def __init__(self, first: i64, last: i64, data: bytes) -> None:
+    def __init__(self, first: i64, last: i64, data: bytes, octets: i64) -> None:
         self.first = first
         self.last = last
         self.data = data
+        self.octets = octets
 
 
 def message_cost(publish: Publish) -> i64:
@@ -52,7 +54,17 @@ def message_cost(publish: Publish) -> i64:
 
 @final
 class PublishLane:
-    """Publishes of one session: gathered, sent as commands, kept until they are applied."""
+    """Publishes of one session: gathered, sent as commands, kept until they are applied.
+
+    Attributes:
+        session: its id.
+        next_number: of the first message that is not in a command yet.
+        gathered: not in a command yet, oldest first.
+        gathered_octets: what these are reckoned at.
+        pending: commands that are not answered, oldest first.
+        messages: how many are gathered or pending.
+        octets: what these are reckoned at.
+    """
 
     def __init__(self, session: int) -> None:
         self.session = session
@@ -60,13 +72,24 @@ class PublishLane:
         self.gathered: list[Publish] = []
         self.gathered_octets: i64 = 0
         self.pending: deque[PendingPublish] = deque()
-        self.pending_octets: i64 = 0
+        self.messages: i64 = 0
+        self.octets: i64 = 0
+        self._hand_over_ends: deque[int] = deque()
         self._gathered_now: i64 = 0  # immediate ones among the gathered
         self._tickets: deque[Ticket] = deque()
         self._ticket_ends: deque[int] = deque()
 
-    def add(self, publishes: list[Publish], ticket: Ticket | None) -> None:
-        """Gather publishes; `ticket` comes back when the last of them is applied."""
+    @property
+    def hand_over_count(self) -> int:
+        """How many calls of `add` brought publishes that are not all applied."""
+        return len(self._hand_over_ends)
+
+    def add(self, publishes: list[Publish], ticket: Ticket | None) -> i64:
+        """Gather publishes; `ticket` comes back when the last of them is applied.
+
+        Returns:
+            The octets that they are reckoned at.
+        """
         octets: i64 = 0
         for publish in publishes:
             octets += message_cost(publish)
@@ -74,9 +97,14 @@ class PublishLane:
                 self._gathered_now += 1
         self.gathered.extend(publishes)
         self.gathered_octets += octets
+        self.messages += len(publishes)
+        self.octets += octets
+        end = self.next_number + len(self.gathered) - 1
+        self._hand_over_ends.append(end)
         if ticket is not None:
             self._tickets.append(ticket)
-            self._ticket_ends.append(self.next_number + len(self.gathered) - 1)
+            self._ticket_ends.append(end)
+        return octets
 
     def seal(self) -> PendingPublish:
         """Make one command of what gathered (at least one message) and keep it pending.
@@ -85,7 +113,9 @@ class PublishLane:
         messages that are immediate behind some that are not, and the other way round.
         """
         if self.gathered_octets > COMMAND_OCTETS_MAX or self._gathered_now > 0:
-            return self._seal(self._cut(COMMAND_OCTETS_MAX))
+            before = self.gathered_octets
+            batch = self._cut(COMMAND_OCTETS_MAX)
+            return self._seal(batch, before - self.gathered_octets)
         return self._seal_rest()
 
     def seal_whole(self) -> PendingPublish:
@@ -95,11 +125,12 @@ class PublishLane:
 
     def _seal_rest(self) -> PendingPublish:
         batch = self.gathered
+        cost = self.gathered_octets
         self.gathered = []
         self.gathered_octets = 0
-        return self._seal(batch)
+        return self._seal(batch, cost)
 
-    def _seal(self, batch: list[Publish]) -> PendingPublish:
+    def _seal(self, batch: list[Publish], cost: i64) -> PendingPublish:
         first = self.next_number
         count: i64 = len(batch)
         octets = encode_batch(batch)
@@ -108,10 +139,9 @@ class PublishLane:
             data = encode_enqueue_now(self.session, first, octets)
         else:
             data = encode_enqueue(self.session, first, octets)
-        command = PendingPublish(first, first + count - 1, data)
+        command = PendingPublish(first, first + count - 1, data, cost)
         self.next_number = first + count
         self.pending.append(command)
-        self.pending_octets += len(data)
         return command
 
     def _cut(self, octets_max: i64) -> list[Publish]:
@@ -140,7 +170,12 @@ class PublishLane:
         """Forget everything up to message `number`; return the tickets that end there or before."""
         pending = self.pending
         while pending and pending[0].last <= number:
-            self.pending_octets -= len(pending.popleft().data)
+            command = pending.popleft()
+            self.messages -= command.last - command.first + 1
+            self.octets -= command.octets
+        hand_overs = self._hand_over_ends
+        while hand_overs and hand_overs[0] <= number:
+            hand_overs.popleft()
         done: list[Ticket] = []
         ends = self._ticket_ends
         while ends and ends[0] <= number:
@@ -165,8 +200,10 @@ class PublishLane:
         done = list(self._tickets)
         self._tickets.clear()
         self._ticket_ends.clear()
+        self._hand_over_ends.clear()
         self.pending.clear()
-        self.pending_octets = 0
+        self.messages = 0
+        self.octets = 0
         self.gathered = []
         self.gathered_octets = 0
         self._gathered_now = 0

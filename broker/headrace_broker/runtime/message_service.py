@@ -149,7 +149,7 @@ class MessageService:
         Raises:
             AmqpError: the queue is gone or does not answer; what was taken goes back to it.
         """
-        client = self._broker.open_queue(queue, _Confirms())
+        client = self._broker.open_queue(queue, _Confirms(), self._broker.republish_account)
         try:
             return await _fetch(client, count, operation)
         finally:
@@ -161,7 +161,7 @@ class MessageService:
         Raises:
             AmqpError: the queue is gone or does not answer.
         """
-        client = self._broker.open_queue(queue, _Confirms())
+        client = self._broker.open_queue(queue, _Confirms(), self._broker.republish_account)
         try:
             return await client.remove(message_ids)
         finally:
@@ -210,7 +210,7 @@ class _Move:
 
     def __init__(self, broker: Broker, router: Router, queue: Queue, route: bytes) -> None:
         self.outcome = Moved()
-        self.source = broker.open_queue(queue, _Confirms())
+        self.source = broker.open_queue(queue, _Confirms(), broker.republish_account)
         self._broker = broker
         self._router = router
         self._queue = queue
@@ -264,7 +264,9 @@ class _Move:
         for queue in queues:
             client = self._targets.get(queue.group)
             if client is None:
-                client = self._broker.open_queue(queue, self._confirms)
+                client = self._broker.open_queue(
+                    queue, self._confirms, self._broker.republish_account
+                )
                 self._targets[queue.group] = client
             client.publish([publish], ticket)
         return future

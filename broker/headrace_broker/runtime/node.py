@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from headrace_broker.catalog.event import Event, QueueAdded, QueueRemoved
@@ -11,6 +12,7 @@ from headrace_broker.config import Config
 from headrace_broker.core.queue.queue_machine import MACHINE_VERSION
 from headrace_broker.model.client_limits import ClientLimits
 from headrace_broker.model.definition import Node, Queue
+from headrace_broker.model.flow import DEAD_LETTERS, Cause
 from headrace_broker.model.reply_code import AmqpError
 from headrace_broker.runtime.broker import NodeBroker
 from headrace_broker.runtime.browsing import BrowsingClient
@@ -97,7 +99,10 @@ class BrokerNode:
         )
         self.topology = Topology(node, self.catalog, self.hosting, self.counts)
         self.reaper = Reaper(self.topology, self.hosting.hosts)
-        carrier = Carrier(self.hosting.open_letter_session)
+        name = config.node.name
+        cause = Cause(f"{name}/{DEAD_LETTERS}", DEAD_LETTERS, DEAD_LETTERS, name)
+        letters_account = self.hosting.ledger.open(cause)
+        carrier = Carrier(partial(self.hosting.open_letter_session, account=letters_account))
         self.letters = DeadLetterOffice(self.router, carrier)
         self.duties = LeaderDuties(
             self.hosting.hosts, self.catalog.catalog, self.letters, self.reaper.drop_expired

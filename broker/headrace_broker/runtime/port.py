@@ -14,10 +14,15 @@ from typing import TYPE_CHECKING, Any, Final, final
 from mypy_extensions import i64, mypyc_attr
 
 from headrace_broker.catalog.permission import Permissions
+from headrace_broker.flow.account import Account, Ledger
+from headrace_broker.flow.flow_limits import FlowLimits
+from headrace_broker.flow.gate import Gate
 from headrace_broker.model.client_limits import ClientLimits
 from headrace_broker.model.definition import Binding, Exchange, Queue
+from headrace_broker.model.flow import LIMIT_DISK
 from headrace_broker.model.message import DeliveryRun, Publish
-from headrace_broker.model.tls import TlsSession
+from headrace_broker.runtime.connection_info import ConnectionControl as ConnectionControl
+from headrace_broker.runtime.connection_info import ConnectionInfo as ConnectionInfo
 
 if TYPE_CHECKING:
     from headrace_broker.runtime.client_counts import ClientCounts
@@ -144,7 +149,10 @@ class QueueListener:
 
     @abstractmethod
     def on_writable(self, client: QueueClient) -> None:
-        """The congestion that `QueueClient.publish` reported is over."""
+        """The queue is below its soft limit, which `QueueClient.publish` reported, again.
+
+        The caller is in the middle of something: what is to be published waits for its own turn.
+        """
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -153,9 +161,11 @@ class QueueClient:
 
     Attributes:
         queue: the queue's definition; `queue.group` is its identity.
+        gate: where publishes of this node wait for room in the queue.
     """
 
     queue: Queue
+    gate: Gate
 
     @abstractmethod
     def publish(self, publishes: list[Publish], ticket: Ticket | None) -> bool:
@@ -164,8 +174,9 @@ class QueueClient:
         A ticket has a number for each of them.
 
         Returns:
-            False when too much is pending. The publishes are taken all the same; the caller stops
-            reading its socket until `QueueListener.on_writable`.
+            False while the queue is above its soft limit for this client: too many calls, or
+            octets, are not applied. The publishes are taken all the same; the channel is given no
+            credit until `QueueListener.on_writable`.
         """
 
     @abstractmethod
@@ -267,52 +278,6 @@ class QueueClient:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class ConnectionControl:
-    """What the node may ask of an open client connection."""
-
-    @abstractmethod
-    def shut_down(self, reason: str) -> None:
-        """Close it with CONNECTION_FORCED, telling the client the reason."""
-
-    @abstractmethod
-    def channels(self) -> list[Any]:
-        """Return a `model.status.ChannelStatus` of each open channel, by number."""
-
-
-class ConnectionInfo:
-    """A client connection, for listings.
-
-    Attributes:
-        id: unique in the cluster for ever; also the `owner` of its exclusive queues.
-        name: "peer:port -> local:port".
-        connected_at_ms: Unix time.
-        channels: how many are open now.
-        mechanism: of authentication.
-        tls: what the TLS handshake agreed, None in the clear.
-        control: its handle while it is open.
-        state: "running", "blocked" (by an alarm) or "flow" (by a queue).
-    """
-
-    def __init__(self, connection_id: str, name: str, peer: str, connected_at_ms: int) -> None:
-        self.id = connection_id
-        self.name = name
-        self.peer = peer
-        self.connected_at_ms = connected_at_ms
-        self.protocol = "AMQP 0-9-1"
-        self.user = ""
-        self.vhost = ""
-        self.client_properties: dict[str, Any] = {}
-        self.channel_max = 0
-        self.frame_max = 0
-        self.heartbeat_s = 0
-        self.channels = 0
-        self.mechanism = ""
-        self.tls: TlsSession | None = None
-        self.control: ConnectionControl | None = None
-        self.state = "running"
-
-
-@mypyc_attr(allow_interpreted_subclasses=True)
 class Broker:
     """The node as gateways see it.
 
@@ -324,6 +289,10 @@ class Broker:
         permissions: what users may do.
         quotas: how fast they may publish.
         client_counts: how many connections and channels they may have.
+        ledger: who owes what on this node.
+        flow: the limits of flow control in force on it.
+        republish_account: owes for what its administrators have moved.
+        blocked_limit: while publishers are blocked, the LIMIT that does it.
     """
 
     node_name: str
@@ -333,6 +302,18 @@ class Broker:
     permissions: Permissions
     quotas: Quotas
     client_counts: ClientCounts
+    ledger: Ledger
+    flow: FlowLimits
+    republish_account: Account
+    blocked_limit: i64 = LIMIT_DISK
+
+    @abstractmethod
+    def clock_us(self) -> i64:
+        """Return a time in microseconds that only goes forward, from an unknown beginning."""
+
+    @abstractmethod
+    def tells_channel_flow(self, user: str, vhost: str) -> bool:
+        """Return whether alarms are told to a user's clients in a vhost by channel.flow too."""
 
     @abstractmethod
     def blocked_reason(self) -> str:
@@ -414,8 +395,8 @@ class Broker:
         """
 
     @abstractmethod
-    def open_queue(self, queue: Queue, listener: QueueListener) -> QueueClient:
-        """Start a session with a queue."""
+    def open_queue(self, queue: Queue, listener: QueueListener, account: Account) -> QueueClient:
+        """Start a session with a queue; the account owes for what is published."""
 
     @abstractmethod
     async def declare_queue(

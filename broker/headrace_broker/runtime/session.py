@@ -9,7 +9,10 @@ from typing_extensions import override
 
 from headrace_broker.core.queue.command import encode_get, encode_purge, encode_remove
 from headrace_broker.core.queue.effect import LANE_PUBLISH
+from headrace_broker.flow.account import Account
+from headrace_broker.flow.gate import Gate
 from headrace_broker.model.definition import Queue
+from headrace_broker.model.flow import LIMIT_QUEUE
 from headrace_broker.model.message import DeliveryRun, Publish
 from headrace_broker.runtime.answer import wait_answer, wait_over
 from headrace_broker.runtime.lane_port import Reach, SessionEnd, SessionOwner
@@ -45,11 +48,13 @@ class QueueSession(QueueClient):
         reach: Reach,
         owner: SessionOwner,
         traffic: Traffic,
+        account: Account,
     ) -> None:
         self.session = session
         self.queue = queue
+        self.gate = Gate(LIMIT_QUEUE, queue.group)
         self.end = _End(self)
-        self.link = SessionLink(session, queue, self, listener, reach, traffic)
+        self.link = SessionLink(session, queue, self, listener, reach, traffic, account)
         self.publishing = Publishing(self.link)
         self.control = Control(self.link)
         self.consuming = Consuming(self.link, self.control)
@@ -219,7 +224,7 @@ class QueueSession(QueueClient):
         if tickets:
             link.listener.on_confirmed(self, tickets)
         self.consuming.cancel_all("queue deleted")
-        self.publishing.end_congestion()
+        self.publishing.look()
         self._waiting.end()
 
     # From the node

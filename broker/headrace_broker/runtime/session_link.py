@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import final
 
+from headrace_broker.flow.account import Account
 from headrace_broker.model.definition import Queue
 from headrace_broker.runtime.lane_port import HostEnd, Reach
 from headrace_broker.runtime.port import QueueClient, QueueListener
@@ -20,6 +21,7 @@ class SessionLink:
         client: the session as its channel knows it.
         listener: the channel.
         traffic: counts what goes through.
+        account: who owes for what is published.
         target: node id of the leader that is being talked to, 0 while unknown.
         closing: the channel has closed the session.
         gone: the queue is gone, or has forgotten the session.
@@ -35,12 +37,14 @@ class SessionLink:
         listener: QueueListener,
         reach: Reach,
         traffic: Traffic,
+        account: Account,
     ) -> None:
         self.session = session
         self.queue = queue
         self.client = client
         self.listener = listener
         self.traffic = traffic
+        self.account = account
         self.target = 0
         self.closing = False
         self.gone = False

@@ -1,4 +1,4 @@
-"""The publishing part of a session: gathers, sends in order, confirms, stops who is too fast."""
+"""The publishing part of a session: gathers, sends in order, confirms, slows who is too fast."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from headrace_broker.runtime.session_link import SessionLink
 
 @final
 class Publishing:
-    """The publish lane of a session and its congestion.
+    """The publish lane of a session, its debts, and its soft limit.
+
+    What is handed over is a loan of the session's account until it is applied, refused or given up.
 
     Attributes:
         lane: what gathered and what is not answered.
@@ -24,10 +26,11 @@ class Publishing:
     def __init__(self, link: SessionLink) -> None:
         self.lane = PublishLane(link.session)
         self._link = link
+        self._limits = link.account.limits
         self._congested = False
 
     def take(self, publishes: list[Publish], ticket: Ticket | None) -> bool:
-        """Gather publishes; return False when too much is pending now."""
+        """Gather publishes; return False while the queue is above its soft limit for them."""
         link = self._link
         if link.gone:
             if ticket is not None:
@@ -35,9 +38,14 @@ class Publishing:
             return True
         link.traffic.publish += len(publishes)
         lane = self.lane
-        lane.add(publishes, ticket)
-        if lane.gathered_octets + lane.pending_octets > SESSION_OCTETS_MAX:
-            self._congested = True
+        octets = lane.add(publishes, ticket)
+        link.account.tab(link.queue.group).borrow(len(publishes), octets)
+        if not self._congested:
+            limits = self._limits
+            if lane.hand_over_count > limits.scaled(limits.commands) or lane.octets > limits.scaled(
+                SESSION_OCTETS_MAX
+            ):
+                self._congested = True
         return not self._congested
 
     def take_whole(self, publishes: list[Publish], ticket: Ticket) -> bool:
@@ -55,7 +63,7 @@ class Publishing:
             self._link.send(lane.seal().data)
 
     def send_all(self) -> None:
-        """Send all that gathered, which SESSION_OCTETS_MAX bounds: the session ends."""
+        """Send all that gathered, which the account's limit bounds: the session ends."""
         while self.lane.gathered:
             self._link.send(self.lane.seal().data)
 
@@ -69,14 +77,12 @@ class Publishing:
         link = self._link
         lane = self.lane
         link.traffic.confirm += lane.newly_applied(number)
+        messages, octets = lane.messages, lane.octets
         tickets = lane.applied(number)
+        self._repay(messages - lane.messages, octets - lane.octets)
         if tickets and not link.closing:
             self._answer(tickets)
-        if (
-            self._congested
-            and lane.gathered_octets + lane.pending_octets <= SESSION_OCTETS_MAX // 2
-        ):
-            self._relieve()
+        self.look()
 
     def has_missed(self, first: i64) -> bool:
         """Return whether an answer beginning with message `first` leaves out one before it."""
@@ -85,12 +91,22 @@ class Publishing:
 
     def give_up(self) -> list[Ticket]:
         """Forget everything, and return the tickets that wait."""
-        return self.lane.take_tickets()
+        lane = self.lane
+        self._repay(lane.messages, lane.octets)
+        return lane.take_tickets()
 
-    def end_congestion(self) -> None:
-        """Let the channel go on when it was stopped: nothing is pending any more."""
-        if self._congested:
-            self._relieve()
+    def look(self) -> None:
+        """Let the channel go on if it was told to wait and what is pending allows it."""
+        if not self._congested:
+            return
+        lane, limits = self.lane, self._limits
+        if (
+            lane.hand_over_count <= limits.scaled(limits.commands) // 2
+            and lane.octets <= limits.scaled(SESSION_OCTETS_MAX) // 2
+        ):
+            self._congested = False
+            if not self._link.closing:
+                self._link.listener.on_writable(self._link.client)
 
     @property
     def drained(self) -> bool:
@@ -108,7 +124,7 @@ class Publishing:
             link.listener.on_confirmed(link.client, confirmed)
         link.listener.on_rejected(link.client, refused)
 
-    def _relieve(self) -> None:
-        self._congested = False
-        if not self._link.closing:
-            self._link.listener.on_writable(self._link.client)
+    def _repay(self, messages: i64, octets: i64) -> None:
+        if messages > 0:
+            link = self._link
+            link.account.tab(link.queue.group).repay(messages, octets)

@@ -23,8 +23,11 @@ from headrace_broker.catalog.event import (
 )
 from headrace_broker.catalog.permission import Permissions
 from headrace_broker.catalog.store import CatalogStore
+from headrace_broker.flow.account import Account, Ledger
+from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.model.client_limits import ClientLimits
 from headrace_broker.model.definition import QUEUE_CLASSIC, Binding, Exchange, Queue, Vhost
+from headrace_broker.model.flow import LIMIT_DISK, REPUBLISH, Cause
 from headrace_broker.model.message import Publish
 from headrace_broker.model.reply_code import (
     INTERNAL_ERROR,
@@ -59,6 +62,11 @@ class FakeBroker(Broker):
         self.permissions = Permissions(self.rules)
         self.now_us = 0
         self.quotas = Quotas(lambda: self.now_us)
+        self.flow = FlowLimits()
+        self.ledger = Ledger(self.flow)
+        self.republish_account = self.ledger.open(Cause("n1/republish", REPUBLISH, "", "n1"))
+        self.blocked_limit = LIMIT_DISK
+        self.channel_flow = False
         self.gate = Gate()
         self.hold_confirms = self.congested = False
         self.blocked = ""
@@ -177,8 +185,14 @@ class FakeBroker(Broker):
         for change in behind:
             change()
 
-    def open_queue(self, queue: Queue, listener: QueueListener) -> QueueClient:
-        client = FakeClient(self, self.queues[queue.name], listener)
+    def clock_us(self) -> int:
+        return self.now_us
+
+    def tells_channel_flow(self, user: str, vhost: str) -> bool:
+        return self.channel_flow
+
+    def open_queue(self, queue: Queue, listener: QueueListener, account: Account) -> QueueClient:
+        client = FakeClient(self, self.queues[queue.name], listener, account)
         self.clients.append(client)
         return client
 

@@ -8,7 +8,10 @@ from collections.abc import Generator
 from typing import Any
 
 from headrace_broker.codecs.batch import body_bytes, encode_batch
+from headrace_broker.flow import gate
+from headrace_broker.flow.account import Account
 from headrace_broker.model.definition import Queue
+from headrace_broker.model.flow import LIMIT_QUEUE
 from headrace_broker.model.message import DeliveryRun, Publish
 from headrace_broker.model.reply_code import ACCESS_REFUSED, NOT_FOUND, AmqpError
 from headrace_broker.runtime.port import (
@@ -57,6 +60,7 @@ class FakeQueue:
 
     def __init__(self, definition: Queue) -> None:
         self.definition = definition
+        self.gate = gate.Gate(LIMIT_QUEUE, definition.group)
         self.ready: deque[Message] = deque()
         self.consumers: list[FakeConsumer] = []
         self.settled: list[tuple[int, int]] = []  # operation, message number
@@ -123,8 +127,12 @@ class FakeQueue:
 
 
 class FakeClient(QueueClient):
-    def __init__(self, broker: Any, fake: FakeQueue, listener: QueueListener) -> None:
+    def __init__(
+        self, broker: Any, fake: FakeQueue, listener: QueueListener, account: Account
+    ) -> None:
         self.queue = fake.definition
+        self.gate = fake.gate
+        self.account = account
         self.fake = fake
         self.broker = broker
         self.listener = listener

@@ -10,7 +10,10 @@ import pytest
 
 from headrace_broker.codecs.batch import message_body
 from headrace_broker.core.queue.settings import QueueSettings
+from headrace_broker.flow.account import Ledger
+from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.model.definition import Queue
+from headrace_broker.model.flow import CONNECTION, Cause
 from headrace_broker.model.message import DeliveryRun, Publish
 from headrace_broker.model.session import session_id
 from headrace_broker.runtime.clock import Clock
@@ -192,6 +195,7 @@ class World:
         self.owner = Owner(self, [], True)
         self.stranger = Owner(self, self.owner.closed, False)
         self.traffic = Traffic()
+        self.ledger = Ledger(FlowLimits())
         self.sent: list[tuple[int, str]] = []
         self._wire: list[tuple[int, bytes]] = []
         self._applied = 0
@@ -219,7 +223,8 @@ class World:
         number = session_id(node, 1, next(self._numbers))
         board = self.boards[node]
         owner = self.owner if node in self.hosts else self.stranger
-        session = QueueSession(number, self.queue, listener, board, owner, self.traffic)
+        account = self.ledger.open(Cause(f"n/{number}", CONNECTION, "", f"n{node}"))
+        session = QueueSession(number, self.queue, listener, board, owner, self.traffic, account)
         board.sessions[number] = session.end
         return session
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from headrace_broker.model.definition import (
     Queue,
     User,
 )
+from headrace_broker.model.flow import DEAD_LETTERS, Cause
 from headrace_broker.model.message import Publish
 from headrace_broker.runtime import queue_timer
 from headrace_broker.runtime.dead_letter_carrier import Carrier
@@ -50,7 +52,9 @@ class Island:
         self.router = Router()
         raft: Any = NoRaft()
         self.hosting = Hosting(raft, 1, [], lambda node, data: False, clock)
-        self.office = DeadLetterOffice(self.router, Carrier(self.hosting.open_letter_session))
+        self.account = self.hosting.ledger.open(Cause("n1/dead-letters", DEAD_LETTERS, "", "n1"))
+        open_session = partial(self.hosting.open_letter_session, account=self.account)
+        self.office = DeadLetterOffice(self.router, Carrier(open_session))
         self.expired: list[str] = []
         self.duties = LeaderDuties(
             self.hosting.hosts, self.catalog, self.office, self._expire, clock
@@ -105,7 +109,7 @@ class Island:
         assert not hasattr(result, "reason"), result
 
     def open(self, name, listener):
-        return self.hosting.open_session(self.queue(name), listener)
+        return self.hosting.open_session(self.queue(name), listener, self.account)
 
     async def publish(self, name, listener, *bodies):
         session = self.open(name, listener)

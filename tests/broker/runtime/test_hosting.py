@@ -10,6 +10,7 @@ import pytest
 from headrace_broker.core.queue.command import NodeDown, encode_attach, stamp_command
 from headrace_broker.core.queue.command_decoder import decode_command
 from headrace_broker.model.definition import QUEUE_CLASSIC, QUEUE_QUORUM, Queue
+from headrace_broker.model.flow import CONNECTION, Cause
 from headrace_broker.model.session import BOOT_MAX, session_id
 from headrace_broker.runtime import hosting as module
 from headrace_broker.runtime import queue_log
@@ -91,6 +92,7 @@ class Node:
         self.sent = []
         raft: Any = self.raft
         self.hosting = Hosting(raft, 1, [2, 3, 4], self._send)
+        self.account = self.hosting.ledger.open(Cause("n1/1/1", CONNECTION, "", "n1"))
         self.failures: list[BaseException] = []
         self.hosting.on_unreadable = self.failures.append
 
@@ -160,7 +162,7 @@ def test_memory_queue_serves_at_once_and_tells_when_it_is_unused(run, listener, 
         unused: list[Queue] = []
         node.hosting.on_unused = unused.append
         node.hosting.add_queue(MEMORY)
-        session = node.hosting.open_session(MEMORY, listener)
+        session = node.hosting.open_session(MEMORY, listener, node.account)
         await session.attach(1, Attachment("c", 10))
         ticket = Ticket(1, 1)
         session.publish(publishes(b"a"), ticket)
@@ -181,7 +183,7 @@ def test_memory_queue_serves_at_once_and_tells_when_it_is_unused(run, listener, 
 def test_removed_queue_ends_sessions_in_a_turn_of_their_own(run, listener, publishes):
     async def scenario(node):
         node.hosting.add_queue(QUEUE)
-        session = node.hosting.open_session(QUEUE, listener)
+        session = node.hosting.open_session(QUEUE, listener, node.account)
         ticket = Ticket(1, 1)
         session.publish(publishes(b"a"), ticket)
         session.flush()
@@ -199,7 +201,7 @@ def test_removed_queue_ends_sessions_in_a_turn_of_their_own(run, listener, publi
 def test_sessions_follow_the_leader(run, listener):
     async def scenario(node):
         node.hosting.add_queue(QUEUE)
-        session = node.hosting.open_session(QUEUE, listener)
+        session = node.hosting.open_session(QUEUE, listener, node.account)
         assert session.target == 0
         node.raft.lead(7, 2)
         assert session.target == 0
@@ -271,7 +273,7 @@ def test_locate_asks_only_members_that_run(run):
 def test_sessions_leave_a_node_that_went_and_try_again_when_it_is_back(run, listener):
     async def scenario(node):
         node.hosting.peer_changed(3, True, 1)
-        session = node.hosting.open_session(ELSEWHERE, listener)
+        session = node.hosting.open_session(ELSEWHERE, listener, node.account)
         assert session.target == 3
         node.hosting.peer_changed(3, False, 1)
         assert session.target == 0
@@ -367,7 +369,7 @@ class Failing:
 def test_a_session_that_raises_does_not_end_the_ticks(run, listener):
     async def scenario(node):
         node.hosting.start()
-        session = node.hosting.open_session(ELSEWHERE, listener)
+        session = node.hosting.open_session(ELSEWHERE, listener, node.account)
         before = node.hosting._tick_handle
         failing: Any = Failing()
         node.hosting._sessions[session.session] = failing

@@ -12,6 +12,7 @@ from headrace_broker.core.queue.leader_command import Configure
 from headrace_broker.core.queue.queue_machine import MACHINE_VERSION
 from headrace_broker.core.queue.settings import QueueSettings
 from headrace_broker.model.definition import QUEUE_CLASSIC, QUEUE_QUORUM, Queue
+from headrace_broker.model.flow import CONNECTION, Cause
 from headrace_broker.model.limits import TIMER_WAKES_MAX
 from headrace_broker.model.message import Publish
 from headrace_broker.model.session import tells_deaths
@@ -66,6 +67,7 @@ class Node:
         self.raft = Raft()
         raft: Any = self.raft
         self.hosting = Hosting(raft, 1, [2, 3], lambda node, payload: True)
+        self.account = self.hosting.ledger.open(Cause("n1/1/1", CONNECTION, "", "n1"))
 
 
 @pytest.fixture
@@ -189,8 +191,8 @@ def test_settings_that_the_log_does_not_take_are_told_later(run, monkeypatch):
 def test_sessions_for_dead_letters_are_marked_and_count_as_no_clients(run, listener):
     async def scenario(node):
         node.hosting.add_queue(MEMORY)
-        letters = node.hosting.open_letter_session(MEMORY, listener)
-        clients = node.hosting.open_session(MEMORY, listener)
+        letters = node.hosting.open_letter_session(MEMORY, listener, node.account)
+        clients = node.hosting.open_session(MEMORY, listener, node.account)
         assert (tells_deaths(letters.session), tells_deaths(clients.session)) == (True, False)
         letters.publish([Publish(1, b"\x00\x00", False, False, b"\x00\x00", b"x")], None)
         letters.flush()

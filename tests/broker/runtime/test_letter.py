@@ -14,6 +14,7 @@ from headrace_broker.core.queue.settings import (
     OVERFLOW_REJECT_PUBLISH_DLX,
     QueueSettings,
 )
+from headrace_broker.model.flow import DEAD_LETTERS, Cause
 from headrace_broker.model.limits import LETTERS_CUT_OCTETS
 from headrace_broker.model.message import Publish
 from headrace_broker.model.session import session_id, tells_deaths
@@ -90,7 +91,10 @@ def test_past_of_a_letter_is_trusted_when_a_broker_wrote_it(configured, listener
     world = configured(dead_letter=DEAD_LETTER_AT_MOST_ONCE)
     number = session_id(1, 1, 77, deaths=True)
     board = world.boards[1]
-    session = QueueSession(number, world.queue, listener, board, world.owner, world.traffic)
+    account = world.ledger.open(Cause("n/77", DEAD_LETTERS, "", "n1"))
+    session = QueueSession(
+        number, world.queue, listener, board, world.owner, world.traffic, account
+    )
     board.sessions[number] = session.end
     reject_all(world, session, listener, publishes(b"x"))
     [letter] = world.watcher.letters

@@ -34,6 +34,7 @@ class Parts:
         self.asked = []
         self.failure: Exception | None = None
         fake: Any = self
+        self.republish_account = object()
         self.service = MessageService(fake, fake, fake)
         self.configure(QueueSettings())
 
@@ -42,7 +43,8 @@ class Parts:
         self.world.hosts[1].propose(encode_configure(MACHINE_VERSION, settings))
         self.world.settle_down()
 
-    def open_queue(self, queue, listener):
+    def open_queue(self, queue, listener, account):
+        assert account is self.republish_account
         return self.world.open(2, listener)
 
     def queue(self, vhost, name):

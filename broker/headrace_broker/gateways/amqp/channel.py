@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import final
 
 from mypy_extensions import i64
@@ -16,6 +15,7 @@ from headrace_broker.codecs.method import (
     encode_close,
     method_name,
 )
+from headrace_broker.flow.activity import Activity
 from headrace_broker.gateways.amqp import states
 from headrace_broker.gateways.amqp.channel_port import (
     ChannelOwner,
@@ -28,12 +28,13 @@ from headrace_broker.gateways.amqp.consumer import Consumer
 from headrace_broker.gateways.amqp.delivering import Deliveries
 from headrace_broker.gateways.amqp.handler import HANDLERS
 from headrace_broker.gateways.amqp.handler_port import Handler, Operation
+from headrace_broker.gateways.amqp.holding import TX_COMMIT, Holding, Passer
 from headrace_broker.gateways.amqp.links import Links
 from headrace_broker.gateways.amqp.outlet import Outlet
 from headrace_broker.gateways.amqp.publishing import Publisher
 from headrace_broker.gateways.amqp.replying import ReplyConsumer
 from headrace_broker.gateways.amqp.transaction import Transaction
-from headrace_broker.model.limits import CHANNEL_COMMANDS_MAX
+from headrace_broker.model.flow import NO_LIMIT
 from headrace_broker.model.message import DeliveryRun, Publish
 from headrace_broker.model.reply_code import (
     CHANNEL_ERROR,
@@ -72,11 +73,12 @@ class ChannelOverError(Exception):
 
 
 @final
-class Channel(QueueListener):
+class Channel(QueueListener, Passer):
     """One channel from channel.open to channel.close-ok.
 
     While an operation (`start`) is awaited, what comes waits, so that a channel's commands never
-    overtake each other.
+    overtake each other. Publishes that a limit stops are held, and what comes behind them waits
+    too but for settlements and the like.
 
     Attributes:
         number: 1 to 65535.
@@ -91,6 +93,8 @@ class Channel(QueueListener):
         replies: its consumer of direct replies, if it has one.
         last_queue: name of the queue that was declared last, "" for none.
         prefetch: for consumers that come, 0 for no limit.
+        flow: what stops its publishes.
+        holding: its inputs that wait.
     """
 
     def __init__(self, number: i64, outlet: Outlet, owner: ChannelOwner) -> None:
@@ -98,10 +102,10 @@ class Channel(QueueListener):
         self.state: i64 = states.CHANNEL_CLOSED
         self.outlet = outlet
         self._owner = owner
+        self.flow = Activity(outlet.broker.clock_us())
+        self.holding = Holding(outlet.brake, self, self.flow)
         self._begin()
         self._busy = False
-        self._stalled = False
-        self._waiting: deque[Input] = deque()
         self._cancels: list[str] = []  # tags to tell of once the operation has been answered
 
     def _begin(self) -> None:
@@ -124,14 +128,13 @@ class Channel(QueueListener):
     # From the client
 
     def take(self, event: Input) -> None:
-        """Handle an input, or queue it behind the operation that is awaited."""
-        if not self._busy:
-            self._handle(event)
-            return
-        self._waiting.append(event)
-        if len(self._waiting) >= CHANNEL_COMMANDS_MAX and not self._stalled:
-            self._stalled = True
-            self.outlet.stall(True)
+        """Handle an input, or have it wait for the operation or the publishes before it."""
+        if self._busy:
+            self.holding.wait(event)
+        elif self.holding.is_holding and not self.holding.may_pass(event):
+            self.holding.hold(event)
+        else:
+            self._handle(event, False)
 
     def end_chunk(self) -> None:
         """Settle the acks that have gathered."""
@@ -163,10 +166,13 @@ class Channel(QueueListener):
 
     def fail(self, error: AmqpError, index: i64) -> None:
         """Close the channel, or for a hard error the connection."""
+        if index == BASIC_PUBLISH:
+            self.holding.drop_publishes()  # those behind one that fails are void
         if not error.soft:
             self._owner.fail(error, index)
             return
         was_open = self.state == states.CHANNEL_OPEN
+        self.holding.let_go()
         self._enter(states.CHANNEL_INPUT_FAIL)
         if was_open:
             self.confirms.emit(self.outlet.out)
@@ -178,11 +184,12 @@ class Channel(QueueListener):
 
     def drop(self) -> None:
         """The connection ends: give everything back."""
+        self.holding.let_go()
         self._enter(states.CHANNEL_INPUT_DROP)
-        self._waiting.clear()
+        self.holding.clear()
         self._release()
 
-    def _handle(self, event: Input) -> None:
+    def _handle(self, event: Input, served: bool) -> None:
         if self.state == states.CHANNEL_OPEN and not isinstance(event, Acked):
             self.end_chunk()
         if self.state != states.CHANNEL_OPEN:
@@ -190,9 +197,7 @@ class Channel(QueueListener):
             return
         try:
             if isinstance(event, list):
-                left = self.publisher.publish(event, False)
-                if left:
-                    self.start(self._publish_left(left), BASIC_PUBLISH)
+                self._publish(event, served)
             elif isinstance(event, Acked):
                 self.deliveries.ack(event.delivery_tag, event.multiple)
             elif isinstance(event, Rejected):
@@ -209,6 +214,11 @@ class Channel(QueueListener):
         if input_kind(method) != states.CHANNEL_INPUT_METHOD:
             self._transition(method)
             return
+        if method.index == TX_COMMIT and self.transaction.has_publishes:
+            limit = self.holding.limit(self.links)
+            if limit != NO_LIMIT:
+                self.holding.put_back(method, limit, self.links)
+                return
         command = decode_method(method.payload)
         handler = HANDLERS.get(int(method.index))
         if handler is None:
@@ -254,12 +264,54 @@ class Channel(QueueListener):
             await operation
 
     async def _publish_left(self, publishes: list[Publish]) -> None:
-        self.outlet.stall(True)  # or the publishes behind these would gather here
+        """Publish what found no queue before; meanwhile it counts as held, as do those behind."""
+        self.holding.set_aside(publishes)
         try:
             await self.catch_up()
         finally:
-            self.outlet.stall(False)
-        self.publisher.publish(publishes, True)
+            self.holding.take_aside()
+        self._publish(publishes, False, current=True)
+
+    # Publishes
+
+    def _publish(self, publishes: list[Publish], served: bool, current: bool = False) -> None:
+        """Publish, or hold what a limit stops."""
+        if not self.transaction.selected:
+            limit = self.holding.limit(self.links)
+            if limit != NO_LIMIT:
+                self.holding.put_back(publishes, limit, self.links)
+                return
+        left = self.publisher.publish(publishes, current, served)
+        if not left:
+            return
+        gate = self.publisher.closed
+        if gate is None:
+            self.start(self._publish_left(left), BASIC_PUBLISH)
+        else:
+            self.holding.put_back_at(left, gate)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether an operation is awaited."""
+        return self._busy
+
+    def resume(self, event: Input, served: bool) -> None:
+        """Handle an input that was held."""
+        if self.state == states.CHANNEL_CLOSED:
+            self._owner.dispatch(self.number, event)  # to a new channel of this number
+        else:
+            self._handle(event, served)
+
+    def force(self, publishes: list[Publish]) -> bool:
+        """Publish whatever stops it, unless it is void."""
+        if self.is_open and not self.transaction.selected:
+            self.publisher.publish(publishes, True, force=True)
+            return True
+        return False
+
+    def crash(self) -> None:
+        """Close the connection for the exception being handled."""
+        self._owner.crash("publishes that were held")
 
     def _transition(self, event: Input) -> None:
         """Handle what opens and closes the channel, and everything while it is not open."""
@@ -289,9 +341,6 @@ class Channel(QueueListener):
         return True
 
     def _release(self) -> None:
-        if self._stalled:
-            self._stalled = False
-            self.outlet.stall(False)
         self.deliveries.clear()
         self.transaction.discard()
         self.confirms.discard()
@@ -327,12 +376,13 @@ class Channel(QueueListener):
         self._owner.operation_ended()
 
     def _drain(self) -> None:
-        """Go on with what waited."""
-        while self._waiting and not self._busy:
-            self._owner.dispatch(self.number, self._waiting.popleft())
-        if self._stalled and len(self._waiting) < CHANNEL_COMMANDS_MAX // 2:
-            self._stalled = False
-            self.outlet.stall(False)
+        """Go on with what waited: with what is held, which is older, first."""
+        self.holding.go_on()
+        while not self._busy:
+            event = self.holding.take_behind()
+            if event is None:
+                break
+            self._owner.dispatch(self.number, event)
         self.end_chunk()
 
     # From the queues
@@ -399,10 +449,10 @@ class Channel(QueueListener):
         self.fail(AmqpError(PRECONDITION_FAILED, text), 0)
 
     def on_writable(self, client: QueueClient) -> None:
-        """Read on, if this was the last congested queue."""
+        """Go on with publishes, if this was the last congested queue."""
         link = self.links.find(client)
         if link is not None:
-            self.outlet.relieve(link)
+            self.links.relieve(link)
 
     def set_replies(self, replies: ReplyConsumer | None) -> None:
         """Have direct replies go to a consumer, or to nobody."""

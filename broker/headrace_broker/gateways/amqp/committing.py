@@ -48,7 +48,6 @@ async def _apply(channel: Channel) -> None:
 
 async def _publish(channel: Channel) -> list[Ticket]:
     """Hand the publishes to their queues, and wait until each of them has them or refused."""
-    outlet = channel.outlet
     links: list[Link] = []
     tickets: list[Ticket] = []
     for queue, publishes in channel.publisher.distribute_held():
@@ -58,7 +57,7 @@ async def _publish(channel: Channel) -> list[Ticket]:
         links.append(link)
         tickets.append(ticket)
         if not link.client.publish_whole(publishes, ticket):
-            outlet.congest(link)
+            channel.links.congest(link)
     for link in links:
         await link.client.applied()
     return tickets

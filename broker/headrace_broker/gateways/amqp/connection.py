@@ -20,6 +20,7 @@ from headrace_broker.codecs.event import (
 from headrace_broker.codecs.frame import HEARTBEAT_FRAME
 from headrace_broker.codecs.frame_parser import FrameParser
 from headrace_broker.codecs.method import decode_method, encode_close, method_name
+from headrace_broker.flow.activity import Activity
 from headrace_broker.gateways.amqp import handshake, states
 from headrace_broker.gateways.amqp.channel_port import ChannelOwner, Input, input_index
 from headrace_broker.gateways.amqp.channels import Channels
@@ -63,6 +64,7 @@ class Connection(ChannelOwner):
     def __init__(self, broker: Broker, shell: Shell, info: ConnectionInfo, loopback: bool) -> None:
         self.state: i64 = states.AWAIT_HEADER
         self.info = info
+        info.flow = Activity(broker.clock_us())
         self.outlet = Outlet(broker, shell, info)
         self.channels = Channels(self.outlet, self, info)
         self._broker = broker
@@ -74,6 +76,7 @@ class Connection(ChannelOwner):
         self._opening = Opening(info, self.outlet, self._parser, self._presence)
         self._pulse = Pulse()
         self._operations: i64 = 0
+        self._still_s = 0.0  # for how long nothing that is held has moved while it is leaving
         shell.set_timer(HANDSHAKE_SECONDS_MAX)
 
     # From the shell
@@ -95,6 +98,8 @@ class Connection(ChannelOwner):
         """End a loop turn: write what has gathered."""
         try:
             self.outlet.flush()
+            if self.outlet.brake.draining and not self.outlet.brake.is_holding:
+                self._drained()
         except Exception:  # noqa: BLE001 - only this connection ends
             self.crash("the end of a turn")
 
@@ -107,7 +112,9 @@ class Connection(ChannelOwner):
     def timer_fired(self) -> None:
         """The time for the handshake or the closing is over, or half a heartbeat interval."""
         if self.state != states.RUNNING:
-            if self.state == states.LEAVING:
+            if self.outlet.brake.draining:
+                self._look_at_draining()
+            elif self.state == states.LEAVING:
                 self._shell.set_timer(CLOSE_SECONDS_MAX)
                 self._leave()
             else:
@@ -127,8 +134,10 @@ class Connection(ChannelOwner):
     def lost(self) -> None:
         """The socket is closed."""
         self._enter(states.DROP)
+        self.outlet.brake.draining = False
         self._close_channels()
         self._drop_owned()
+        self.outlet.brake.close()
 
     def shut_down(self, reason: str) -> None:
         """Ask the client to go: connection.close with CONNECTION_FORCED."""
@@ -141,10 +150,8 @@ class Connection(ChannelOwner):
 
     def dispatch(self, number: i64, event: Input) -> None:
         """Give an input to a channel."""
-        if self.state != states.RUNNING:
-            self._move(states.CHANNEL_FRAME, input_index(event))
-            return
-        self.channels.take(number, event)
+        if self.state == states.RUNNING or self.outlet.brake.draining:
+            self.channels.take(number, event)
 
     def channel_closed(self, number: i64) -> None:
         """Forget a channel."""
@@ -182,14 +189,20 @@ class Connection(ChannelOwner):
 
     # What arrives
 
+    def _arrive(self, number: i64, event: Input) -> None:
+        if self.state != states.RUNNING:
+            self._move(states.CHANNEL_FRAME, input_index(event))
+            return
+        self.channels.take(number, event)
+
     def _step(self, step: Step) -> None:
         if isinstance(step, list):
-            self.dispatch(step[0].channel, step)
+            self._arrive(step[0].channel, step)
         elif isinstance(step, (Acked, Rejected, ContentTooLarge)):
-            self.dispatch(step.channel, step)
+            self._arrive(step.channel, step)
         elif isinstance(step, Method):
             if step.channel != 0:
-                self.dispatch(step.channel, step)
+                self._arrive(step.channel, step)
             else:
                 self._method(step)
         elif isinstance(step, Heartbeat):
@@ -279,6 +292,32 @@ class Connection(ChannelOwner):
     # Closing
 
     def _close(self) -> None:
+        """Answer once nothing is held any more, or once that has not moved for too long."""
+        if self.outlet.brake.is_holding:
+            self.outlet.brake.draining = True
+            self.outlet.brake.moved = True
+            self._shell.set_timer(self._drain_seconds)
+        else:
+            self._drained()
+
+    @property
+    def _drain_seconds(self) -> float:
+        return min(self.info.heartbeat_s / 2 or CLOSE_SECONDS_MAX, CLOSE_SECONDS_MAX)
+
+    def _look_at_draining(self) -> None:
+        """Tell the client that it is not forgotten; drop what does not move."""
+        brake = self.outlet.brake
+        self._still_s = 0.0 if brake.moved else self._still_s + self._drain_seconds
+        brake.moved = False
+        if self._still_s >= CLOSE_SECONDS_MAX:
+            self._drained()
+            return
+        self.outlet.out.write(HEARTBEAT_FRAME)
+        self.outlet.wake()
+        self._shell.set_timer(self._drain_seconds)
+
+    def _drained(self) -> None:
+        self.outlet.brake.draining = False
         self._close_channels()
         self._shell.set_timer(CLOSE_SECONDS_MAX)
         self._drop_owned()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import final
 
+from headrace_broker.flow.credit import Credit
+from headrace_broker.flow.gate import Gate
 from headrace_broker.gateways.amqp.consumer import Link
 from headrace_broker.gateways.amqp.outlet import Outlet
 from headrace_broker.model.definition import Queue
@@ -16,13 +18,18 @@ class Links:
     """Opens a session with a queue when it is needed, and closes idle ones when there are many.
 
     At most CHANNEL_LINKS_MAX are open besides those that have something under way.
+
+    Attributes:
+        credit: what the channel may be handed to publish; withheld while a link is congested.
     """
 
     def __init__(self, outlet: Outlet, listener: QueueListener) -> None:
+        self.credit = Credit(outlet.broker.flow)
         self._outlet = outlet
         self._listener = listener
         self._by_group: dict[int, Link] = {}
         self._by_client: dict[QueueClient, Link] = {}
+        self._congested: dict[int, Link] = {}
         self._prune_at = CHANNEL_LINKS_MAX
 
     def __len__(self) -> int:
@@ -34,7 +41,8 @@ class Links:
         if link is None:
             if len(self._by_group) >= self._prune_at:
                 self._prune()
-            link = Link(self._outlet.broker.open_queue(queue, self._listener))
+            account = self._outlet.brake.account
+            link = Link(self._outlet.broker.open_queue(queue, self._listener, account))
             self._by_group[queue.group] = link
             self._by_client[link.client] = link
         return link
@@ -42,6 +50,42 @@ class Links:
     def find(self, client: QueueClient) -> Link | None:
         """Return the link of a queue client, None once it is closed."""
         return self._by_client.get(client)
+
+    def closed_gate(self, queues: tuple[Queue, ...], served: bool) -> Gate | None:
+        """Return the first gate on the way to queues that is closed.
+
+        Args:
+            queues: where publishes are to go.
+            served: they have waited at a gate for their turn, and it has come.
+        """
+        for queue in queues:
+            gate = self.open(queue).client.gate
+            if not gate.is_open:
+                return gate
+        return None
+
+    def congest(self, link: Link) -> None:
+        """Give the channel no credit until `relieve` was called for this link."""
+        if not link.congested:
+            link.congested = True
+            self._congested[link.client.queue.group] = link
+            self.credit.withhold(True)
+
+    def relieve(self, link: Link) -> None:
+        """Take back `congest`; a link that is not congested is ignored."""
+        if link.congested:
+            link.congested = False
+            del self._congested[link.client.queue.group]
+            if not self._congested:
+                self.credit.withhold(False)
+                self._outlet.brake.wake()
+
+    @property
+    def congested_group(self) -> int:
+        """The queue that has been congested longest, 0 for none."""
+        for group in self._congested:
+            return group
+        return 0
 
     def close(self) -> None:
         """Close all; publishes that were handed over still go to their queues."""
@@ -63,6 +107,6 @@ class Links:
     def _close(self, link: Link) -> None:
         if link.touched:
             link.client.flush()
-        self._outlet.relieve(link)
+        self.relieve(link)
         link.closed = True
         link.client.close()

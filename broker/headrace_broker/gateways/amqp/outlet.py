@@ -10,6 +10,7 @@ from mypy_extensions import i64, trait
 from pamqp import base
 
 from headrace_broker.codecs.method import encode_method
+from headrace_broker.gateways.amqp.brake import Brake
 from headrace_broker.gateways.amqp.confirming import Confirms
 from headrace_broker.gateways.amqp.consumer import Consumer, Link
 from headrace_broker.gateways.amqp.shell import Shell
@@ -17,16 +18,12 @@ from headrace_broker.model.limits import (
     FRAME_BYTES_MAX,
     OUTPUT_BYTES_MAX,
     OUTPUT_FLUSH_BYTES,
-    QUOTA_LOOK_SECONDS_MAX,
 )
-from headrace_broker.model.message import Publish
 from headrace_broker.runtime.port import Broker, ConnectionInfo
 
-PAUSE_CONGESTED: Final = 1  # a queue has too much pending
-PAUSE_BLOCKED: Final = 2  # the node blocks publishers and this connection publishes
-PAUSE_COMMANDS: Final = 4  # too many commands wait behind an operation of their channel
-PAUSE_OUTPUT: Final = 8  # the client does not read what it is answered
-PAUSE_QUOTA: Final = 16  # its user or vhost has published too fast
+PAUSE_HELD: Final = 1  # too many octets of its publishes are held
+PAUSE_COMMANDS: Final = 2  # too many commands wait in a channel
+PAUSE_OUTPUT: Final = 4  # the client does not read what it is answered
 
 
 @trait
@@ -54,6 +51,7 @@ class Outlet:
         writable: the socket takes deliveries.
         wrote: something was written since whoever clears this looked last.
         pauses: PAUSE_* bits, not 0: the socket is not read.
+        brake: what stops its publishes, which does not stop the reading.
     """
 
     def __init__(self, broker: Broker, shell: Shell, info: ConnectionInfo) -> None:
@@ -69,15 +67,13 @@ class Outlet:
         self.wrote = False
         self.pauses: i64 = 0
         self._info = info
-        self._publisher = False
-        self._blocked = False
         self._woken = False
-        self._congested: i64 = 0
         self._stalled: i64 = 0
         self._touched: list[Link] = []
         self._confirming: list[Confirms] = []
         self._spent: list[Consumer] = []
         self._holders: deque[Holder] = deque()
+        self.brake = Brake(self, info)
 
     @property
     def user(self) -> str:
@@ -145,9 +141,10 @@ class Outlet:
                 link.client.flush()
 
     def flush(self) -> None:
-        """End a loop turn: held deliveries, commands to queues, confirms, one write."""
+        """End a loop turn: held deliveries and publishes, commands to queues, confirms, a write."""
         self._woken = False
         self._pump()
+        self.brake.go_on()
         self.flush_links()
         confirming = self._confirming
         self._confirming = []
@@ -192,64 +189,17 @@ class Outlet:
 
     # Reasons not to read
 
-    def congest(self, link: Link) -> None:
-        """Stop reading until `relieve` was called for this link."""
-        if not link.congested:
-            link.congested = True
-            self._congested += 1
-            self._pause(PAUSE_CONGESTED, True)
-
-    def relieve(self, link: Link) -> None:
-        """Take back `congest`; a link that is not congested is ignored."""
-        if link.congested:
-            link.congested = False
-            self._congested -= 1
-            if self._congested == 0:
-                self._pause(PAUSE_CONGESTED, False)
+    def pause_held(self, full: bool) -> None:
+        """As many publishes are held as may be, or fewer again."""
+        self._pause(PAUSE_HELD, full)
 
     def stall(self, stalled: bool) -> None:
         """One more, or one less, channel has too many commands waiting."""
         self._stalled += 1 if stalled else -1
         self._pause(PAUSE_COMMANDS, self._stalled > 0)
 
-    def block(self, blocked: bool) -> None:
-        """Publishers are blocked, or no longer."""
-        self._blocked = blocked
-        self._pause(PAUSE_BLOCKED, blocked and self._publisher)
-
-    def published(self, publishes: list[Publish]) -> None:
-        """Take note of what this connection publishes; it has to wait if that was too fast."""
-        if not self._publisher:
-            self._publisher = True
-            self._pause(PAUSE_BLOCKED, self._blocked)
-        quotas = self.broker.quotas
-        if quotas.limited and quotas.take(self.user, self.vhost, publishes):
-            self._wait_for_quota()
-
-    def _wait_for_quota(self) -> None:
-        if not self.pauses & PAUSE_QUOTA:
-            self._pause(PAUSE_QUOTA, True)
-            self._ask_quota_later(self.broker.quotas.wait_seconds(self.user, self.vhost))
-
-    def _ask_quota_later(self, wait: float) -> None:
-        """Ask again when the wait is over, and sooner: limits may be raised or taken away."""
-        self.shell.call_later(min(wait, float(QUOTA_LOOK_SECONDS_MAX)), self._quota_over)
-
-    def _quota_over(self) -> None:
-        """Read on, unless others of the same user or vhost have taken more meanwhile."""
-        wait = self.broker.quotas.wait_seconds(self.user, self.vhost)
-        if wait > 0:
-            self._ask_quota_later(wait)
-        else:
-            self._pause(PAUSE_QUOTA, False)
-
     def _pause(self, cause: i64, on: bool) -> None:
         before = self.pauses
         self.pauses = before | cause if on else before & ~cause
         if (before == 0) != (self.pauses == 0):
             self.shell.set_reading(self.pauses == 0)
-        if self.pauses & PAUSE_BLOCKED:
-            self._info.state = "blocked"
-        else:
-            slowed = self.pauses & (PAUSE_CONGESTED | PAUSE_QUOTA)
-            self._info.state = "flow" if slowed else "running"

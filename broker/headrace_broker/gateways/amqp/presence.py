@@ -37,16 +37,15 @@ class Presence:
             self.blocked_changed(reason)
 
     def leave(self) -> None:
-        """It is closing; does nothing the second time. Its socket is read again, for close-ok."""
+        """It is closing; does nothing the second time."""
         if self._here:
             self._here = False
             self._outlet.broker.unwatch_blocked(self._watcher)
             self._outlet.broker.connection_closed(self._info)
-            self._outlet.block(False)
 
     def blocked_changed(self, reason: str) -> None:
         """Publishers are blocked for this reason, or with "" no longer."""
-        self._outlet.block(reason != "")
+        self._outlet.brake.block(reason != "")
         if not self.tell_blocked:
             return
         if reason:

@@ -9,6 +9,7 @@ from headrace_broker.codecs.delivery_encoder import encode_return
 from headrace_broker.core.property_edit import without_header
 from headrace_broker.core.property_reader import HEADERS
 from headrace_broker.core.routing.distribution import BCC, DistributionError
+from headrace_broker.flow.gate import Gate
 from headrace_broker.gateways.amqp.authorization import EXCHANGE, check
 from headrace_broker.gateways.amqp.confirming import Confirms
 from headrace_broker.gateways.amqp.links import Links
@@ -43,6 +44,7 @@ class Publisher:
 
     Attributes:
         screen: what is checked of their properties.
+        closed: the gate that stopped `publish`, None where something else did.
     """
 
     def __init__(
@@ -56,17 +58,25 @@ class Publisher:
         self._permitted: str | None = None
         self._permitted_version = 0
         self._transaction = transaction
+        self.closed: Gate | None = None
+        self._served = False
+        self._force = False
 
-    def publish(self, publishes: list[Publish], current: bool) -> list[Publish]:
+    def publish(
+        self, publishes: list[Publish], current: bool, served: bool = False, force: bool = False
+    ) -> list[Publish]:
         """Publish messages with one route and the same flags.
 
         Args:
             publishes: at least one.
             current: this node's view of the catalog is up to date. If it need not be, what finds
                 no exchange or no queue is left, and so is all behind it.
+            served: they stood at a gate, and it has called.
+            force: gates do not matter.
 
         Returns:
-            What is left, to be published once the view is up to date.
+            What is left, to be published once the view is up to date, or if `closed` says so, once
+            that gate calls.
 
         Raises:
             AmqpError: NOT_IMPLEMENTED (immediate), NOT_FOUND (exchange), ACCESS_REFUSED (internal
@@ -75,7 +85,9 @@ class Publisher:
         """
         head = publishes[0]
         outlet = self._outlet
-        outlet.published([] if current else publishes)  # those that come again were counted
+        self.closed = None
+        self._served = served
+        self._force = force or self._transaction.selected
         route = outlet.broker.route(outlet.vhost, head.route)
         version = outlet.broker.permissions.version
         if route.exchange != self._permitted or version != self._permitted_version:
@@ -89,8 +101,16 @@ class Publisher:
             self._refuse(route)
         if route.needs_message or worth_a_look(publishes):
             return self._publish_singly(publishes, route, current)
+        if self._is_closed(route):
+            return publishes
         self._pass_on(publishes, route)
         return []
+
+    def _is_closed(self, route: Route) -> bool:
+        """Return whether a queue on the way lets nobody pass, and note which gate it is."""
+        if not self._force and route.queues:
+            self.closed = self._links.closed_gate(route.queues, self._served)
+        return self.closed is not None
 
     def _publish_singly(
         self, publishes: list[Publish], route: Route, current: bool
@@ -102,10 +122,14 @@ class Publisher:
                 marks = remarks(publish.properties)
                 checked = self.screen.check(publish, marks)
                 if not route.needs_message and marks & HEADERS == 0:
+                    if not together and self._is_closed(route):
+                        return publishes[done:]
                     together.append(checked)
                     continue
                 found = self._route_message(checked)
                 if not current and not found.queues and not found.replies:
+                    return publishes[done:]
+                if self._is_closed(found):
                     return publishes[done:]
                 if together:
                     self._pass_on(together, route)
@@ -147,12 +171,17 @@ class Publisher:
 
     def _pass_on(self, publishes: list[Publish], route: Route) -> None:
         """Hand out messages that all go where `route` says, and that nothing is wrong with."""
+        self._outlet.brake.published(publishes)
         if self._transaction.selected:
             self._transaction.hold(publishes, route)
-        elif publishes[0].immediate:
+            return
+        credit = self._links.credit
+        credit.spend(len(publishes))
+        if publishes[0].immediate:
             self._publish_immediate(publishes, route)
         else:
             self._distribute(publishes, route)
+        credit.passed_on(len(publishes))
 
     def _distribute(self, publishes: list[Publish], route: Route) -> None:
         outlet = self._outlet
@@ -174,7 +203,7 @@ class Publisher:
         if ticket is not None:
             link.tickets += 1
         if not link.client.publish(publishes, ticket):
-            outlet.congest(link)
+            self._links.congest(link)
         outlet.touch(link)
 
     def _publish_immediate(self, publishes: list[Publish], route: Route) -> None:

@@ -60,6 +60,11 @@ class Transaction:
         self._publishes: list[tuple[list[Publish], Route]] = []
         self._settlements: list[Settlement] = []
 
+    @property
+    def has_publishes(self) -> bool:
+        """Whether it has any."""
+        return len(self._publishes) > 0
+
     def hold(self, publishes: list[Publish], route: Route) -> None:
         """Keep publishes that go the same way.
 

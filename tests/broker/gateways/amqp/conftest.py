@@ -217,7 +217,9 @@ class Listener(QueueListener):
 def any_link(new_broker: type[Any]) -> Link:
     """A link to some queue."""
     fakes = new_broker()
-    return Link(fakes.open_queue(fakes.add_queue("any").definition, Listener()))
+    return Link(
+        fakes.open_queue(fakes.add_queue("any").definition, Listener(), fakes.republish_account)
+    )
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from pamqp import commands
 
 from headrace_broker.catalog.event import BindingAdded
 from headrace_broker.model.definition import Binding, Exchange
+from headrace_broker.model.limits import HELD_OCTETS
 
 Queue = commands.Queue
 
@@ -132,10 +133,13 @@ def test_what_is_found_waits_for_nothing(kit, broker, peer):
     assert broker.caught_up == 0
 
 
-def test_reading_stops_while_a_publish_waits(kit, broker, peer):
+def test_reading_stops_while_publishes_wait_that_are_more_than_may_be_held(kit, broker, peer):
     broker.gate.opened = False
-    peer.feed(kit.publish(1, "", "nobody", b"x"))
+    half = kit.publish(1, "", "nobody", bytes(HELD_OCTETS // 2))
+    peer.feed(half)
     peer.turn()
+    assert peer.shell.reading
+    peer.feed(half)
     assert not peer.shell.reading
     broker.gate.opened = True
     peer.turn()

@@ -7,7 +7,11 @@ from pamqp import commands
 
 from headrace_broker.catalog.event import UserLimitsChanged
 from headrace_broker.codecs.method import encode_method
-from headrace_broker.model.limits import CLOSE_SECONDS_MAX, QUOTA_LOOK_SECONDS_MAX
+from headrace_broker.model.limits import (
+    CLOSE_SECONDS_MAX,
+    HELD_OCTETS,
+    QUOTA_LOOK_SECONDS_MAX,
+)
 
 Close = commands.Connection.Close
 
@@ -222,12 +226,13 @@ def test_client_that_is_not_read_is_not_thought_dead(broker, kit, new_peer):
     peer = new_peer().open(heartbeat_s=10)
     broker.add_queue("q")
     broker.block("low on memory")
-    peer.feed(kit.publish(1, "", "q", b"x"))
+    peer.feed(kit.publish(1, "", "q", bytes(HELD_OCTETS)))
     assert not peer.shell.reading
     for _ in range(10):
         peer.connection.timer_fired()
     assert peer.shell.closed == ""
     broker.block("")
+    peer.turn()
     for _ in range(4):
         peer.connection.timer_fired()
     assert peer.shell.closed == "aborted"
@@ -240,26 +245,33 @@ def test_no_heartbeat_no_timer(new_peer):
 # Blocking
 
 
-def test_blocked_is_told_and_publisher_is_not_read(kit, broker, peer):
-    broker.add_queue("q")
+def test_blocked_is_told_and_what_a_publisher_sends_is_held(kit, broker, peer):
+    queue = broker.add_queue("q")
     broker.block("low on memory")
     [(_, blocked)] = peer.turn()
     assert (blocked.name, blocked.reason) == ("Connection.Blocked", "low on memory")
-    assert peer.shell.reading
+    assert peer.info.state == "blocking"
     peer.feed(kit.publish(1, "", "q", b"x"))
-    assert not peer.shell.reading
+    peer.turn()
+    assert (peer.shell.reading, len(queue.ready)) == (True, 0)
     assert peer.info.state == "blocked"
     broker.block("")
     assert names(peer.turn()) == ["Connection.Unblocked"]
-    assert peer.shell.reading
+    assert len(queue.ready) == 1
     assert peer.info.state == "running"
 
 
-def test_publisher_is_not_read_as_soon_as_it_is_blocked(kit, broker, peer):
-    broker.add_queue("q")
-    peer.feed(kit.publish(1, "", "q", b"x"))
+def test_publisher_is_not_read_once_too_much_is_held(kit, broker, peer):
+    queue = broker.add_queue("q")
     broker.block("low on disk")
+    half = kit.publish(1, "", "q", bytes(HELD_OCTETS // 2))
+    peer.feed(half)
+    assert peer.shell.reading
+    peer.feed(half)
     assert not peer.shell.reading
+    broker.block("")
+    peer.turn()
+    assert (peer.shell.reading, len(queue.ready)) == (True, 2)
 
 
 def test_client_without_the_capability_is_not_told(broker, new_peer):
@@ -282,8 +294,8 @@ def test_client_that_opens_while_blocked_is_told(broker, kit, new_peer):
 
 def test_blocked_publisher_that_fails_is_read_for_its_close_ok(kit, broker, peer):
     broker.add_queue("q")
-    peer.feed(kit.publish(1, "", "q", b"x"))
     broker.block("low on memory")
+    peer.feed(kit.publish(1, "", "q", bytes(HELD_OCTETS)))
     peer.connection.shut_down("maintenance")
     assert peer.shell.reading
     assert broker.watchers == []
@@ -300,42 +312,48 @@ def test_info_counts_channels(new_peer, channels):
 # Quotas
 
 
-def test_publisher_over_its_quota_is_not_read_until_it_has_waited(kit, broker, peer):
-    broker.add_queue("q")
+def test_publishes_over_a_quota_are_held_until_they_have_waited(kit, broker, peer):
+    queue = broker.add_queue("q")
     broker.quotas.on_events([UserLimitsChanged("guest", {"publish-rate-messages": 1})])
     peer.feed(kit.publish(1, "", "q", b"x"))
-    assert not peer.shell.reading
+    peer.feed(kit.publish(1, "", "q", b"y"))
+    peer.turn()
+    assert len(queue.ready) == 1
     assert peer.info.state == "flow"
     seconds, over = peer.shell.later
     assert seconds == 0.75
     broker.now_us = 500_000
     over()
-    assert not peer.shell.reading
+    peer.turn()
+    assert len(queue.ready) == 1
     seconds, over = peer.shell.later
     assert seconds == 0.25
     broker.now_us = 750_000
     over()
-    assert peer.shell.reading
+    peer.turn()
+    assert len(queue.ready) == 2
     assert peer.info.state == "running"
 
 
-def test_publisher_is_read_soon_after_its_limit_is_taken_away(kit, broker, peer):
-    broker.add_queue("q")
+def test_publishes_go_on_soon_after_their_limit_is_taken_away(kit, broker, peer):
+    queue = broker.add_queue("q")
     broker.quotas.on_events([UserLimitsChanged("guest", {"publish-rate-messages": 0})])
     peer.feed(kit.publish(1, "", "q", b"x"))
-    assert not peer.shell.reading
+    peer.feed(kit.publish(1, "", "q", b"y"))
     broker.quotas.on_events([UserLimitsChanged("guest", {})])
     seconds, over = peer.shell.later
     assert seconds <= QUOTA_LOOK_SECONDS_MAX
     over()
-    assert peer.shell.reading
+    peer.turn()
+    assert len(queue.ready) == 2
 
 
-def test_other_users_are_read(kit, broker, peer):
-    broker.add_queue("q")
+def test_other_users_are_not_held(kit, broker, peer):
+    queue = broker.add_queue("q")
     broker.quotas.on_events([UserLimitsChanged("anna", {"publish-rate-messages": 1})])
     peer.feed(kit.publish(1, "", "q", b"x"))
-    assert peer.shell.reading
+    peer.feed(kit.publish(1, "", "q", b"y"))
+    assert len(queue.ready) == 2
 
 
 # Limits of users and vhosts

@@ -89,8 +89,8 @@ def test_consume_of_missing_queue(peer):
 def test_consumer_lost_while_attaching_is_told_after_consume_ok(broker, queue, peer):
     open_queue = broker.open_queue
 
-    def opened(definition, listener):
-        client = open_queue(definition, listener)
+    def opened(definition, listener, account):
+        client = open_queue(definition, listener, account)
 
         async def attach(consumer, *_):
             listener.on_cancelled(client, consumer, "deleted")
@@ -354,8 +354,8 @@ def test_get_that_returns_to_a_lost_connection_is_dropped(broker, queue, fill, p
     fill(1)
     open_queue = broker.open_queue
 
-    def opened(definition, listener):
-        client = open_queue(definition, listener)
+    def opened(definition, listener, account):
+        client = open_queue(definition, listener, account)
 
         async def get():
             await broker.gate

@@ -8,7 +8,8 @@ from pamqp import commands
 from headrace_broker.codecs.batch import message_body
 from headrace_broker.codecs.method import encode_method
 from headrace_broker.model.definition import Binding, Exchange
-from headrace_broker.model.limits import OUTPUT_BYTES_MAX
+from headrace_broker.model.flow import LIMIT_COMMANDS
+from headrace_broker.model.limits import CHANNEL_CREDIT, OUTPUT_BYTES_MAX
 
 
 def names(frames):
@@ -233,26 +234,31 @@ def test_channels_are_confirmed_apart(kit, broker, new_peer):
 # Back pressure
 
 
-def test_congested_queue_stops_the_reading_until_it_is_writable(kit, broker, confirming):
+def test_congested_queues_leave_a_channel_its_credit_until_both_are_writable(
+    kit, broker, confirming
+):
     broker.congested = True
+    q, r = broker.queues["q"], broker.queues["r"]
     confirming.feed(kit.publish(1, "", "q", b"x") + kit.publish(1, "", "r", b"x"))
-    assert not confirming.shell.reading
+    confirming.feed(kit.publish(1, "", "r", b"x") * (CHANNEL_CREDIT - 2))
+    assert confirming.info.state == "running"
+    confirming.feed(kit.publish(1, "", "r", b"y"))
+    confirming.turn()
+    assert len(r.ready) == CHANNEL_CREDIT - 1
     assert confirming.info.state == "flow"
+    assert (confirming.info.flow.limit, confirming.info.flow.group) == (
+        LIMIT_COMMANDS,
+        q.definition.group,
+    )
     first, second = broker.clients
     first.listener.on_writable(first)
-    assert not confirming.shell.reading
-    second.listener.on_writable(second)
-    assert confirming.shell.reading
-    assert confirming.info.state == "running"
-
-
-def test_channel_that_closes_takes_its_congestion_away(kit, broker, confirming):
-    broker.congested = True
-    confirming.feed(
-        kit.publish(1, "", "q", b"x") + encode_method(1, commands.Channel.Close(200, "", 0, 0))
-    )
     confirming.turn()
-    assert confirming.shell.reading
+    assert len(r.ready) == CHANNEL_CREDIT - 1
+    broker.congested = False
+    second.listener.on_writable(second)
+    confirming.turn()
+    assert len(r.ready) == CHANNEL_CREDIT
+    assert confirming.info.state == "running"
 
 
 def test_client_that_does_not_read_its_returns_is_not_read_itself(kit, peer):

@@ -1,0 +1,60 @@
+"""Several timers of a connection on the one that its shell has beside the heartbeat's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from headrace_broker.gateways.amqp.shell import Shell
+from headrace_broker.runtime.port import Broker
+
+TIMER_RATE: Final = 1  # look again whether a publish rate allows more
+TIMER_TELL: Final = 2  # tell the client that it is held
+TIMER_CLOSE: Final = 3  # look whether channels that are to close still move
+
+_SECOND_US: Final = 1_000_000
+
+
+@final
+class Timers:
+    """One timer of each kind."""
+
+    def __init__(self, broker: Broker, shell: Shell) -> None:
+        self._broker = broker
+        self._shell = shell
+        self._due: dict[int, tuple[int, Callable[[], None]]] = {}
+        self._callback = self._fire  # one object
+        self._set_for: i64 = 0
+
+    def set(self, kind: int, seconds: float, callback: Callable[[], None]) -> None:
+        """Call back once in so many seconds; replaces the timer of this kind."""
+        due = self._broker.clock_us() + int(seconds * _SECOND_US)
+        self._due[kind] = (int(due), callback)
+        self._arm()
+
+    def is_set(self, kind: int) -> bool:
+        """Return whether a timer of this kind will fire."""
+        return kind in self._due
+
+    def cancel(self, kind: int) -> None:
+        """Forget a timer; one that is not set is ignored."""
+        self._due.pop(kind, None)
+
+    def _arm(self) -> None:
+        """Have the shell call at the earliest; a call that comes too early finds nothing due."""
+        if self._due:
+            first = min([due for due, _ in self._due.values()])
+            wait = max(first - int(self._broker.clock_us()), 0)
+            self._set_for = first
+            self._shell.call_later(wait / _SECOND_US, self._callback)
+
+    def _fire(self) -> None:
+        """Call back who is due; the time that was waited for has come, whatever the clock says."""
+        now = max(self._broker.clock_us(), self._set_for)
+        for kind, (due, callback) in list(self._due.items()):
+            if due <= now and self._due.get(kind) == (due, callback):
+                del self._due[kind]
+                callback()
+        self._arm()

@@ -1,0 +1,67 @@
+"""A client connection as the node lists it, and what may be asked of it."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+from mypy_extensions import mypyc_attr
+
+from headrace_broker.flow.account import Account
+from headrace_broker.flow.activity import Activity
+from headrace_broker.model.flow import RUNNING
+from headrace_broker.model.tls import TlsSession
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class ConnectionControl:
+    """What the node may ask of an open client connection."""
+
+    @abstractmethod
+    def shut_down(self, reason: str) -> None:
+        """Close it with CONNECTION_FORCED, telling the client the reason."""
+
+    @abstractmethod
+    def channels(self) -> list[Any]:
+        """Return a `model.status.ChannelStatus` of each open channel, by number."""
+
+
+class ConnectionInfo:
+    """A client connection, for listings.
+
+    Attributes:
+        id: unique in the cluster for ever; also the `owner` of its exclusive queues.
+        name: "peer:port -> local:port".
+        connected_at_ms: Unix time.
+        channels: how many are open now.
+        mechanism: of authentication.
+        tls: what the TLS handshake agreed, None in the clear.
+        control: its handle while it is open.
+        state: of `model.flow`: RUNNING, FLOW, BLOCKING or BLOCKED.
+        flow: what stops its publishes.
+        account: what it owes, None before it has any.
+        held_messages: publishes held for it in its channels.
+        held_octets: the same in octets.
+    """
+
+    def __init__(self, connection_id: str, name: str, peer: str, connected_at_ms: int) -> None:
+        self.id = connection_id
+        self.name = name
+        self.peer = peer
+        self.connected_at_ms = connected_at_ms
+        self.protocol = "AMQP 0-9-1"
+        self.user = ""
+        self.vhost = ""
+        self.client_properties: dict[str, Any] = {}
+        self.channel_max = 0
+        self.frame_max = 0
+        self.heartbeat_s = 0
+        self.channels = 0
+        self.mechanism = ""
+        self.tls: TlsSession | None = None
+        self.control: ConnectionControl | None = None
+        self.state = RUNNING
+        self.flow = Activity(connected_at_ms * 1000)
+        self.account: Account | None = None
+        self.held_messages = 0
+        self.held_octets = 0
