@@ -108,7 +108,7 @@ def dead(effects: list[Effect]) -> list[int]:
     return [effect.index for effect in effects if isinstance(effect, EntryDead)]
 
 
-HEADERS = (b"x-delay", b"x-deduplication-header", b"group", b"last")
+HEADERS = (b"x-delay", b"x-deduplication-header", b"group", b"last", b"tenant")
 
 
 def properties(
@@ -173,6 +173,7 @@ def random_settings(choice: random.Random) -> QueueSettings:
     kept_apart = choice.choice("  gl")
     settings.group_key = b"group" if kept_apart == "g" else b""
     settings.last_value_key = b"last" if kept_apart == "l" else b""
+    settings.fairness_key = choice.choice([b"", b"tenant", b"tenant", b"group"])
     return settings
 
 

@@ -18,8 +18,9 @@ class Message:
     arrived: int
     ttl: int = -1  # from arrival or the end of its delay on
     priority: int = 0
-    kind: str = ""  # "group", "last"
+    kind: str = ""  # "group", "last", "fair"
     key: int = 0
+    line: bytes = b""  # with what it takes turns
     acquired: int = 0
     failed: int = 0
     due: int = 0

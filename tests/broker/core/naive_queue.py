@@ -222,6 +222,10 @@ class NaiveQueue(NaiveState):
         for kind, header in (("last", settings.last_value_key), ("group", settings.group_key)):
             if header and header.decode() in headers:
                 message.kind, message.key = kind, headers[header.decode()]
+        fair = settings.fairness_key.decode()
+        if fair in headers and not settings.last_value_key and not settings.group_key:
+            message.kind = "fair"
+            message.line = b"Fl" + headers[fair].to_bytes(8, "big", signed=True)
         delay = self.delay(batch, position)
         if delay:
             message.due = self.now + delay

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import replace
 
 from tests.broker.core.naive_parts import (
@@ -14,6 +15,7 @@ from tests.broker.core.naive_parts import (
 
 from headrace_broker.core.queue import effect as e
 from headrace_broker.core.queue.settings import QueueSettings
+from headrace_broker.model.limits import FAIRNESS_SHARED_LANES, FAIRNESS_VALUES_MAX
 
 
 class NaiveState:
@@ -25,6 +27,7 @@ class NaiveState:
         self.now = 0
         self.next = 1
         self.turns = 0
+        self.ring: list[tuple[int, bytes]] = []  # priorities and lines, next to have its turn first
         self.waiting: list[Message] = []
         self.delayed: list[Message] = []
         self.dead: dict[int, tuple[Message, int]] = {}
@@ -42,11 +45,39 @@ class NaiveState:
         kept = [m for m, _ in self.dead.values()]
         return {m.entry for m in [*self.waiting, *self.delayed, *held, *kept]}
 
-    def front(self, *, group: bool) -> list[Message]:
-        return sorted(
-            (m for m in self.waiting if (m.kind == "group") == group),
-            key=lambda m: (-m.priority, m.number) if not group else (0, m.number),
-        )
+    def grouped(self) -> list[Message]:
+        return sorted((m for m in self.waiting if m.kind == "group"), key=lambda m: m.number)
+
+    def in_line(self, place: tuple[int, bytes]) -> list[Message]:
+        found = [m for m in self.waiting if m.kind != "group" and (m.priority, m.line) == place]
+        return sorted(found, key=lambda m: m.number)
+
+    def lines(self) -> list[tuple[int, bytes]]:
+        """What takes turns: higher priorities first, next to have its turn first."""
+        there = {(m.priority, m.line) for m in self.waiting if m.kind != "group"}
+        return sorted((place for place in self.ring if place in there), key=lambda p: -p[0])
+
+    def next_plain(self) -> Message | None:
+        lines = self.lines()
+        return self.in_line(lines[0])[0] if lines else None
+
+    def line_of(self, message: Message) -> bytes:
+        """The line for a message; values beyond the bound are put together."""
+        there = [place for place in self.lines() if place[1]]
+        shared = b"H" + (zlib.crc32(message.line) % FAIRNESS_SHARED_LANES).to_bytes(2, "big")
+        if (message.priority, message.line) in there:
+            return message.line
+        full = sum(line[:1] == b"F" for _, line in there) >= FAIRNESS_VALUES_MAX
+        return shared if full or (message.priority, shared) in there else message.line
+
+    def wait(self, message: Message) -> None:
+        if message.kind != "group":
+            self.ring = self.lines()
+            message.line = self.line_of(message) if message.kind == "fair" else b""
+            place = (message.priority, message.line)
+            if place not in self.ring:
+                self.ring.append(place)
+        self.waiting.append(message)
 
     def owner(self, message: Message) -> Place | None:
         for place, receiver in self.receivers.items():
@@ -56,10 +87,12 @@ class NaiveState:
         return None
 
     def first_for(self, place: Place) -> Message | None:
-        plain = self.front(group=False)
-        grouped = [m for m in self.front(group=True) if self.owner(m) in (None, place)]
-        if plain and (plain[0].priority or not grouped or plain[0].number < grouped[0].number):
-            return plain[0]
+        plain = self.next_plain()
+        grouped = [m for m in self.grouped() if self.owner(m) in (None, place)]
+        if plain and (plain.priority or not grouped or plain.number < grouped[0].number):
+            self.ring.remove((plain.priority, plain.line))
+            self.ring.append((plain.priority, plain.line))
+            return plain
         return grouped[0] if grouped else None
 
     def find(self, number: int) -> Message | None:
@@ -68,7 +101,7 @@ class NaiveState:
     def make_available(self, message: Message) -> None:
         if message.kind == "last" and self.same_value(message):
             return  # a newer one waits
-        self.waiting.append(message)
+        self.wait(message)
 
     def same_value(self, message: Message) -> Message | None:
         for other in self.waiting:
@@ -81,7 +114,7 @@ class NaiveState:
         if old is not None:
             self.waiting.remove(old)
             message.number = old.number
-        self.waiting.append(message)
+        self.wait(message)
 
     def bury(self, messages: list[Message], reason: int, told: Told) -> None:
         mode = self.settings.dead_letter
@@ -112,19 +145,18 @@ class NaiveState:
 
     def expire_front(self, told: Told) -> None:
         gone = []
-        for priority in range(32):
-            for message in self.front(group=False):
-                if message.priority != priority:
-                    continue
+        for place in self.lines():
+            for message in self.in_line(place):
                 if not message.expired(self.now):
                     break
                 gone.append(message)
-        gone += [m for m in self.front(group=True) if m.expired(self.now)]
+        gone += [m for m in self.grouped() if m.expired(self.now)]
         self.drop(gone, e.REASON_EXPIRED, told)
 
     def is_overdue(self) -> bool:
-        first = self.front(group=False)[:1]
-        return any(m.expired(self.now - 1) for m in [*first, *self.front(group=True)])
+        first = self.next_plain()
+        looked_at = [*self.grouped(), *([first] if first else [])]
+        return any(m.expired(self.now - 1) for m in looked_at)
 
     def drop(self, messages: list[Message], reason: int, told: Told) -> None:
         for message in messages:
@@ -135,17 +167,27 @@ class NaiveState:
         settings = self.settings
         while settings.overflow == 0:
             both = [*self.waiting, *self.delayed]
-            over = 0 <= settings.max_length < len(both)
-            over |= 0 <= settings.max_length_octets < sum(m.octets for m in both)
-            if not over or not both:
+            many = 0 <= settings.max_length < len(both)
+            large = 0 <= settings.max_length_octets < sum(m.octets for m in both)
+            if not (many or large) or not both:
                 return
-            plain = sorted(self.front(group=False), key=lambda m: (m.priority, m.number))
             if self.waiting:
-                self.drop([(plain or self.front(group=True))[0]], e.REASON_MAXLEN, told)
+                self.drop([self.least_wanted(many)], e.REASON_MAXLEN, told)
             else:
                 first = min(self.delayed, key=lambda m: (m.due, m.number))
                 self.delayed.remove(first)
                 self.bury([first], e.REASON_MAXLEN, told)
+
+    def least_wanted(self, many: bool) -> Message:
+        lowest = min((place[0] for place in self.lines()), default=-1)
+        if lowest < 0:
+            return self.grouped()[0]
+        lines = [self.in_line(place) for place in self.lines() if place[0] == lowest]
+        sizes = {
+            messages[0].line: len(messages) if many else sum(m.octets for m in messages)
+            for messages in lines
+        }
+        return min(lines, key=lambda messages: (-sizes[messages[0].line], messages[0].line))[0]
 
     # Consumers
 

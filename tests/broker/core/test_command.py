@@ -139,6 +139,7 @@ def every_setting() -> QueueSettings:
     settings.low_watermark_octets = 17
     settings.high_watermark = 20
     settings.low_watermark = 19
+    settings.fairness_key = b"twenty-one"
     return settings
 
 

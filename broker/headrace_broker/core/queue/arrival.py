@@ -16,7 +16,7 @@ from headrace_broker.core.property_reader import (
     header_key,
 )
 from headrace_broker.core.queue.batch import Batch
-from headrace_broker.core.queue.batch_sizes import U32
+from headrace_broker.core.queue.batch_sizes import U32, UNEQUAL
 from headrace_broker.core.queue.command import Enqueue
 from headrace_broker.core.queue.effect import (
     LANE_PUBLISH,
@@ -30,6 +30,7 @@ from headrace_broker.core.queue.effect import (
     Gap,
     PublishRejected,
 )
+from headrace_broker.core.queue.fair_lanes import fair_key, is_fair
 from headrace_broker.core.queue.queue_state import QueueState
 from headrace_broker.core.queue.ready_list import KEY_GROUP, KEY_LAST_VALUE
 from headrace_broker.core.queue.session import Session
@@ -90,7 +91,7 @@ def enqueue(
         kept = True
         expires = _expiry(state.now_ms, state.settings.message_ttl_ms)
         batch = Batch(index, id_base, skip, stop, command.sizes, state.now_ms, expires)
-        state.ready.append(batch, 0)
+        state.ready.append(batch, 0, b"")
     if stop < count and not command.now:
         _bury_refused(state, index, command, stop, effects)
     return kept
@@ -219,7 +220,8 @@ def _bury_refused(
 class _Sorter:
     """Looks at each message of a batch and puts it where it belongs.
 
-    What has nothing remarkable stays together: a run of equal priority and expiry is a batch.
+    What has nothing remarkable stays together: a run of equal priority, expiry and value of the
+    fairness key is a batch.
     """
 
     def __init__(
@@ -233,6 +235,7 @@ class _Sorter:
         self._id_base = id_base
         self._runs: list[Batch] = []
         self._priorities: list[int] = []
+        self._keys: list[bytes] = []
         self._alone: i64 = 0  # messages that are not in a run
 
     def place(self, skip: i64, stop: i64, effects: list[Effect]) -> bool:
@@ -242,15 +245,29 @@ class _Sorter:
         entries.counts[self._index] = 1  # until all are placed
         for position in range(skip, stop):
             self._place_one(position, effects)
+        self._trim()
         kept = entries.counts[self._index] - 1
         for run in self._runs:
             kept += run.count
         alone = entries.counts.pop(self._index) - 1
         if kept > 0 and (alone > 0 or len(self._runs) > 1):
             entries.counts[self._index] = kept
-        for run, priority in zip(self._runs, self._priorities, strict=True):
-            state.ready.append(run, priority)
+        for run, priority, key in zip(self._runs, self._priorities, self._keys, strict=True):
+            state.ready.append(run, priority, key)
         return kept > 0
+
+    def _trim(self) -> None:
+        """Keep sizes of other values' messages out of batches, where they take more room."""
+        sizes = self._sizes
+        if sizes.size != UNEQUAL or len(self._runs) < 2 or not any(self._keys):
+            return
+        runs, priorities, keys = self._runs, self._priorities, self._keys
+        self._runs, self._priorities, self._keys = [], [], []
+        for run, priority, key in zip(runs, priorities, keys, strict=True):
+            cut = run.cut_by_size() if key else [run]
+            self._runs.extend(cut)
+            self._priorities.extend([priority] * len(cut))
+            self._keys.extend([key] * len(cut))
 
     def _place_one(self, position: i64, effects: list[Effect]) -> None:
         state = self._state
@@ -269,8 +286,8 @@ class _Sorter:
         expires = _expiry(state.now_ms + delay, ttl)
         priority = min(max(reader.priority, 0), settings.priority_max)
         key = self._key()
-        if delay == 0 and not key:
-            self._join(position, priority, expires)
+        if delay == 0 and (not key or is_fair(key)):
+            self._join(position, priority, expires, key)
             return
         message = Acquired(
             self._id_base + position, self._index, position, self._sizes.octets(position), 0, 0
@@ -298,20 +315,23 @@ class _Sorter:
         return state.seen.is_new(name, state.now_ms, settings.dedup_count, settings.dedup_ms)
 
     def _key(self) -> bytes:
-        reader = self._state.reader
         settings = self._state.settings
         if settings.last_value_key:
-            kind = KEY_LAST_VALUE
-            name = settings.last_value_key
-        elif settings.group_key:
-            kind = KEY_GROUP
-            name = settings.group_key
-        else:
-            return b""
-        value = header_key(self._data, reader.headers_start, reader.headers_stop, name)
-        return b"" if value is None else kind + value
+            value = self._header(settings.last_value_key)
+            return b"" if value is None else KEY_LAST_VALUE + value
+        if settings.group_key:
+            value = self._header(settings.group_key)
+            return b"" if value is None else KEY_GROUP + value
+        if settings.fairness_key:
+            value = self._header(settings.fairness_key)
+            return b"" if value is None else fair_key(value)
+        return b""
 
-    def _join(self, position: i64, priority: i64, expires: i64) -> None:
+    def _header(self, name: bytes) -> bytes | None:
+        reader = self._state.reader
+        return header_key(self._data, reader.headers_start, reader.headers_stop, name)
+
+    def _join(self, position: i64, priority: i64, expires: i64, key: bytes) -> None:
         """Put a message into the run before it, or begin a new one."""
         if self._runs:
             run = self._runs[-1]
@@ -319,6 +339,7 @@ class _Sorter:
                 run.stop == position
                 and run.expires_ms == expires
                 and self._priorities[-1] == priority
+                and self._keys[-1] == key
             ):
                 run.stop += 1
                 return
@@ -335,3 +356,4 @@ class _Sorter:
             )
         )
         self._priorities.append(int(priority))
+        self._keys.append(key)

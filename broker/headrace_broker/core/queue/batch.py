@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import final
+from typing import Final, final
 
 from mypy_extensions import i64
 
 from headrace_broker.core.queue.batch_sizes import BatchSizes
 from headrace_broker.core.queue.effect import Acquired
+
+_PACKED_OCTETS: Final = 12
 
 
 @final
@@ -19,7 +21,7 @@ class Batch:
         id_base: message id of position p is `id_base` + p.
         next: position of the first that waits.
         stop: position after the last that waits.
-        sizes: body sizes of all the entry's messages.
+        sizes: body sizes of the entry's messages, of these at least.
         arrived_ms: time stamp of the entry.
         expires_ms: when they stop waiting, 0 for never.
     """
@@ -57,7 +59,41 @@ class Batch:
         """Id of the first message that waits."""
         return self.id_base + self.next
 
-    def message(self, position: i64, priority: i64) -> Acquired:
+    def cut_by_size(self) -> list[Batch]:
+        """Return batches of equal sizes, or this one where they would take more room than it does.
+
+        Packed, a batch of equal sizes is some `_PACKED_OCTETS`, and any other one has besides the
+        sizes of all its entry's messages.
+        """
+        sizes = self.sizes
+        starts = [int(self.next)]
+        starts += [
+            position
+            for position in range(self.next + 1, self.stop)
+            if sizes.octets(position) != sizes.octets(position - 1)
+        ]
+        if len(starts) * _PACKED_OCTETS >= len(sizes.table):
+            return [self]
+        cut: list[Batch] = []
+        stop = self.stop
+        for start in reversed(starts):
+            equal = BatchSizes(stop, sizes.octets(start), b"")
+            cut.append(
+                Batch(
+                    self.entry_index,
+                    self.id_base,
+                    start,
+                    stop,
+                    equal,
+                    self.arrived_ms,
+                    self.expires_ms,
+                )
+            )
+            stop = start
+        cut.reverse()
+        return cut
+
+    def message(self, position: i64, priority: i64, key: bytes) -> Acquired:
         """Return the message at a position as one of its own."""
         message = Acquired(
             self.id_base + position, self.entry_index, position, self.sizes.octets(position), 0, 0
@@ -65,4 +101,5 @@ class Batch:
         message.arrived_ms = self.arrived_ms
         message.expires_ms = self.expires_ms
         message.priority = priority
+        message.key = key
         return message

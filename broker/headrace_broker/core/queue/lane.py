@@ -1,4 +1,4 @@
-"""The available messages of one priority, in the order of their ids."""
+"""Available messages of one priority that wait in one line, in the order of their ids."""
 
 from __future__ import annotations
 
@@ -21,20 +21,28 @@ class Lane:
 
     Attributes:
         priority: of all its messages.
+        key: of all its messages that wait in batches, b"" for those that are not kept apart.
         count: of messages, in batches and loose.
         octets: of their bodies.
         pages: of batches, oldest first; none is empty.
         loose: the others.
         expires_ms: nothing expires before, 0 when nothing does; may be too early.
+        behind: the lane that has its turn after this one, while lanes take turns; see `ring`.
+        ahead: the one that has it before.
+        listed_ms: its place among the lanes that are looked at for expiry, 0 for none.
     """
 
-    def __init__(self, priority: i64, entries: LiveEntries) -> None:
+    def __init__(self, priority: i64, key: bytes, entries: LiveEntries) -> None:
         self.priority = priority
+        self.key = key
         self.count: i64 = 0
         self.octets: i64 = 0
         self.pages: deque[Page] = deque()
         self.loose = LooseMessages()
         self.expires_ms: i64 = 0
+        self.behind: Lane | None = None
+        self.ahead: Lane | None = None
+        self.listed_ms: i64 = 0
         self._entries = entries
         self._spare: Page | None = Page()  # for when a page is wanted
         self._opened: Page | None = None  # the one that was opened last, behind the first
@@ -115,7 +123,7 @@ class Lane:
         stop = min(start + wanted, batch.stop)
         octets: i64 = 0
         for position in range(start, stop):
-            message = batch.message(position, self.priority)
+            message = batch.message(position, self.priority, self.key)
             octets += message.octets
             into.append(message)
         self.octets -= octets
@@ -157,7 +165,7 @@ class Lane:
         batch = page.batches[found]
         position = message_id - batch.id_base
         self._entries.open(batch)
-        message = batch.message(position, self.priority)
+        message = batch.message(position, self.priority, self.key)
         page.cut(found, position)
         if page.count == 0:
             del self.pages[at]
@@ -246,7 +254,7 @@ class Lane:
             if expires <= now_ms:
                 self._entries.open(batch)
                 while batch.next < batch.stop and not budget.spent():
-                    message = batch.message(batch.next, self.priority)
+                    message = batch.message(batch.next, self.priority, self.key)
                     batch.next += 1
                     page.count -= 1
                     self._let_go(message, budget, into)
@@ -265,6 +273,13 @@ class Lane:
         self._note_expiry(self.loose.expires_ms())
 
     # Looking
+
+    def spans(self, message_id: i64) -> bool:
+        """Return whether a message may wait here, without a search."""
+        if message_id in self.loose.messages:
+            return True
+        pages = self.pages
+        return len(pages) > 0 and pages[0].first_id <= message_id <= pages[-1].last_id
 
     def first_id(self) -> i64:
         """Return the lowest id; there must be one."""
@@ -298,7 +313,7 @@ class Lane:
             for batch in pages[at].waiting():
                 start = max(batch.next, after_id + 1 - batch.id_base)
                 for position in range(start, min(batch.stop, start + room)):
-                    found.append(batch.message(position, self.priority))
+                    found.append(batch.message(position, self.priority, self.key))
                     room -= 1
             at += 1
         found.sort(key=_id)

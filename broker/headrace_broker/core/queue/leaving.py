@@ -247,7 +247,10 @@ def drop_excess(state: QueueState, effects: list[Effect]) -> None:
     excess: list[Acquired] = []
     while is_over(state) and not budget.spent():
         ready = state.ready
-        message = ready.take_lowest() if ready.count > 0 else state.delayed.pop_first()
+        if ready.count > 0:
+            message = ready.take_lowest(by_octets=not _has_too_many(state))
+        else:
+            message = state.delayed.pop_first()
         budget.spend(message.octets)
         excess.append(message)
     bury(state, excess, REASON_MAXLEN, effects)
@@ -258,12 +261,14 @@ def is_over(state: QueueState) -> bool:
     settings = state.settings
     if settings.overflow != OVERFLOW_DROP_HEAD:
         return False
-    most = settings.max_length
-    most_octets = settings.max_length_octets
     ready = state.ready
     delayed = state.delayed
     if ready.count + delayed.count == 0:
         return False
-    return (most >= 0 and ready.count + delayed.count > most) or (
-        most_octets >= 0 and ready.octets + delayed.octets > most_octets
-    )
+    most_octets = settings.max_length_octets
+    return _has_too_many(state) or 0 <= most_octets < ready.octets + delayed.octets
+
+
+def _has_too_many(state: QueueState) -> bool:
+    """Return whether there are more messages, of whatever size, than there may be."""
+    return 0 <= state.settings.max_length < state.ready.count + state.delayed.count

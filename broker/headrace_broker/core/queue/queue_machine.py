@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from array import array
+from heapq import nsmallest
 from typing import Final, final
 
 from mypy_extensions import i64
@@ -45,6 +46,7 @@ from headrace_broker.core.queue.effect import (
     Rejected,
     Unused,
 )
+from headrace_broker.core.queue.fair_lanes import FairValue
 from headrace_broker.core.queue.leader_command import Acquire, Configure, Forget, Tick
 from headrace_broker.core.queue.leaving import (
     drop_excess,
@@ -186,6 +188,13 @@ class QueueMachine:
     def available_from(self, after_id: i64, limit: i64) -> list[Acquired]:
         """Return up to `limit` available messages with ids above `after_id`, by their ids."""
         return self._state.ready.look(after_id, limit)
+
+    def fairness(self, limit: i64) -> list[FairValue]:
+        """Return what waits of the values that take turns, most first; empty where none do."""
+        state = self._state
+        if not state.settings.fairness_key and state.ready.fair.count == 0:
+            return []
+        return nsmallest(limit, state.ready.values(), key=_most_first)
 
     def filtered_credit(self, session: i64, consumer: i64) -> i64:
         """Return how many messages a filtered consumer may get now, 0 for one that is not there."""
@@ -495,3 +504,7 @@ class QueueMachine:
                 suspect_session(self._state, session, effects)
             elif session_boot(session.number) != command.boot_keep:
                 forget_session(self._state, session, False, effects)
+
+
+def _most_first(value: FairValue) -> tuple[int, bytes]:
+    return (-int(value.waiting), value.value)

@@ -1,4 +1,4 @@
-"""Available messages: by priority and age, by group, and which is the last value of a key."""
+"""Available messages: by priority and age or turn, by group, and the last values of keys."""
 
 from __future__ import annotations
 
@@ -10,6 +10,13 @@ from mypy_extensions import i64
 from headrace_broker.core.queue.batch import Batch
 from headrace_broker.core.queue.budget import Budget
 from headrace_broker.core.queue.effect import Acquired, Effect
+from headrace_broker.core.queue.fair_lanes import (
+    FairLanes,
+    FairValue,
+    how_much_waits,
+    is_fair,
+    look_through,
+)
 from headrace_broker.core.queue.groups import Groups
 from headrace_broker.core.queue.lane import Lane
 from headrace_broker.core.queue.live_entries import LiveEntries
@@ -31,7 +38,9 @@ class ReadyList:
         octets: of their bodies.
         next_id: id of the next message to arrive.
         entries: log entries that are held by more than one waiting batch.
-        lanes: those that there are, in ascending order of their priorities.
+        lanes: those that there are of messages that wait by age, in ascending order of their
+            priorities.
+        fair: the lanes of messages that wait by the value of a header.
         purged: pages of batches that wait no more, and hold their entries for a while.
         groups: messages that belong to a group; they know no priority.
         last_values: key -> id of the one available message with that key.
@@ -43,6 +52,7 @@ class ReadyList:
         self.octets: i64 = 0
         self.next_id: i64 = 1
         self.entries = LiveEntries()
+        self.fair = FairLanes(self.entries)
         self.lanes: list[Lane] = []
         self.purged: deque[Page] = deque()
         self.groups = Groups()
@@ -54,9 +64,12 @@ class ReadyList:
 
     # In
 
-    def append(self, batch: Batch, priority: i64) -> None:
-        """Put a batch behind all messages of its priority."""
-        self.lane(priority).append(batch)
+    def append(self, batch: Batch, priority: i64, key: bytes) -> None:
+        """Put a batch behind all messages of its priority, or of a fair key there."""
+        lane = self.fair.lane(key, priority, self._slots[priority]) if key else self.lane(priority)
+        lane.append(batch)
+        if self.fair.count > 0:
+            self.fair.grown(lane)
         self.count += batch.stop - batch.next
         self.octets += batch.octets
         if priority > self._top:
@@ -68,11 +81,19 @@ class ReadyList:
         if key.startswith(KEY_GROUP):
             self.groups.add(message)
         else:
-            if key:
-                self.last_values[key] = message.message_id
-            self.lane(message.priority).add(message)
-            if message.priority > self._top:
-                self._top = message.priority
+            priority = message.priority
+            if is_fair(key):
+                lane = self.fair.lane(key, priority, self._slots[priority])
+                message.key = lane.key
+            else:
+                lane = self.lane(priority)
+                if key:
+                    self.last_values[key] = message.message_id
+            lane.add(message)
+            if self.fair.count > 0:
+                self.fair.grown(lane)
+            if priority > self._top:
+                self._top = priority
         self.count += 1
         self.octets += message.octets
 
@@ -121,13 +142,18 @@ class ReadyList:
         """
         left = wanted
         while left > 0 and self._top >= 0:
-            lane = self.lane(self._top)
+            fair = self.fair.first(self._top) if self.fair.count > 0 else None
+            lane = self.lane(self._top) if fair is None else fair
             some = min(left, lane.count)
+            if fair is not None and lane.behind is not lane:
+                some = 1  # the next one is another's
             before = lane.octets
             taken = lane.take(some, into, now_ms)
             self.octets -= before - lane.octets
             self.count -= taken
             left -= taken
+            if fair is not None and taken > 0:
+                self.fair.served(lane)
             self._lower_top()
             if taken < some:
                 break
@@ -139,45 +165,85 @@ class ReadyList:
         """Take the first message that a consumer may have, with a group or without."""
         group_id = self.groups.first_for(consumer)
         if self._top >= 0:
-            lane = self.lane(self._top)
+            lane = self._next_lane()
             if self._top > 0 or group_id == 0 or lane.first_id() < group_id:
                 taken: list[Acquired] = []
                 self.take(1, taken, 0)
                 return taken[0]
         return self.pop(group_id) if group_id > 0 else None
 
-    def take_lowest(self) -> Acquired:
-        """Take the oldest message of the lowest priority; there must be one."""
-        for lane in self.lanes:
-            if lane.count > 0:
-                message = self.pop(lane.first_id())
-                break
-        else:
+    def _next_lane(self) -> Lane:
+        """Return the lane of the message that would go next; there must be one."""
+        fair = self.fair.first(self._top) if self.fair.count > 0 else None
+        return self.lane(self._top) if fair is None else fair
+
+    def take_lowest(self, by_octets: bool) -> Acquired:
+        """Take the oldest message of the lowest priority; there must be one.
+
+        Where values take turns there, it is the oldest of the one of which most messages wait, or
+        most octets of bodies: who fills a queue pays for it.
+        """
+        message: Acquired | None = None
+        lane = self._lowest_lane(by_octets)
+        if lane is None:
             message = self.pop(self.groups.loose.first_id())
+        else:
+            message = lane.pop(lane.first_id())
+            if message is not None:
+                self._note_popped(lane, message)
         assert message is not None, "the count says that there is one"
         return message
+
+    def _lowest_lane(self, by_octets: bool) -> Lane | None:
+        if self.fair.count == 0:
+            for lane in self.lanes:
+                if lane.count > 0:
+                    return lane
+            return None
+        for priority in range(PRIORITY_MAX + 1):
+            found = self.fair.longest(priority, by_octets)
+            if found is None:
+                found = self._slots[priority]
+            if found is not None and found.count > 0:
+                return found
+        return None
 
     def pop(self, message_id: i64) -> Acquired | None:
         """Take the message with an id out; None where it is not available."""
         message = self.groups.pop(message_id)
-        if message is None:
-            for lane in self.lanes:
-                if lane.count > 0:
+        if message is not None:
+            self.count -= 1
+            self.octets -= message.octets
+            return message
+        for lane in self.lanes:
+            if lane.count > 0:
+                message = lane.pop(message_id)
+                if message is not None:
+                    self._note_popped(lane, message)
+                    return message
+        if self.fair.count > 0:
+            for lane in self.fair.of_values():
+                if lane.spans(message_id):
                     message = lane.pop(message_id)
                     if message is not None:
-                        break
-        if message is None:
-            return None
+                        self._note_popped(lane, message)
+                        return message
+        return None
+
+    def _note_popped(self, lane: Lane, message: Acquired) -> None:
+        """Note that a message was taken out of a lane, wherever it stood there."""
         self.count -= 1
         self.octets -= message.octets
+        if self.fair.count > 0:
+            self.fair.left(lane)
         self._lower_top()
         self._unlist([message])
-        return message
 
     def purge(self, effects: list[Effect]) -> i64:
         """Forget every available message; return how many there were."""
         removed = self.count
         loose = self.groups.clear()
+        loose.extend(self.fair.clear(self.purged))
         for lane in self.lanes:
             loose.extend(lane.clear(self.purged))
         for message in loose:
@@ -208,6 +274,10 @@ class ReadyList:
     def expires_ms(self) -> i64:
         """Nothing expires before, 0 when nothing does; may be too early."""
         soonest = self.groups.expires_ms
+        if self.fair.count > 0:
+            fair = self.fair.expires_ms()
+            if fair > 0 and (soonest == 0 or fair < soonest):
+                soonest = fair
         for lane in self.lanes:
             if lane.count > 0:
                 expires = lane.expires_ms
@@ -219,17 +289,21 @@ class ReadyList:
         """Return whether what would go next should not wait any more since before `now_ms`."""
         if self.groups.loose.messages and 0 < self.groups.expires_ms < now_ms:
             return True
-        return self._top >= 0 and self.lane(self._top).is_overdue(now_ms)
+        return self._top >= 0 and self._next_lane().is_overdue(now_ms)
 
     def take_expired(self, now_ms: i64, budget: Budget, heads: bool) -> list[Acquired]:
         """Take messages that have expired: those at the front, or any, as the budget goes."""
         taken: list[Acquired] = []
-        for lane in self.lanes:
-            if lane.count > 0:
-                if heads:
-                    lane.take_expired_head(now_ms, budget, taken)
-                else:
-                    lane.take_expired(now_ms, budget, taken)
+        lanes = [lane for lane in self.lanes if lane.count > 0]
+        if self.fair.count > 0:
+            lanes.extend(self.fair.pop_due(now_ms))
+        for lane in lanes:
+            if heads:
+                lane.take_expired_head(now_ms, budget, taken)
+            else:
+                lane.take_expired(now_ms, budget, taken)
+        if self.fair.count > 0:
+            self.fair.looked_at(lanes)
         self.groups.take_expired(now_ms, budget, taken)
         if taken:
             self.count -= len(taken)
@@ -247,13 +321,18 @@ class ReadyList:
         for lane in self.lanes:
             if lane.count > 0:
                 lane.look(after_id, limit, found)
+        if self.fair.count > 0:
+            found.extend(look_through(self.fair.of_values(), after_id, limit))
         found.sort(key=_id)
         return found[:limit]
 
     def oldest_ms(self) -> i64:
         """Return when the oldest available message arrived, 0 when there is none."""
         oldest: i64 = 0
-        for lane in self.lanes:
+        lanes = self.lanes
+        if self.fair.count > 0:
+            lanes = [*lanes, *self.fair.of_values()]
+        for lane in lanes:
             if lane.count > 0:
                 arrived = lane.oldest_ms()
                 if oldest == 0 or arrived < oldest:
@@ -263,15 +342,15 @@ class ReadyList:
             oldest = first.arrived_ms
         return oldest
 
-    def batches(self) -> list[Batch]:
-        """Return all waiting batches, lane by lane."""
-        return [batch for lane in self.lanes for page in lane.pages for batch in page.waiting()]
+    def values(self) -> list[FairValue]:
+        """Return how much waits of each value of a fairness key, in no order."""
+        return how_much_waits([*self.lanes, *self.fair.of_values()])
 
     def lane(self, priority: i64) -> Lane:
         """Return the lane of a priority."""
         lane = self._slots[priority]
         if lane is None:
-            lane = Lane(priority, self.entries)
+            lane = Lane(priority, b"", self.entries)
             self._slots[priority] = lane
             self.lanes = [each for each in self._slots if each is not None]
         return lane
@@ -285,6 +364,8 @@ class ReadyList:
         while self._top >= 0:
             lane = self._slots[self._top]
             if lane is not None and lane.count > 0:
+                return
+            if self.fair.count > 0 and self.fair.first(self._top) is not None:
                 return
             self._top -= 1
 

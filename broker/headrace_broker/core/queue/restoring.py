@@ -6,6 +6,7 @@ from mypy_extensions import i64
 
 from headrace_broker.core.queue.batch_page import decode_batches
 from headrace_broker.core.queue.effect import REASON_NAMES, Acquired, PublishRejected
+from headrace_broker.core.queue.lane import Lane
 from headrace_broker.core.queue.octet_reader import OctetReader
 from headrace_broker.core.queue.page import Page
 from headrace_broker.core.queue.queue_state import DeadMessage, QueueState
@@ -23,6 +24,7 @@ from headrace_broker.core.queue.settings import PRIORITY_MAX, decode_settings
 from headrace_broker.core.queue.snapshot import (
     FLAG_EXCLUSIVE,
     FLAG_FILTERED,
+    SECTION_FAIR_LANES,
     SECTION_WATERMARK,
     SECTIONS_VERSION,
     SNAPSHOT_VERSION,
@@ -115,6 +117,8 @@ def _read_sections(reader: OctetReader, state: QueueState) -> None:
 def _read_section(section: i64, reader: OctetReader, state: QueueState) -> None:
     if section == SECTION_WATERMARK:
         _read_watermark(reader, state)
+    elif section == SECTION_FAIR_LANES:
+        _read_fair_lanes(reader, state)
     else:
         raise LookupError(f"unknown section {section}")
 
@@ -159,6 +163,28 @@ def _read_lane(reader: OctetReader, state: QueueState) -> None:
     if priority > PRIORITY_MAX:
         raise LookupError(f"priority {priority}")
     lane = state.ready.lane(priority)
+    if lane.count > 0:
+        raise LookupError(f"priority {priority} twice")
+    _read_lane_body(reader, state, lane)
+
+
+def _read_fair_lanes(reader: OctetReader, state: QueueState) -> None:
+    for _ in range(_count(reader)):
+        priority = reader.u8()
+        key = _text(reader)
+        if priority > PRIORITY_MAX:
+            raise LookupError(f"priority {priority}")
+        if not key:
+            state.ready.fair.restore(state.ready.lane(priority))
+            continue
+        lane = Lane(priority, key, state.ready.entries)
+        _read_lane_body(reader, state, lane)
+        state.ready.fair.restore(lane)
+    state.ready.fair.check(state.ready.lanes)
+    state.ready.find_top()
+
+
+def _read_lane_body(reader: OctetReader, state: QueueState, lane: Lane) -> None:
     count = reader.varint()
     octets = reader.varint()
     for _ in range(_count(reader)):
@@ -170,7 +196,9 @@ def _read_lane(reader: OctetReader, state: QueueState) -> None:
     for _ in range(_count(reader)):
         message = _message(reader, state)
         lane.put_back(message)
-        if message.key:
+        if lane.key and message.key != lane.key:
+            raise LookupError(f"message {message.message_id} in another's lane")
+        if message.key and not lane.key:
             state.ready.last_values[message.key] = message.message_id
 
 

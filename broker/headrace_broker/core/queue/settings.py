@@ -63,6 +63,7 @@ class QueueSettings:
         low_watermark_octets: octets at which they are given again, at most the high one.
         high_watermark: as high_watermark_octets, in messages.
         low_watermark: likewise.
+        fairness_key: header whose values take turns, b"" none; without effect beside another key.
     """
 
     def __init__(self) -> None:
@@ -87,11 +88,14 @@ class QueueSettings:
         self.low_watermark_octets: i64 = 0
         self.high_watermark: i64 = 0
         self.low_watermark: i64 = 0
+        self.fairness_key = b""
 
     @property
     def reads_headers(self) -> bool:
         """Whether every message's header table has to be looked at."""
-        return self.deduplicate or len(self.last_value_key) > 0 or len(self.group_key) > 0
+        return self.deduplicate or (
+            len(self.last_value_key) + len(self.group_key) + len(self.fairness_key) > 0
+        )
 
 
 def _numbers(settings: QueueSettings) -> dict[int, int]:
@@ -120,7 +124,7 @@ def _numbers(settings: QueueSettings) -> dict[int, int]:
 
 def _names(settings: QueueSettings) -> dict[int, bytes]:
     """Return the fields that are names of headers."""
-    return {15: settings.last_value_key, 16: settings.group_key}
+    return {15: settings.last_value_key, 16: settings.group_key, 21: settings.fairness_key}
 
 
 _PLAIN_NUMBERS: Final = _numbers(QueueSettings())
@@ -213,6 +217,8 @@ def _set_name(settings: QueueSettings, field: i64, value: bytes) -> None:
         settings.last_value_key = value
     elif field == 16:
         settings.group_key = value
+    elif field == 21:
+        settings.fairness_key = value
 
 
 def _plausible(settings: QueueSettings) -> bool:

@@ -15,6 +15,8 @@ stands for a number and so many.
     sections, of version 3: n x (u8 number | text) in ascending order
         1, of a saturated queue: withheld: n x (log position difference | session
             | publish number of position 0 | n x (distance from there or the end before | count))
+        2: n x (u8 priority | text key | count | octets | n x page | n x message), which are the
+           lanes that take turns, by priority and turn; of a plain one, with key "", no more
 
     page: first id | last id | count | expires | size | text batches (see `batch_page`)
     message: id | entry | position | octets | acquired | deliveries | arrived | expires
@@ -39,6 +41,7 @@ from mypy_extensions import i64
 
 from headrace_broker.core.queue.batch_page import encode_batches, read_entries, write_varint
 from headrace_broker.core.queue.effect import Acquired
+from headrace_broker.core.queue.lane import Lane
 from headrace_broker.core.queue.page import Page
 from headrace_broker.core.queue.queue_state import QueueState
 from headrace_broker.core.queue.ready_list import ReadyList
@@ -51,13 +54,14 @@ SECTIONS_VERSION: Final = 3
 FLAG_EXCLUSIVE: Final = 1
 FLAG_FILTERED: Final = 2
 SECTION_WATERMARK: Final = 1
+SECTION_FAIR_LANES: Final = 2
 
 
 def live_indexes(state: QueueState) -> array[int]:
     """Return the log positions, ascending, of the entries that hold messages of the queue."""
     found: array[int] = array("Q")
     filled = 0
-    for lane in state.ready.lanes:
+    for lane in [*state.ready.lanes, *state.ready.fair.of_values()]:
         if lane.pages:
             filled += 1
             _add_entries(lane.pages, found)
@@ -104,7 +108,7 @@ def write_state(state: QueueState) -> bytes:
 
 def _write(state: QueueState, paged: bool) -> bytes:
     out = BytesWriter()
-    sections = _sections(state)
+    sections = _sections(state, paged)
     out.append(SECTIONS_VERSION if sections else SNAPSHOT_VERSION)
     write_varint(out, state.version)
     _write_text(out, encode_settings(state.settings))
@@ -142,11 +146,13 @@ def _write(state: QueueState, paged: bool) -> bytes:
     return out.getvalue()
 
 
-def _sections(state: QueueState) -> dict[int, bytes]:
+def _sections(state: QueueState, paged: bool) -> dict[int, bytes]:
     """Return what queues have of which earlier versions knew nothing, by ascending numbers."""
     sections: dict[int, bytes] = {}
     if state.watermark.saturated:
         sections[SECTION_WATERMARK] = _watermark(state.watermark)
+    if state.ready.fair.count > 0:
+        sections[SECTION_FAIR_LANES] = _fair_lanes(state.ready.fair.in_order(), paged)
     return sections
 
 
@@ -162,15 +168,30 @@ def _write_ready(out: BytesWriter, ready: ReadyList, paged: bool) -> None:
     write_varint(out, len(lanes))
     for lane in lanes:
         out.append(int(lane.priority))
-        write_varint(out, lane.count)
-        write_varint(out, lane.octets)
-        if paged:
-            _write_pages(out, lane.pages)
-        else:
-            batches = [batch for page in lane.pages for batch in page.waiting()]
-            _write_text(out, encode_batches(batches))
-        _write_messages(out, lane.loose.in_order())
+        _write_lane(out, lane, paged)
     _write_pages(out, ready.purged)
+
+
+def _write_lane(out: BytesWriter, lane: Lane, paged: bool) -> None:
+    write_varint(out, lane.count)
+    write_varint(out, lane.octets)
+    if paged:
+        _write_pages(out, lane.pages)
+    else:
+        batches = [batch for page in lane.pages for batch in page.waiting()]
+        _write_text(out, encode_batches(batches))
+    _write_messages(out, lane.loose.in_order())
+
+
+def _fair_lanes(lanes: list[Lane], paged: bool) -> bytes:
+    out = BytesWriter()
+    write_varint(out, len(lanes))
+    for lane in lanes:
+        out.append(int(lane.priority))
+        _write_text(out, lane.key)
+        if lane.key:
+            _write_lane(out, lane, paged)
+    return out.getvalue()
 
 
 def _write_pages(out: BytesWriter, pages: deque[Page]) -> None:
