@@ -8,6 +8,7 @@ import click
 
 from headrace_broker import build_info
 from headrace_broker.cli.cluster import cluster
+from headrace_broker.cli.flow import flow
 from headrace_broker.cli.log import log
 from headrace_broker.cli.queue import queue
 from headrace_broker.cli.rabbitmqctl.main import group as rabbitmqctl
@@ -34,4 +35,5 @@ main.add_command(cluster)
 main.add_command(run)
 main.add_command(log)
 main.add_command(queue)
+main.add_command(flow)
 main.add_command(rabbitmqctl, "ctl")

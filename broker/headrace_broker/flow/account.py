@@ -77,8 +77,8 @@ class Tab:
             return
         weight = min(elapsed_s / RECENT_S, 1.0)
         new = weight / elapsed_s
-        self.message_rate += self._new_messages * new - self.message_rate * weight
-        self.octet_rate += self._new_octets * new - self.octet_rate * weight
+        self.message_rate += int(self._new_messages) * new - self.message_rate * weight
+        self.octet_rate += int(self._new_octets) * new - self.octet_rate * weight
         self._new_messages = 0
         self._new_octets = 0
         if self.message_rate < RATE_MIN and self.octet_rate < RATE_MIN:

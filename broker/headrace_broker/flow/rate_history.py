@@ -27,41 +27,44 @@ class Moves:
         self.delivered: i64 = 0
         self.settled: i64 = 0
 
-    @property
-    def total(self) -> i64:
-        """Grows with each of them."""
-        return self.arrived + self.delivered + self.settled
+    def counts(self) -> tuple[int, int, int]:
+        """Return all three."""
+        return int(self.arrived), int(self.delivered), int(self.settled)
 
 
 @final
 class RateHistory:
-    """Samples of a queue's counters over the last minute, in some 2 KiB."""
+    """Samples of a queue's counters over the last minute, in some 2 KiB.
 
-    def __init__(self, moves: Moves, now_us: i64) -> None:
+    Args:
+        counts: where the counters stood; see `Moves.counts`.
+        now_us: at that time, of a clock that never goes back.
+    """
+
+    def __init__(self, counts: tuple[int, int, int], now_us: i64) -> None:
         self._times = array("q", bytes(8 * _SAMPLES))
         self._counts = array("q", bytes(8 * 3 * _SAMPLES))
         self._next: i64 = 0
-        self.sample(moves, now_us)
+        self.sample(counts, now_us)
 
-    def sample(self, moves: Moves, now_us: i64) -> None:
+    def sample(self, counts: tuple[int, int, int], now_us: i64) -> None:
         """Note where the counters stand; about once a second."""
         slot = self._next % _SAMPLES
         self._times[slot] = int(now_us)
-        counts = self._counts
-        counts[3 * slot] = int(moves.arrived)
-        counts[3 * slot + 1] = int(moves.delivered)
-        counts[3 * slot + 2] = int(moves.settled)
+        for which, count in enumerate(counts):
+            self._counts[3 * slot + which] = count
         self._next += 1
 
-    def is_over(self, moves: Moves, now_us: i64) -> bool:
+    def is_over(self, counts: tuple[int, int, int], now_us: i64) -> bool:
         """Return whether nothing has moved for so long that all rates are 0."""
         oldest = self._sample_before(now_us - WINDOWS_S[2] * SECOND_US)
-        counts = self._counts
-        total = int(counts[3 * oldest]) + int(counts[3 * oldest + 1]) + int(counts[3 * oldest + 2])
         age: i64 = now_us - self._times[oldest]
-        return total == moves.total and age >= WINDOWS_S[2] * SECOND_US
+        if age < WINDOWS_S[2] * SECOND_US:
+            return False
+        kept = self._counts
+        return (kept[3 * oldest], kept[3 * oldest + 1], kept[3 * oldest + 2]) == counts
 
-    def rates(self, moves: Moves, now_us: i64) -> list[tuple[float, float, float]]:
+    def rates(self, counts: tuple[int, int, int], now_us: i64) -> list[tuple[float, float, float]]:
         """Return the rates of what arrived, was delivered and was settled, each by WINDOWS_S.
 
         A rate is a mean since the sample that is at least as old as its window; where there is
@@ -72,8 +75,8 @@ class RateHistory:
             slot = self._sample_before(now_us - seconds * SECOND_US)
             elapsed: i64 = now_us - self._times[slot]
             span = max(elapsed, seconds * SECOND_US) / SECOND_US
-            for which, count in enumerate((moves.arrived, moves.delivered, moves.settled)):
-                rates[which].append((int(count) - self._counts[3 * slot + which]) / span)
+            for which, count in enumerate(counts):
+                rates[which].append((count - self._counts[3 * slot + which]) / span)
         return [(each[0], each[1], each[2]) for each in rates]
 
     def _sample_before(self, time_us: i64) -> i64:

@@ -14,6 +14,7 @@ from headrace_broker.model.definition import Binding, Exchange, Queue
 from headrace_broker.runtime.browsing import Page
 from headrace_broker.runtime.client_list import ClientListing
 from headrace_broker.runtime.counts import QueueCounts
+from headrace_broker.runtime.flow_report import FlowReport
 from headrace_broker.runtime.message_service import FetchedMessage, Moved
 
 
@@ -78,6 +79,10 @@ class Administration(Protocol):
     @property
     def message_service(self) -> MessagePort:
         """Single messages."""
+
+    @property
+    def flow_report(self) -> FlowReport:
+        """Why publishers are slow."""
 
     async def submit(self, command: AnyCommand) -> Result:
         """Have a command applied."""

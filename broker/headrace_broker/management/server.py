@@ -17,6 +17,7 @@ from headrace_broker.management.authentication import parse_basic
 from headrace_broker.management.bindings import BindingEndpoints
 from headrace_broker.management.clients import ClientEndpoints
 from headrace_broker.management.exchanges import ExchangeEndpoints
+from headrace_broker.management.flow import FlowEndpoints
 from headrace_broker.management.messages import MessageEndpoints
 from headrace_broker.management.policies import PolicyEndpoints
 from headrace_broker.management.queues import QueueEndpoints
@@ -95,6 +96,7 @@ class ManagementServer:
             BindingEndpoints(self._node),
             ClientEndpoints(self._node),
             ExchangeEndpoints(self._node),
+            FlowEndpoints(self._node),
             MessageEndpoints(self._node),
             PolicyEndpoints(self._node, operator=False),
             PolicyEndpoints(self._node, operator=True),

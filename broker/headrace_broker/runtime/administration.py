@@ -12,6 +12,7 @@ from headrace_broker.model.reply_code import INTERNAL_ERROR, NOT_FOUND, AmqpErro
 from headrace_broker.runtime.catalog_service import CatalogUnavailableError
 from headrace_broker.runtime.client_list import ClientListing
 from headrace_broker.runtime.counts import QueueCounts
+from headrace_broker.runtime.flow_report import FlowReport
 from headrace_broker.runtime.leader_client import LeaderUnavailableError, QueueGoneError
 from headrace_broker.runtime.message_service import MessageService
 from headrace_broker.runtime.port import QueueClient, QueueListener, Ticket
@@ -29,12 +30,14 @@ class NodeAdministration:
         view: the catalog as applied here.
         topology: declares and deletes queues, exchanges and bindings.
         message_service: looks at, removes and moves single messages.
+        flow_report: why publishers are slow, and who causes it.
     """
 
     def __init__(self, node: BrokerNode) -> None:
         self.view: CatalogView = node.catalog.catalog
         self.topology: Topology = node.topology
         self.message_service = MessageService(node.broker, node.router, node.browsing)
+        self.flow_report: FlowReport = node.flow_report
         self._node = node
 
     async def submit(self, command: AnyCommand) -> Result:

@@ -91,7 +91,7 @@ class ClientList:
         self, peer: int, channels: bool, limit: int
     ) -> tuple[list[ClientRow], int] | None:
         try:
-            return await self.inquiries.rows(peer, channels, ClientRow, limit)
+            return await self.inquiries.rows(peer, List(channels), ClientRow, limit)
         except NoAnswerError:
             return None
 

@@ -1,4 +1,4 @@
-"""Questions that one node asks another about its client connections."""
+"""Questions that one node asks another about its client connections and its flow control."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from headrace_broker.model.limits import ANSWER_OCTETS_MAX, QUESTIONS_MAX
+from headrace_broker.model.limits import ANSWER_OCTETS_MAX, FLOW_ROWS_MAX, QUESTIONS_MAX
 from headrace_broker.runtime.pb.cluster_pb2 import ClusterPayload
 
 ANSWER_SECONDS_MAX: Final = 5.0  # then a node counts as not answering
@@ -41,7 +41,25 @@ class Close(msgspec.Struct, frozen=True, tag="close"):
     reason: str
 
 
-Question = List | Close
+class Flow(msgspec.Struct, frozen=True, tag="flow"):
+    """Whom do you stop, and who owes what?
+
+    Attributes:
+        parts: kinds of rows that are wanted: tags of `model.flow_status.FlowRow`.
+        name: of connections whose name, id or own name is this or begins so; "" for all.
+        group: only what concerns this queue, 0 for all.
+        rows_max: most rows of each kind.
+        skip: rows that the asker has already.
+    """
+
+    parts: tuple[str, ...]
+    name: str = ""
+    group: int = 0
+    rows_max: int = FLOW_ROWS_MAX
+    skip: int = 0
+
+
+Question = List | Close | Flow
 
 
 class Envelope(msgspec.Struct, frozen=True):
@@ -85,6 +103,9 @@ class Inquiries:
         send: carries a payload to a node; False when it did not leave.
         rows: this node's rows of a listing, one after the other as they are needed.
         close: closes connections on this node and returns how many.
+
+    Attributes:
+        flow_rows: as `rows`, for questions about flow control.
     """
 
     def __init__(
@@ -93,6 +114,7 @@ class Inquiries:
         rows: Callable[[List], Iterator[msgspec.Struct]],
         close: Callable[[Close], int],
     ) -> None:
+        self.flow_rows: Callable[[Flow], Iterator[msgspec.Struct]] = _nothing
         self._send = send
         self._rows = rows
         self._close = close
@@ -109,11 +131,17 @@ class Inquiries:
         return (await self._ask(node, question)).count
 
     async def rows(
-        self, node: int, channels: bool, kind: type[Any], rows_max: int
+        self, node: int, question: List | Flow, kind: Any, rows_max: int
     ) -> tuple[list[Any], int]:
         """Return a node's rows, at most `rows_max`, and how many were too large to be sent.
 
         Connections come and go meanwhile: one may be missed, or be in the list twice.
+
+        Args:
+            node: who is asked.
+            question: about all rows.
+            kind: type of a row.
+            rows_max: most rows.
 
         Raises:
             NoAnswerError: it did not answer.
@@ -121,7 +149,8 @@ class Inquiries:
         found: list[Any] = []
         left_out = 0
         while len(found) < rows_max:
-            answer = await self._ask(node, List(channels, len(found) + left_out))
+            following = msgspec.structs.replace(question, skip=len(found) + left_out)
+            answer = await self._ask(node, following)
             found += [msgspec.msgpack.decode(row, type=kind) for row in answer.rows]
             left_out += answer.left_out
             if not answer.more or not (answer.rows or answer.left_out):
@@ -156,7 +185,8 @@ class Inquiries:
         if isinstance(question, Close):
             answer = Answer(envelope.request, count=self._close(question))
         else:
-            rows, left_out, more = _page(islice(self._rows(question), question.skip, None))
+            every = self.flow_rows(question) if isinstance(question, Flow) else self._rows(question)
+            rows, left_out, more = _page(islice(every, question.skip, None))
             answer = Answer(envelope.request, rows, left_out, more)
         payload = ClusterPayload(answer=_ENCODER.encode(answer))
         if not self._send(source, payload.SerializeToString()):
@@ -172,6 +202,10 @@ class Inquiries:
         future = self._waiting.get(answer.request)
         if future is not None and not future.done():
             future.set_result(answer)
+
+
+def _nothing(question: Flow) -> Iterator[msgspec.Struct]:
+    return iter(())
 
 
 def _page(rows: Iterable[msgspec.Struct]) -> tuple[list[msgspec.Raw], int, bool]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -10,6 +11,8 @@ from typing import Final
 from headrace_broker.catalog.event import Event, QueueAdded, QueueRemoved
 from headrace_broker.config import Config
 from headrace_broker.core.queue.queue_machine import MACHINE_VERSION
+from headrace_broker.flow.account import Ledger
+from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.model.client_limits import ClientLimits
 from headrace_broker.model.definition import Node, Queue
 from headrace_broker.model.flow import DEAD_LETTERS, Cause
@@ -23,8 +26,11 @@ from headrace_broker.runtime.dead_letter_carrier import Carrier
 from headrace_broker.runtime.dead_letter_office import DeadLetterOffice
 from headrace_broker.runtime.disk_watch import DiskWatch
 from headrace_broker.runtime.duties import LeaderDuties
+from headrace_broker.runtime.flow_facts import FlowFacts
+from headrace_broker.runtime.flow_report import FlowReport
 from headrace_broker.runtime.hosting import Hosting
 from headrace_broker.runtime.pb.cluster_pb2 import ClusterPayload
+from headrace_broker.runtime.queue_rates import QueueRates
 from headrace_broker.runtime.reaper import Reaper
 from headrace_broker.runtime.replies import Replies
 from headrace_broker.runtime.router import Router
@@ -36,6 +42,10 @@ from headrace_raftlog.storage.options import LogOptions
 JOIN_REPORT_SECONDS: Final = 10.0  # between log lines of a node that waits for a quorum
 
 log = logging.getLogger(__name__)
+
+
+def _now_us() -> int:
+    return time.monotonic_ns() // 1000
 
 
 def raft_options(config: Config) -> NodeOptions:
@@ -72,6 +82,7 @@ class BrokerNode:
         hosting: queues on this node and sessions of its gateways.
         broker: what gateways use.
         clients: the client connections of the cluster.
+        flow_report: why publishers are slow, and who causes it.
         duties: what is done for the queues that are led here.
         letters: their dead letters.
         peers_up: boot count by node id of the other nodes that are heard, 0 for those that are not.
@@ -116,6 +127,19 @@ class BrokerNode:
         self.clients = ClientList(
             names.pop(node), lambda: self.broker.connections, names, self.raft.send
         )
+        self.ledger = Ledger(FlowLimits())
+        self.rates = QueueRates(self.hosting.hosts, self.ledger, _now_us)
+        facts = FlowFacts(
+            config.node.name,
+            lambda: self.broker.connections,
+            self.ledger,
+            self.hosting.hosts,
+            self.catalog.catalog,
+            self.rates,
+            _now_us,
+        )
+        view = self.catalog.catalog
+        self.flow_report = FlowReport(facts, view, names, self.clients.inquiries)
         self.disk = DiskWatch(
             config.node.data_dir,
             config.limits.disk_free_bytes_min,
@@ -151,6 +175,7 @@ class BrokerNode:
         self.catalog.subscribe(self.broker.quotas.on_events)
         self.catalog.subscribe(self.clients.on_events)
         self.hosting.start()
+        self.rates.start()
         self.disk.start()
 
     async def join(self) -> None:
@@ -175,6 +200,7 @@ class BrokerNode:
         """Stop all parts; what is durable stays."""
         self.disk.stop()
         self.duties.stop()
+        self.rates.stop()
         self.hosting.stop()
         self.reaper.stop()
         await self.catalog.stop()

@@ -14,6 +14,7 @@ from headrace_broker.core.queue.command import (
     ENQUEUE_BATCH_OFFSET,
     ENQUEUE_SEQ_OFFSET,
     FORGET,
+    SETTLE,
     STAMP_OCTETS,
     TICK,
     encode_node_down,
@@ -47,6 +48,7 @@ from headrace_broker.core.queue.leader_command import (
 )
 from headrace_broker.core.queue.queue_machine import MACHINE_VERSION, QueueMachine
 from headrace_broker.core.queue.settings import DEAD_LETTER_AT_MOST_ONCE
+from headrace_broker.flow.rate_history import Moves
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.message import DeliveryRun
 from headrace_broker.model.session import session_node
@@ -81,6 +83,7 @@ class QueueHost(HostEnd):
         arguments: the effective ones, as known when they were looked at last; empty when not
             leading.
         used_ms: when the queue was used last, on the monotonic clock, as far as this leader knows.
+        moves: messages that came and went while this replica led.
     """
 
     def __init__(
@@ -98,6 +101,7 @@ class QueueHost(HostEnd):
         self.serving = False
         self.arguments: dict[str, Any] = NO_ARGUMENTS
         self.used_ms: i64 = 0
+        self.moves = Moves()
         self._node = node
         self._log = log
         self._reach = reach
@@ -207,7 +211,11 @@ class QueueHost(HostEnd):
         kind: i64 = data[STAMP_OCTETS] if len(data) > STAMP_OCTETS else 0
         if kind == CONFIGURE and len(data) > STAMP_OCTETS + 2:
             self._check_version(data[STAMP_OCTETS + 2])
+        counts = self.serving and kind == SETTLE
+        before: i64 = self.machine.message_count if counts else 0
         effects = self.machine.apply(index, data)
+        if counts:
+            self.moves.settled += max(before - self.machine.message_count, 0)
         for effect in effects:
             if isinstance(effect, EntryDead):
                 self._log.forget(effect.index)
@@ -378,9 +386,11 @@ class QueueHost(HostEnd):
         if isinstance(effect, Deliver):
             self._deliver(effect)
         elif isinstance(effect, Enqueued):
+            first = read_i64_be(data, ENQUEUE_SEQ_OFFSET)
+            self.moves.arrived += effect.seq - first + 1
             end = self._reach.session(effect.session)
             if end is not None:
-                end.enqueued(read_i64_be(data, ENQUEUE_SEQ_OFFSET), effect.seq)
+                end.enqueued(first, effect.seq)
         elif isinstance(effect, Controlled):
             end = self._reach.session(effect.session)
             if end is not None:
@@ -392,6 +402,7 @@ class QueueHost(HostEnd):
             if end is not None:
                 end.gap(effect.lane, effect.expected)
         elif isinstance(effect, PublishRejected):
+            self.moves.arrived -= effect.last - effect.first + 1
             end = self._reach.session(effect.session)
             if end is not None:
                 end.rejected(effect.first, effect.last)
@@ -418,6 +429,7 @@ class QueueHost(HostEnd):
             self._watcher.queue_unused(self.queue)
 
     def _deliver(self, effect: Deliver) -> None:
+        self.moves.delivered += len(effect.messages)
         feed = self._feeds.get(effect.session, effect.consumer)
         end = self._reach.session(effect.session)
         if feed is not None and end is not None:
@@ -430,6 +442,7 @@ class QueueHost(HostEnd):
             return
         run: DeliveryRun | None = None
         if effect.message is not None:
+            self.moves.delivered += 1
             group = group_by_entry(effect.delivery, [effect.message])[0]
             run = DeliveryRun(
                 0,

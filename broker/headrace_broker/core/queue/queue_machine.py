@@ -109,6 +109,11 @@ class QueueMachine:
         return self._state.unsettled_octets
 
     @property
+    def message_count(self) -> i64:
+        """Number of messages in it, whatever they wait for."""
+        return self._state.length + self._state.unsettled_count
+
+    @property
     def consumer_count(self) -> i64:
         """Number of attached consumers."""
         return self._state.attached_count
@@ -267,6 +272,15 @@ class QueueMachine:
             for consumer in session.consumers.values()
             if consumer.state == ATTACHED or consumer.state == DETACHED
         ]
+
+    def busy_consumer_count(self) -> int:
+        """Return how many attached consumers hold all that they may; looks at each of them."""
+        busy = 0
+        for session in self._state.sessions.values():
+            for consumer in session.consumers.values():
+                if consumer.state == ATTACHED and consumer.credit() == 0:
+                    busy += 1
+        return busy
 
     def live_entries(self) -> array[int]:
         """Return the log positions, ascending, of the entries that hold messages of the queue.

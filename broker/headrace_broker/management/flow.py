@@ -1,0 +1,111 @@
+"""/api/flow: who is stopped, by what, and who causes it; of all nodes that answer."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from aiohttp import web
+
+from headrace_broker.management.access import Caller, caller, check_sees
+from headrace_broker.management.administration import Administration, known_queue
+from headrace_broker.management.answer import (
+    PARTIAL_HEADER,
+    ApiError,
+    bad_request,
+    json_answer,
+    not_found,
+)
+from headrace_broker.management.flow_rendering import (
+    render_connection,
+    render_explanation,
+    render_queue,
+)
+from headrace_broker.model.limits import FLOW_ROWS_MAX
+from headrace_broker.runtime.flow_report import (
+    AmbiguousNameError,
+    Listing,
+    UnknownNameError,
+    Viewer,
+)
+
+COUNT_DEFAULT: Final = 50  # connections in a listing unless asked otherwise; a screen of them
+
+
+class FlowEndpoints:
+    """Answers questions about flow control."""
+
+    def __init__(self, node: Administration) -> None:
+        self._node = node
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return paths and handlers."""
+        return [
+            web.get("/api/flow/connections", self._connections),
+            web.get("/api/flow/queues", self._queues),
+            web.get("/api/flow/graph", self._graph),
+            web.get("/api/flow/why", self._why),
+        ]
+
+    def _viewer(self) -> Viewer:
+        who: Caller = caller()
+        return Viewer(who.name, who.monitors, lambda vhost: who.sees(self._node.view, vhost))
+
+    async def _connections(self, request: web.Request) -> web.Response:
+        count = _count(request)
+        found = await self._node.flow_report.top(count, self._viewer())
+        rows = [render_connection(row, self._node.view) for row in found.connections()]
+        return json_answer(rows, headers=_partial(found))
+
+    async def _queues(self, request: web.Request) -> web.Response:
+        found = await self._node.flow_report.queues(self._viewer())
+        rows = [render_queue(row) for row in found.queues()[: _count(request, FLOW_ROWS_MAX)]]
+        return json_answer(rows, headers=_partial(found))
+
+    async def _graph(self, request: web.Request) -> web.Response:
+        edges, missing = await self._node.flow_report.graph(self._viewer())
+        body = msgspec.to_builtins(edges[: _count(request, FLOW_ROWS_MAX)])
+        return json_answer(body, headers=_partial(Listing([], missing)))
+
+    async def _why(self, request: web.Request) -> web.Response:
+        query, report = request.query, self._node.flow_report
+        named = [name for name in ("connection", "queue", "name") if query.get(name)]
+        if len(named) != 1:
+            raise bad_request("connection, queue, name: must have exactly one of them")
+        name, vhost = query[named[0]], query.get("vhost", "/")
+        try:
+            if named == ["queue"]:
+                check_sees(caller(), self._node.view, vhost)
+                queue = await known_queue(self._node, vhost, name)
+                found = await report.why_queue(queue, self._viewer())
+            elif named == ["connection"]:
+                found = await report.why_connection(name, self._viewer())
+            else:
+                found = await report.why(name, vhost, self._viewer())
+        except UnknownNameError as error:
+            raise not_found(str(error).removeprefix("no ")) from None
+        except AmbiguousNameError as error:
+            raise ApiError(409, "ambiguous", str(error)) from None
+        headers = _partial(Listing([], found.missing))
+        return json_answer(render_explanation(found, self._node.view), headers=headers)
+
+
+def _count(request: web.Request, default: int = COUNT_DEFAULT) -> int:
+    """Return how many rows are asked for.
+
+    Raises:
+        ApiError: 400, the parameter is none of the numbers that it may be.
+    """
+    value = request.query.get("count", str(default))
+    if not value.isascii() or not value.isdigit() or not 1 <= int(value[:9]) <= FLOW_ROWS_MAX:
+        raise bad_request(f"count: must be an integer from 1 to {FLOW_ROWS_MAX}, not '{value}'")
+    return int(value)
+
+
+def _partial(listing: Listing) -> dict[str, str]:
+    lacks = []
+    if listing.missing:
+        lacks.append(f"no answer from {', '.join(listing.missing)}")
+    if listing.left_out:
+        lacks.append(f"{listing.left_out} rows or more left out")
+    return {PARTIAL_HEADER: "; ".join(lacks)} if lacks else {}

@@ -1,0 +1,290 @@
+"""What this node knows about its flow control, as rows for whoever asks."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from typing import Any, Final
+
+from headrace_broker.catalog.view import CatalogView
+from headrace_broker.flow.account import RECENT_S, Account, Ledger, Tab
+from headrace_broker.model.flow import LIMIT_NAMES
+from headrace_broker.model.flow_status import (
+    AccountStatus,
+    AlarmStatus,
+    ConnectionFlow,
+    FlowRow,
+    GateFlow,
+    NodeFlow,
+    QueueFlow,
+    TabStatus,
+)
+from headrace_broker.model.limits import FLOW_TABS_MAX
+from headrace_broker.runtime.flow_state import activity_status, state_name
+from headrace_broker.runtime.inquiry import Flow
+from headrace_broker.runtime.port import ConnectionInfo
+from headrace_broker.runtime.queue_host import QueueHost
+from headrace_broker.runtime.queue_rates import QueueRates
+
+ACCOUNT: Final = "account"
+CONNECTION: Final = "connection"
+GATE: Final = "gate"
+QUEUE: Final = "queue"
+NODE: Final = "node"
+
+Gates = Callable[[int], tuple[int, int, bool] | None]
+
+
+class FlowFacts:
+    """Answers questions about this node.
+
+    Args:
+        name: of the node.
+        connections: its open client connections by id.
+        ledger: its accounts.
+        hosts: its replicas by group.
+        view: the catalog.
+        rates: of the queues that it leads.
+        clock_us: the clock of activities.
+
+    Attributes:
+        gates: octets pending at a queue, how many wait, and whether none need to; None where
+            nothing was published from here.
+        alarms: those that are on, in the whole cluster.
+        figures: of its intake, by name.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        connections: Callable[[], dict[str, ConnectionInfo]],
+        ledger: Ledger,
+        hosts: dict[int, QueueHost],
+        view: CatalogView,
+        rates: QueueRates,
+        clock_us: Callable[[], int],
+    ) -> None:
+        self.name = name
+        self.gates: Gates = _no_gate
+        self.alarms: Callable[[], Iterable[AlarmStatus]] = tuple
+        self.figures: Callable[[], dict[str, int]] = dict
+        self._connections = connections
+        self._ledger = ledger
+        self._hosts = hosts
+        self._view = view
+        self._rates = rates
+        self._clock_us = clock_us
+
+    def rows(self, question: Flow) -> Iterator[FlowRow]:
+        """Return this node's rows, in the order of the question's parts."""
+        makers: dict[str, Callable[[Flow], Iterable[FlowRow]]] = {
+            ACCOUNT: self._accounts,
+            CONNECTION: self._connection_rows,
+            GATE: self._gate_rows,
+            QUEUE: self._queues,
+            NODE: self._node,
+        }
+        found = [makers[part](question) for part in question.parts if part in makers]
+        return chain.from_iterable(found)
+
+    # Accounts
+
+    def _accounts(self, question: Flow) -> list[FlowRow]:
+        wanted: Iterable[Account] = self._ledger.accounts.values()
+        if question.name:
+            infos = self._named(question.name)
+            wanted = [info.account for info in infos if info.account is not None]
+        group = question.group
+        if group:
+            wanted = [account for account in wanted if group in account.tabs]
+        deepest = heapq.nlargest(
+            question.rows_max,
+            (account for account in wanted if account.messages or _moves(account)),
+            key=lambda account: _load_at(account, group),
+        )
+        return [_account_status(account, group) for account in deepest]
+
+    # Connections
+
+    def _named(self, name: str) -> list[ConnectionInfo]:
+        infos = list(self._connections().values())
+        return [info for info in infos if _answers_to(info, name)]
+
+    def _connection_rows(self, question: Flow) -> list[FlowRow]:
+        now = self._clock_us()
+        if question.name:
+            named = self._named(question.name)[: question.rows_max]
+            return [self.connection(info, now) for info in named]
+        infos = list(self._connections().values())
+        rows = [
+            self.connection(info, now) for info in infos if not question.group or info.flow.limits()
+        ]
+        if question.group:
+            rows = [row for row in rows if _is_held_at(row, question.group)]
+        rows.sort(key=blocked_rank, reverse=True)
+        return list(rows[: question.rows_max])
+
+    def connection(self, info: ConnectionInfo, now_us: int) -> ConnectionFlow:
+        """Return the flow state of a connection of this node."""
+        account = info.account
+        return ConnectionFlow(
+            id=info.id,
+            name=info.name,
+            client_name=_client_name(info),
+            node=self.name,
+            user=info.user,
+            vhost=info.vhost,
+            state=state_name(info.state, info.flow, now_us),
+            flow=activity_status(info.flow, now_us),
+            held_messages=info.held_messages,
+            held_octets=info.held_octets,
+            owed_messages=int(account.messages) if account is not None else 0,
+            owed_octets=int(account.octets) if account is not None else 0,
+        )
+
+    # Queues
+
+    def _gate_rows(self, question: Flow) -> list[FlowRow]:
+        found = self.gates(question.group)
+        if found is None:
+            return []
+        octets, waiting, is_open = found
+        return [GateFlow(self.name, question.group, octets, waiting, is_open)]
+
+    def _queues(self, question: Flow) -> list[FlowRow]:
+        if question.group:
+            host = self._hosts.get(question.group)
+            return [self.queue(host)] if host is not None and host.serving else []
+        led = [host for host in self._hosts.values() if host.serving]
+        largest = heapq.nlargest(question.rows_max, led, key=_weight)
+        return [self.queue(host) for host in largest]
+
+    def queue(self, host: QueueHost) -> QueueFlow:
+        """Return the flow state of a queue that is led here."""
+        machine, queue = host.machine, host.queue
+        arrived, delivered, settled = self._rates.rates(queue.group)
+        return QueueFlow(
+            vhost=queue.vhost,
+            name=queue.name,
+            group=queue.group,
+            node=self.name,
+            kind=queue.kind,
+            ready=int(machine.ready_count),
+            ready_octets=int(machine.ready_octets),
+            unsettled=int(machine.unsettled_count),
+            unsettled_octets=int(machine.unsettled_octets),
+            consumers=int(machine.consumer_count),
+            busy=machine.busy_consumer_count(),
+            arrived=arrived,
+            delivered=delivered,
+            settled=settled,
+        )
+
+    def queue_at(self, group: int) -> QueueFlow | None:
+        """Return the flow state of a queue by its group, None when it is not led here."""
+        host = self._hosts.get(group)
+        return self.queue(host) if host is not None and host.serving else None
+
+    # The node
+
+    def _node(self, question: Flow) -> list[FlowRow]:
+        return [NodeFlow(self.name, tuple(self.alarms()), self.limits(), self.figures())]
+
+    def limits(self) -> dict[str, int]:
+        """Return the figures in force."""
+        limits = self._ledger.limits
+        return {name: int(limits.scaled(getattr(limits, name))) for name in FIGURES}
+
+    def connections_by_limit(self) -> dict[str, int]:
+        """Return how many connections each limit stops now; "" for none."""
+        counts = dict.fromkeys(LIMIT_NAMES, 0)
+        for info in self._connections().values():
+            counts[LIMIT_NAMES[info.flow.limit]] += 1
+        return counts
+
+
+FIGURES: Final = (  # attributes of FlowLimits
+    "account_messages",
+    "account_octets",
+    "credit",
+    "credit_more",
+    "commands",
+    "queue_octets",
+    "held_octets",
+    "node_octets",
+    "turn_messages",
+    "turn_octets",
+)
+
+
+def blocked_rank(row: ConnectionFlow) -> tuple[Any, ...]:
+    """Return what connections are sorted by: how much they are stopped, then what waits."""
+    _, ten, sixty = row.flow.shares
+    return ten, bool(row.flow.limit), sixty, row.held_octets + row.owed_octets, row.name
+
+
+def _is_held_at(row: ConnectionFlow, group: int) -> bool:
+    if row.flow.group == group:
+        return True
+    return any(each[3] == group and each[1] > 0 for each in row.flow.by_limit.values())
+
+
+def _answers_to(info: ConnectionInfo, name: str) -> bool:
+    return any(each.startswith(name) for each in (info.id, info.name, _client_name(info)))
+
+
+def _client_name(info: ConnectionInfo) -> str:
+    found = info.client_properties.get("connection_name")
+    return found if isinstance(found, str) else ""
+
+
+def _moves(account: Account) -> bool:
+    return any(tab.octet_rate or tab.message_rate for tab in account.tabs.values())
+
+
+def _load(tab: Tab) -> float:
+    return int(tab.octets) + RECENT_S * tab.octet_rate
+
+
+def _load_at(account: Account, group: int) -> float:
+    tabs = [account.tabs[group]] if group else account.tabs.values()
+    return sum(_load(tab) for tab in tabs)
+
+
+def _account_status(account: Account, group: int) -> AccountStatus:
+    tabs = [account.tabs[group]] if group else list(account.tabs.values())
+    deepest = heapq.nlargest(FLOW_TABS_MAX, tabs, key=_load)
+    cause = account.cause
+    return AccountStatus(
+        account=cause.account,
+        kind=cause.kind,
+        name=cause.name,
+        node=cause.node,
+        user=cause.user,
+        vhost=cause.vhost,
+        messages=int(account.messages),
+        octets=int(account.octets),
+        in_debt=account.in_debt,
+        weight=int(account.weight),
+        tabs=tuple(
+            TabStatus(
+                tab.group,
+                int(tab.messages),
+                int(tab.octets),
+                round(tab.message_rate, 2),
+                round(tab.octet_rate, 2),
+            )
+            for tab in deepest
+        ),
+    )
+
+
+def _weight(host: QueueHost) -> tuple[int, int]:
+    machine = host.machine
+    octets = int(machine.ready_octets) + int(machine.unsettled_octets)
+    return octets, int(machine.ready_count)
+
+
+def _no_gate(group: int) -> tuple[int, int, bool] | None:
+    return None

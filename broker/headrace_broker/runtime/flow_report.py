@@ -1,0 +1,365 @@
+"""Why a publisher or queue is slow, and who causes it: asks all nodes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import Final, NamedTuple, TypeVar
+
+import msgspec
+
+from headrace_broker.catalog.view import CatalogView
+from headrace_broker.flow.blame import load
+from headrace_broker.flow.explanation import (
+    ALARMS,
+    Facts,
+    binding_group,
+    binding_limit,
+    explain_connection,
+    explain_queue,
+)
+from headrace_broker.model.definition import Queue
+from headrace_broker.model.flow import LIMIT_NAMES, LIMIT_RATE
+from headrace_broker.model.flow_status import (
+    AccountStatus,
+    ConnectionFlow,
+    Explanation,
+    FlowRow,
+    GateFlow,
+    NodeFlow,
+    QueueFlow,
+)
+from headrace_broker.model.limits import (
+    FLOW_CANDIDATES_MAX,
+    FLOW_ROWS_MAX,
+    LISTING_ROWS_MAX,
+    LISTING_TURN_ROWS,
+)
+from headrace_broker.runtime.flow_facts import (
+    ACCOUNT,
+    CONNECTION,
+    GATE,
+    NODE,
+    QUEUE,
+    FlowFacts,
+    blocked_rank,
+)
+from headrace_broker.runtime.inquiry import Flow, Inquiries, NoAnswerError
+from headrace_broker.runtime.quotas import PUBLISH_RATE_BYTES, PUBLISH_RATE_MESSAGES
+
+T = TypeVar("T")
+
+HIDDEN: Final = ""  # what stands for names that the asker may not know
+
+
+class UnknownNameError(Exception):
+    """Nothing that the asker may see has this name."""
+
+
+class AmbiguousNameError(Exception):
+    """Several things begin with this name.
+
+    Attributes:
+        names: some of them.
+    """
+
+    def __init__(self, name: str, names: list[str]) -> None:
+        super().__init__(f"'{name}' may be {', '.join(names)}: say more of the name")
+        self.names = names
+
+
+class Viewer(NamedTuple):
+    """Who asks, and what they may see.
+
+    Attributes:
+        user: their name.
+        monitors: they may see everything.
+        sees_vhost: whether they may look at a vhost.
+    """
+
+    user: str
+    monitors: bool
+    sees_vhost: Callable[[str], bool]
+
+    def knows(self, user: str) -> bool:
+        """Return whether they may see the connections of a user."""
+        return self.monitors or user == self.user
+
+
+EVERYBODY: Final = Viewer("", True, lambda vhost: True)
+
+
+class Listing(msgspec.Struct):
+    """Rows of all nodes that answered.
+
+    Attributes:
+        missing: names of those that did not.
+        left_out: rows that are there and not in the list, at least.
+    """
+
+    rows: list[FlowRow] = []
+    missing: tuple[str, ...] = ()
+    left_out: int = 0
+
+    def connections(self) -> list[ConnectionFlow]:
+        """Return those that are connections."""
+        return of_kind(self.rows, ConnectionFlow)
+
+    def queues(self) -> list[QueueFlow]:
+        """Return those that are queues."""
+        return of_kind(self.rows, QueueFlow)
+
+
+class Edge(msgspec.Struct, frozen=True):
+    """What an account owes at a queue.
+
+    Attributes:
+        load: octets that are owed, and those that came in the last 10 s.
+        limit: that which stops the account's connection at this queue now, "" for none.
+    """
+
+    account: str
+    kind: str
+    name: str
+    node: str
+    user: str
+    vhost: str
+    queue: str
+    messages: int
+    octets: int
+    message_rate: float
+    octet_rate: float
+    load: float
+    limit: str
+
+
+class FlowReport:
+    """Explains flow control, with the facts of all nodes.
+
+    Args:
+        facts: of this node.
+        view: the catalog.
+        peers: name by id of the other nodes.
+        inquiries: by which they are asked.
+    """
+
+    def __init__(
+        self, facts: FlowFacts, view: CatalogView, peers: dict[int, str], inquiries: Inquiries
+    ) -> None:
+        self.facts = facts
+        self._view = view
+        self._peers = peers
+        self._inquiries = inquiries
+        inquiries.flow_rows = facts.rows
+
+    # What all nodes say
+
+    async def ask(self, question: Flow) -> Listing:
+        """Return the rows of all nodes."""
+        most = min(question.rows_max * len(question.parts) + 1, LISTING_ROWS_MAX)
+        found = Listing()
+        for row in islice(self.facts.rows(question), most):
+            found.rows.append(row)
+            if len(found.rows) % LISTING_TURN_ROWS == 0:
+                await asyncio.sleep(0)
+        answers = await asyncio.gather(*(self._asked(peer, question, most) for peer in self._peers))
+        for name, answer in zip(self._peers.values(), answers, strict=True):
+            if answer is None:
+                found.missing = (*found.missing, name)
+            else:
+                found.rows += answer[0]
+                found.left_out += answer[1]
+        return found
+
+    async def _asked(
+        self, peer: int, question: Flow, most: int
+    ) -> tuple[list[FlowRow], int] | None:
+        try:
+            return await self._inquiries.rows(peer, question, FlowRow, most)
+        except NoAnswerError:
+            return None
+
+    # Listings
+
+    async def top(self, count: int, viewer: Viewer = EVERYBODY) -> Listing:
+        """Return the connections that are stopped the most, at most `count`."""
+        asked = FLOW_ROWS_MAX if not viewer.monitors else min(count, FLOW_ROWS_MAX)
+        found = await self.ask(Flow((CONNECTION,), rows_max=asked))
+        rows = [row for row in of_kind(found.rows, ConnectionFlow) if viewer.knows(row.user)]
+        rows.sort(key=blocked_rank, reverse=True)
+        return Listing(list(rows[:count]), found.missing, found.left_out)
+
+    async def queues(self, viewer: Viewer = EVERYBODY) -> Listing:
+        """Return the largest queues, at most FLOW_ROWS_MAX of each node."""
+        found = await self.ask(Flow((QUEUE,)))
+        rows = [row for row in of_kind(found.rows, QueueFlow) if viewer.sees_vhost(row.vhost)]
+        rows.sort(key=lambda row: (not row.saturated, -row.octets, -row.ready, row.vhost, row.name))
+        return Listing(list(rows), found.missing, found.left_out)
+
+    async def graph(self, viewer: Viewer = EVERYBODY) -> tuple[list[Edge], tuple[str, ...]]:
+        """Return who owes what where, the heaviest first, and the nodes that did not answer."""
+        found = await self.ask(Flow((ACCOUNT, CONNECTION)))
+        stopped = {
+            (row.id, row.flow.group): row.flow.limit
+            for row in of_kind(found.rows, ConnectionFlow)
+            if row.flow.limit
+        }
+        edges = []
+        for account in of_kind(found.rows, AccountStatus):
+            shown = _redacted(account, viewer)
+            for tab in account.tabs:
+                queue = self._view.queue_by_group(tab.group)
+                if queue is None or not viewer.sees_vhost(queue.vhost):
+                    continue
+                limit = stopped.get((account.account, tab.group), "")
+                origin = (shown.account, shown.kind, shown.name, shown.node, shown.user)
+                owed = (tab.messages, tab.octets, tab.message_rate, tab.octet_rate)
+                edges.append(Edge(*origin, queue.vhost, queue.name, *owed, load(tab), limit))
+        edges.sort(key=lambda edge: (-edge.load, edge.vhost, edge.queue, edge.account))
+        return edges[:FLOW_ROWS_MAX], found.missing
+
+    # Why
+
+    async def why(self, name: str, vhost: str, viewer: Viewer = EVERYBODY) -> Explanation:
+        """Explain what has a name: a connection, or a queue of a vhost.
+
+        Raises:
+            UnknownNameError: there is neither.
+            AmbiguousNameError: there are several.
+        """
+        queue = self._view.queue(vhost, name) if viewer.sees_vhost(vhost) else None
+        if queue is not None:
+            return await self.why_queue(queue, viewer)
+        connections, facts = await self._named(name, viewer)
+        exact = [row for row in connections if _is_named(row, name)]
+        if len(exact) == 1:
+            return await self._explain(exact[0], facts, viewer)
+        queues = self._queues_like(vhost, name) if viewer.sees_vhost(vhost) else []
+        if not connections and len(queues) == 1:
+            return await self.why_queue(queues[0], viewer)
+        if len(connections) == 1 and not queues:
+            return await self._explain(connections[0], facts, viewer)
+        if not connections and not queues:
+            missing = f"; no answer from {', '.join(facts.missing)}" if facts.missing else ""
+            raise UnknownNameError(
+                f"no connection, and no queue in vhost '{vhost}', has a name that begins with "
+                f"'{name}'{missing}"
+            )
+        names = [f"queue '{each.name}'" for each in queues]
+        names += [f"connection '{row.name}'" for row in exact or connections]
+        raise AmbiguousNameError(name, _some(names))
+
+    async def why_connection(self, name: str, viewer: Viewer = EVERYBODY) -> Explanation:
+        """Explain a connection by its name, its id, its client's name for it, or their beginning.
+
+        Raises:
+            UnknownNameError: there is none.
+            AmbiguousNameError: there are several.
+        """
+        connections, facts = await self._named(name, viewer)
+        exact = [row for row in connections if _is_named(row, name)]
+        found = exact or connections
+        if not found:
+            missing = f"; no answer from {', '.join(facts.missing)}" if facts.missing else ""
+            raise UnknownNameError(f"no connection has a name that begins with '{name}'{missing}")
+        if len(found) > 1:
+            raise AmbiguousNameError(name, _some([f"'{row.name}'" for row in found]))
+        return await self._explain(found[0], facts, viewer)
+
+    async def _named(self, name: str, viewer: Viewer) -> tuple[list[ConnectionFlow], Facts]:
+        parts = (CONNECTION, ACCOUNT, NODE)
+        found = await self.ask(Flow(parts, name=name))
+        facts = Facts()
+        facts.missing = found.missing
+        facts.nodes = of_kind(found.rows, NodeFlow)
+        facts.accounts = of_kind(found.rows, AccountStatus)
+        rows = of_kind(found.rows, ConnectionFlow)
+        return [row for row in rows if viewer.knows(row.user)], facts
+
+    def _queues_like(self, vhost: str, name: str) -> list[Queue]:
+        return [each for each in self._view.queues(vhost) if each.name.startswith(name)]
+
+    async def _explain(
+        self, connection: ConnectionFlow, facts: Facts, viewer: Viewer
+    ) -> Explanation:
+        own = [each for each in facts.accounts if each.account == connection.id]
+        facts.account = own[0] if own else None
+        limit = binding_limit(connection.flow)
+        group = binding_group(connection.flow, facts.account)
+        if group:
+            await self._learn_of(group, facts)
+        elif limit in ALARMS:
+            found = await self.ask(Flow((ACCOUNT, QUEUE)))
+            facts.accounts = of_kind(found.rows, AccountStatus)
+            largest = [row for row in of_kind(found.rows, QueueFlow) if row.octets]
+            largest.sort(key=lambda row: (-row.octets, row.vhost, row.name))
+            facts.queues = [row for row in largest if viewer.sees_vhost(row.vhost)]
+        if limit == LIMIT_NAMES[LIMIT_RATE]:
+            facts.publish_rates = self._publish_rates(connection.user, connection.vhost)
+        facts.accounts = [_redacted(each, viewer) for each in facts.accounts]
+        self._name_queues([*facts.accounts, *own], facts)
+        return explain_connection(connection, facts)
+
+    async def why_queue(self, queue: Queue, viewer: Viewer = EVERYBODY) -> Explanation:
+        """Explain a queue."""
+        facts = Facts()
+        await self._learn_of(queue.group, facts)
+        facts.accounts = [_redacted(each, viewer) for each in facts.accounts]
+        facts.held = [row for row in facts.held if viewer.knows(row.user)]
+        self._name_queues(facts.accounts, facts)
+        assert facts.queue is not None
+        return explain_queue(facts.queue, facts)
+
+    async def _learn_of(self, group: int, facts: Facts) -> None:
+        """Ask all nodes about a queue."""
+        found = await self.ask(Flow((ACCOUNT, CONNECTION, GATE, QUEUE, NODE), group=group))
+        facts.missing = tuple(dict.fromkeys((*facts.missing, *found.missing)))
+        facts.accounts = of_kind(found.rows, AccountStatus)
+        facts.gates = of_kind(found.rows, GateFlow)
+        facts.nodes = of_kind(found.rows, NodeFlow)
+        facts.held = sorted(of_kind(found.rows, ConnectionFlow), key=blocked_rank, reverse=True)
+        led = of_kind(found.rows, QueueFlow)
+        queue = self._view.queue_by_group(group)
+        if led:
+            facts.queue = led[0]
+        elif queue is not None:  # nobody leads it, or who does has not answered
+            facts.queue = QueueFlow(queue.vhost, queue.name, group, "", queue.kind)
+
+    def _name_queues(self, accounts: Iterable[AccountStatus], facts: Facts) -> None:
+        for account in accounts:
+            for tab in account.tabs:
+                queue = self._view.queue_by_group(tab.group)
+                if queue is not None:
+                    facts.queue_names[tab.group] = (queue.vhost, queue.name)
+
+    def _publish_rates(self, user: str, vhost: str) -> tuple[str, ...]:
+        found = []
+        whose = ((f"user '{user}'", self._view.user_limits(user)),)
+        for who, limits in (*whose, (f"vhost '{vhost}'", self._view.vhost_limits(vhost))):
+            for name, unit in ((PUBLISH_RATE_MESSAGES, "messages"), (PUBLISH_RATE_BYTES, "octets")):
+                if name in limits:
+                    found.append(f"{who} may publish {limits[name]:,} {unit} per second")
+        return tuple(found)
+
+
+def of_kind(rows: Iterable[FlowRow], kind: type[T]) -> list[T]:
+    """Return the rows of a kind."""
+    return [row for row in rows if isinstance(row, kind)]
+
+
+def _is_named(row: ConnectionFlow, name: str) -> bool:
+    return name in (row.id, row.name, row.client_name, row.name.partition(" -> ")[0])
+
+
+def _some(names: list[str]) -> list[str]:
+    shown = sorted(names)[:FLOW_CANDIDATES_MAX]
+    more = len(names) - len(shown)
+    return [*shown, f"{more} more"] if more else shown
+
+
+def _redacted(account: AccountStatus, viewer: Viewer) -> AccountStatus:
+    """Take away what tells who somebody else is."""
+    if viewer.knows(account.user) or not account.user:
+        return account
+    return msgspec.structs.replace(account, account=HIDDEN, name=HIDDEN, user=HIDDEN, node=HIDDEN)

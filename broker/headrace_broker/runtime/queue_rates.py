@@ -1,0 +1,93 @@
+"""The rates of queues that are led here, and of what accounts bring, kept up to date."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from headrace_broker.flow.account import Ledger
+from headrace_broker.flow.activity import SECOND_US
+from headrace_broker.flow.rate_history import RateHistory
+from headrace_broker.model.flow_status import NEVER
+from headrace_broker.runtime.queue_host import QueueHost
+
+SAMPLE_SECONDS: Final = 1.0  # between samples: the shortest time over which a rate is told
+
+NOTHING: Final = (0, 0, 0)
+
+Rate = tuple[float, float, float]
+
+
+class QueueRates:
+    """Takes samples once a second; queues in which nothing moves cost nothing but a look.
+
+    Args:
+        hosts: the replicas of this node by group.
+        ledger: its accounts.
+        clock_us: a time that only goes forward.
+    """
+
+    def __init__(
+        self, hosts: dict[int, QueueHost], ledger: Ledger, clock_us: Callable[[], int]
+    ) -> None:
+        self._hosts = hosts
+        self._ledger = ledger
+        self._clock_us = clock_us
+        self._histories: dict[int, RateHistory] = {}
+        self._quiet: dict[int, tuple[int, int, int]] = {}  # where those stand that moved once
+        self._sampled_us = clock_us()
+        self._handle: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Begin to take samples."""
+        self._sampled_us = self._clock_us()
+        self._wait()
+
+    def stop(self) -> None:
+        """Take no more samples."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _wait(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._handle = loop.call_later(SAMPLE_SECONDS, self._tick)
+
+    def _tick(self) -> None:
+        self._wait()
+        self.sample()
+
+    def sample(self) -> None:
+        """Take a sample of everything that moves."""
+        now = self._clock_us()
+        elapsed = now - self._sampled_us
+        if elapsed <= 0:
+            return
+        self._ledger.sample(elapsed / SECOND_US)
+        histories = self._histories
+        for group, host in self._hosts.items():
+            counts = host.moves.counts()
+            history = histories.get(group)
+            if history is None:
+                before = self._quiet.get(group, NOTHING)
+                if counts == before:
+                    continue
+                history = histories[group] = RateHistory(before, self._sampled_us)
+            history.sample(counts, now)
+            if history.is_over(counts, now):
+                del histories[group]
+                self._quiet[group] = counts
+        self._sampled_us = now
+        for gone in histories.keys() - self._hosts.keys():
+            del histories[gone]
+        for gone in self._quiet.keys() - self._hosts.keys():
+            del self._quiet[gone]
+
+    def rates(self, group: int) -> tuple[Rate, Rate, Rate]:
+        """Return the rates of what arrived, was delivered and was settled at a queue led here."""
+        history, host = self._histories.get(group), self._hosts.get(group)
+        if history is None or host is None:
+            return NEVER, NEVER, NEVER
+        arrived, delivered, settled = history.rates(host.moves.counts(), self._clock_us())
+        return arrived, delivered, settled
