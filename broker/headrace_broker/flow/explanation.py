@@ -173,6 +173,7 @@ def _owner(limit: str, connection: ConnectionFlow, facts: Facts) -> str:
             for alarm in node.alarms:
                 if alarm.kind == limit:
                     return alarm.node
+        return ""
     return connection.node if limit else ""
 
 

@@ -89,10 +89,9 @@ def _how_long(connection: ConnectionFlow, limit: str) -> str:
 
 
 def _by_whom(limit: str, leader: str, connection: ConnectionFlow, facts: Facts) -> str:
-    if limit == MEMORY:
-        return f"the memory alarm of node {leader}"
-    if limit == DISK:
-        return f"the disk alarm of node {leader}"
+    if limit in (MEMORY, DISK):
+        kind = "memory" if limit == MEMORY else "disk"
+        return f"the {kind} alarm of node {leader}" if leader else f"a {kind} alarm that is over"
     if limit == RATE:
         return "the publish rate of its user or vhost"
     queue = facts.queue
@@ -155,15 +154,26 @@ def _alarms(nodes: list[NodeFlow]) -> str:
     return ", ".join(sorted(set(found))) or "an alarm is on"
 
 
+def _passed_marks(queue: QueueFlow) -> list[str]:
+    """Return the names of the watermarks that a queue has passed and is not below again."""
+    found = []
+    if queue.high_octets and queue.held_octets > queue.low_octets:
+        found.append("high-watermark-bytes")
+    if queue.high_messages and queue.held_messages > queue.low_messages:
+        found.append("high-watermark")
+    return found
+
+
 def _passed_watermark(queue: QueueFlow) -> str:
+    passed = _passed_marks(queue)
     marks = []
-    if queue.high_octets and (queue.held_octets >= queue.low_octets or not queue.high_messages):
+    if "high-watermark-bytes" in passed:
         marks.append(wording.octets(queue.high_octets))
-    if queue.high_messages and (queue.held_messages >= queue.low_messages or not marks):
+    if "high-watermark" in passed:
         marks.append(wording.messages(queue.high_messages))
-    passed = "is" if queue.saturated else "was"
-    what = f"its watermark of {' and of '.join(marks)}" if marks else "its watermark"
-    return f"{what} {passed} passed because {_consumption(queue)}"
+    of = f" of {' and of '.join(marks)}" if marks else ""
+    verb = "is" if queue.saturated else "was"
+    return f"its watermark{of} {verb} passed because {_consumption(queue)}"
 
 
 def _consumption(queue: QueueFlow) -> str:
@@ -250,7 +260,8 @@ def hint(limit: str, queue: QueueFlow | None, user: str, vhost: str) -> str:
     """Return the next step."""
     raising = "raise {} with `headrace flow limits set`"
     if limit == WATERMARK and queue is not None:
-        return f"{_more_consumers(queue)}, or raise the queue's watermark by policy"
+        marks = " and ".join(_passed_marks(queue)) or "high-watermark-bytes"
+        return f"{_more_consumers(queue)}, or raise {marks} with a policy"
     if limit == MEMORY:
         return "consume or purge the largest queues, or give the node more memory"
     if limit == DISK:

@@ -162,7 +162,7 @@ class FlowFacts:
 
     def queue(self, host: QueueHost) -> QueueFlow:
         """Return the flow state of a queue that is led here."""
-        machine, queue = host.machine, host.queue
+        machine, queue, settings = host.machine, host.queue, host.machine.settings
         arrived, delivered, settled = self._rates.rates(queue.group)
         return QueueFlow(
             vhost=queue.vhost,
@@ -179,6 +179,14 @@ class FlowFacts:
             arrived=arrived,
             delivered=delivered,
             settled=settled,
+            saturated=machine.saturated,
+            withheld=int(machine.withheld_count),
+            high_messages=int(settings.high_watermark),
+            low_messages=int(settings.low_watermark),
+            high_octets=int(settings.high_watermark_octets),
+            low_octets=int(settings.low_watermark_octets),
+            held_messages=int(machine.held_count),
+            held_octets=int(machine.held_octets),
         )
 
     def queue_at(self, group: int) -> QueueFlow | None:
@@ -280,10 +288,10 @@ def _account_status(account: Account, group: int) -> AccountStatus:
     )
 
 
-def _weight(host: QueueHost) -> tuple[int, int]:
+def _weight(host: QueueHost) -> tuple[bool, int, int]:
     machine = host.machine
     octets = int(machine.ready_octets) + int(machine.unsettled_octets)
-    return octets, int(machine.ready_count)
+    return machine.saturated, octets, int(machine.ready_count)
 
 
 def _no_gate(group: int) -> tuple[int, int, bool] | None:

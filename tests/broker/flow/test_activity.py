@@ -85,7 +85,7 @@ def test_shares_are_those_of_a_list_of_intervals(
 def compare(activity: Activity, naive: Naive, now: int) -> None:
     for limit in (LIMIT_ACCOUNT, LIMIT_QUEUE, LIMIT_MEMORY):
         for window, seconds in enumerate(WINDOWS_S):
-            found = activity.stopped_us(limit, window, now)
+            found = int(activity.stopped_us(limit, window, now))
             wanted = naive.stopped_us(limit, seconds, now)
             assert abs(found - wanted) <= BUCKETS_US[window] // 4 + 1, (limit, seconds)
 
