@@ -1,0 +1,136 @@
+"""What nodes tell each other about debts: the work that one does and another's client has caused.
+
+A report holds everything that the sessions of one node owe at another, as sums, with a number that
+grows. It can be lost, repeated or overtaken: the newest one that arrives says all. What is not in
+it is repaid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple, final
+
+from mypy_extensions import i64
+
+from headrace_broker.flow.account import Account, Tab
+from headrace_broker.model.limits import REMOTE_DEBTS_MAX
+
+REPORT_MS: Final = 100  # between reports; debts that are repaid faster are not told
+REPEAT_MS: Final = 1000  # after which a report that was not answered is sent again
+REFRESH_MS: Final = 5000  # after which a debt that stays as it is is told again
+FIGURE_MAX: Final = (1 << 60) - 1  # of messages or octets in a report; what is more is cut
+
+
+class Debt(NamedTuple):
+    """One line of a report.
+
+    Attributes:
+        cause: session of the node that is told.
+        group: queue at which it owes.
+        messages: owed.
+        octets: owed.
+    """
+
+    cause: int
+    group: int
+    messages: int
+    octets: int
+
+
+@final
+class Telling:
+    """What one node tells another, and whether that has heard it.
+
+    Attributes:
+        number: of the newest report.
+        heard: the other has answered it.
+        empty: it said that nothing is owed.
+        changed: what is owed has changed since.
+    """
+
+    def __init__(self) -> None:
+        self.number: i64 = 0
+        self.heard = True
+        self.empty = True
+        self.changed = False
+        self._sent_ms: i64 = 0
+
+    def look(self, now_ms: i64, owes: bool) -> bool:
+        """Return whether to tell now, when the other does or does not owe anything."""
+        passed = now_ms - self._sent_ms
+        if self.changed:
+            self.changed = owes or not self.empty or not self.heard
+            return self.changed
+        if not self.heard:
+            return passed >= REPEAT_MS
+        return not self.empty and passed >= REFRESH_MS
+
+    def told(self, now_ms: i64, empty: bool) -> None:
+        """A report leaves, with `number`."""
+        self._sent_ms = now_ms
+        self.changed = False
+        self.heard = False
+        self.empty = empty
+
+    def answered(self, number: i64) -> None:
+        """The other has heard a report."""
+        if number == self.number:
+            self.heard = True
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is nothing to tell and nothing to wait for."""
+        return self.empty and self.heard and not self.changed
+
+
+@final
+class ReportedDebts:
+    """What accounts of this node owe at other nodes, as these have told.
+
+    Args:
+        account: whose a session of this node is.
+    """
+
+    def __init__(self, account: Callable[[int], Account | None]) -> None:
+        self._account = account
+        self._tabs: dict[int, dict[tuple[int, int], Tab]] = {}  # node -> cause and group -> debt
+        self._newest: dict[int, tuple[int, int]] = {}  # node -> its boot and number of report
+
+    def hear(self, node: int, boot: int, number: int, debts: Iterable[Debt]) -> None:
+        """Take over a report, unless a newer one was heard."""
+        if self._newest.get(node, (0, 0)) >= (boot, number):
+            return
+        self._newest[node] = (boot, number)
+        before = self._tabs.pop(node, {})
+        now: dict[tuple[int, int], Tab] = {}
+        for debt in debts:
+            if debt.messages <= 0 or len(now) == REMOTE_DEBTS_MAX:
+                continue
+            key = (debt.cause, debt.group)
+            tab = before.pop(key, None) or now.get(key) or self._tab(debt)
+            if tab is not None:
+                now[key] = tab
+                _owe(tab, min(debt.messages, FIGURE_MAX), min(max(debt.octets, 0), FIGURE_MAX))
+        if now:
+            self._tabs[node] = now
+        for tab in before.values():
+            tab.repay_all()
+
+    def drop(self, node: int) -> None:
+        """A node is gone, and with it the work: nobody owes for it any more."""
+        for tab in self._tabs.pop(node, {}).values():
+            tab.repay_all()
+
+    def tabs(self) -> list[tuple[int, Tab]]:
+        """Return all debts with the nodes where the work waits."""
+        return [(node, tab) for node, tabs in self._tabs.items() for tab in tabs.values()]
+
+    def _tab(self, debt: Debt) -> Tab | None:
+        account = self._account(debt.cause)
+        return None if account is None else Tab(account, debt.group)
+
+
+def _owe(tab: Tab, messages: i64, octets: i64) -> None:
+    """Make a debt what it is to be; it is not forgiven in between."""
+    tab.borrow(max(messages - tab.messages, 0), max(octets - tab.octets, 0))
+    tab.repay(tab.messages - messages, tab.octets - octets)
