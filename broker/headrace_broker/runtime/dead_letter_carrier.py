@@ -9,6 +9,8 @@ from typing import Final, final
 
 from typing_extensions import override
 
+from headrace_broker.flow.cause_runs import CauseRuns
+from headrace_broker.flow.charges import Charge, Charges
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import DEAD_LETTER_SESSIONS_MAX
 from headrace_broker.model.message import DeliveryRun, Publish
@@ -22,12 +24,16 @@ class Parcel:
     """One letter on its way to one or more queues.
 
     Attributes:
+        cause: session that is charged for it, or NO_CAUSE.
+        octets: that are charged at each of the queues.
         waits: queues that have not answered.
         arrived: groups of queues that have it.
         failed: groups of queues that refused it or are gone.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, cause: int, octets: int) -> None:
+        self.cause = cause
+        self.octets = octets
         self.waits = 0
         self.arrived: list[int] = []
         self.failed: list[int] = []
@@ -41,11 +47,13 @@ class _Line:
     """The session with one queue.
 
     Attributes:
+        causes: of its letters.
         under_way: letters that it has not answered.
     """
 
-    def __init__(self, session: QueueSession) -> None:
+    def __init__(self, session: QueueSession, causes: CauseRuns) -> None:
         self.session = session
+        self.causes = causes
         self.under_way = 0
 
 
@@ -53,16 +61,26 @@ class _Line:
 class Carrier(QueueListener):
     """Publishes letters and tells their parcels what became of them.
 
+    Their causes owe for them at each queue until it has answered.
+
     Args:
-        open_session: starts a session with a queue whose messages' x-death the broker writes.
+        open_session: starts a session with a queue whose messages' x-death the broker writes, and
+            whose causes are told to its leader.
+        charges: what is under way on this node.
     """
 
-    def __init__(self, open_session: Callable[[Queue, QueueListener], QueueSession]) -> None:
+    def __init__(
+        self,
+        open_session: Callable[[Queue, QueueListener, CauseRuns], QueueSession],
+        charges: Charges,
+    ) -> None:
+        self.charges = charges
         self._open_session = open_session
         self._lines: dict[int, _Line] = {}
         self._idle: dict[int, float] = {}  # group -> since when, the longest first
         self._touched: dict[int, QueueSession] = {}
         self._parcels: dict[int, Parcel] = {}  # by the number of a ticket
+        self._owed: dict[int, Charge] = {}  # likewise
         self._next_number = 1
         self._sweep: asyncio.TimerHandle | None = None
 
@@ -77,7 +95,10 @@ class Carrier(QueueListener):
         return len(self._parcels)
 
     def stop(self) -> None:
-        """Look at idle sessions no more; what is under way is not waited for."""
+        """Look at idle sessions no more; what is under way is not waited for, nor owed for."""
+        owed, self._owed = self._owed, {}
+        for number, charge in owed.items():
+            charge.repay(1, self._parcels[number].octets)
         if self._sweep is not None:
             self._sweep.cancel()
             self._sweep = None
@@ -90,8 +111,12 @@ class Carrier(QueueListener):
             number = self._next_number
             self._next_number += 1
             self._parcels[number] = parcel
+            charge = self.charges.charge(parcel.cause, queue.group)
+            charge.borrow(1, parcel.octets)
+            self._owed[number] = charge
             line = self._line(queue)
             line.under_way += 1
+            line.causes.add(parcel.cause)
             self._touched[queue.group] = line.session
             line.session.publish([publish], Ticket(number, number))
 
@@ -104,7 +129,8 @@ class Carrier(QueueListener):
     def _line(self, queue: Queue) -> _Line:
         line = self._lines.get(queue.group)
         if line is None:
-            line = _Line(self._open_session(queue, self))
+            causes = CauseRuns()
+            line = _Line(self._open_session(queue, self, causes), causes)
             self._lines[queue.group] = line
         self._idle.pop(queue.group, None)
         return line
@@ -140,10 +166,14 @@ class Carrier(QueueListener):
     def _answer(self, line: _Line, tickets: list[Ticket], arrived: bool) -> None:
         group = line.session.queue.group
         line.under_way -= len(tickets)
+        line.causes.answered(len(tickets))
         if line.under_way == 0:
             self._rest(group)
         for ticket in tickets:
             parcel = self._parcels.pop(int(ticket.first))
+            charge = self._owed.pop(int(ticket.first), None)
+            if charge is not None:
+                charge.repay(1, parcel.octets)
             (parcel.arrived if arrived else parcel.failed).append(group)
             parcel.waits -= 1
             if parcel.waits == 0:

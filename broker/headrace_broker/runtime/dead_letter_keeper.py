@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol, final
 from typing_extensions import override
 
 from headrace_broker.core.queue.effect import Acquired
+from headrace_broker.flow.charges import NO_CAUSE
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import DEAD_LETTERS_IN_FLIGHT_MAX, TIMER_STEP_MS
 from headrace_broker.runtime.dead_letter import OFF, address
@@ -41,7 +42,13 @@ class KeptSource(Protocol):
 
 
 class Reporter(Protocol):
-    """Who tells people."""
+    """The node: it says when letters may go, and tells people what became of them."""
+
+    def may_send(self) -> bool:
+        """Return whether letters may go now; `Keeper.look` is called when they may again."""
+
+    def cause(self, group: int, message_id: int) -> int:
+        """Return who caused a message to die: a session, or NO_CAUSE. It is asked for once."""
 
     def arrived(self, group: int) -> None:
         """A letter has arrived."""
@@ -91,20 +98,12 @@ class _Flight(Parcel):
     """A letter under way.
 
     Attributes:
-        message: what the machine keeps.
-        reason: of its death.
-        octets: taken of the allowance.
-        before: groups of queues that have it since an earlier attempt.
+        item: what is under way; its octets are taken of the allowance.
     """
 
-    def __init__(
-        self, keeper: Keeper, message: Acquired, reason: int, octets: int, before: frozenset[int]
-    ) -> None:
-        super().__init__()
-        self.message = message
-        self.reason = reason
-        self.octets = octets
-        self.before = before
+    def __init__(self, keeper: Keeper, item: _Stuck, octets: int) -> None:
+        super().__init__(item.cause, octets)
+        self.item = item
         self._keeper = keeper
 
     @override
@@ -114,11 +113,19 @@ class _Flight(Parcel):
 
 @final
 class _Stuck:
-    """A letter that did not arrive everywhere; `before` as in `_Flight`."""
+    """A letter that is to be sent, or was and did not arrive everywhere.
 
-    def __init__(self, message: Acquired, reason: int, before: frozenset[int]) -> None:
+    Attributes:
+        message: what the machine keeps.
+        reason: of its death.
+        cause: who is charged for it, a session or NO_CAUSE.
+        before: groups of queues that have it since an earlier attempt.
+    """
+
+    def __init__(self, message: Acquired, reason: int, cause: int, before: frozenset[int]) -> None:
         self.message = message
         self.reason = reason
+        self.cause = cause
         self.before = before
 
 
@@ -190,11 +197,12 @@ class Keeper:
         self._allowance.give_back(flight.octets)
         if self._closed:
             return
-        message_id = int(flight.message.message_id)
+        item = flight.item
+        message_id = int(item.message.message_id)
         del self._flights[message_id]
         if flight.failed:
-            before = flight.before | frozenset(flight.arrived)
-            self._hold(_Stuck(flight.message, flight.reason, before), REFUSED)
+            item.before |= frozenset(flight.arrived)
+            self._hold(item, REFUSED)
         else:
             self._has_arrived(message_id)
         self._soon()
@@ -231,14 +239,25 @@ class Keeper:
         if self._closed:
             return
         self._refill()
-        while self._next and len(self._flights) < DEAD_LETTERS_IN_FLIGHT_MAX:
-            items = self._take_of_one_entry(DEAD_LETTERS_IN_FLIGHT_MAX - len(self._flights))
-            if not self._send_all(items):
+        while self._next and self._reporter.may_send():
+            room = self._room()
+            if room <= 0 or not self._send_all(self._take_of_one_entry(room)):
                 break
         self._carrier.flush()
         self._have_forgotten()
         if self._is_idle():
             self._reporter.idle(self._source.queue.group)
+
+    def _room(self) -> int:
+        """Return how many letters may go.
+
+        Those of which nobody knows any more who caused them wait while their account is in debt,
+        but one: a queue that takes nothing must not keep those that go elsewhere.
+        """
+        charges = self._carrier.charges
+        if self._next[0].cause == NO_CAUSE and charges.unknown.in_debt:
+            return 1 - len(self._flights)
+        return DEAD_LETTERS_IN_FLIGHT_MAX - len(self._flights)
 
     def _take_of_one_entry(self, most: int) -> list[_Stuck]:
         """Take the next letters of one log entry and one reason, which are read together."""
@@ -289,9 +308,12 @@ class Keeper:
         limit = len(known) + DEAD_LETTERS_IN_FLIGHT_MAX - busy
         found = self._source.kept(limit)
         self._more = len(found) == limit
+        group = self._source.queue.group
         for message, reason in found:
-            if int(message.message_id) not in known:
-                self._next.append(_Stuck(message, int(reason), frozenset()))
+            message_id = int(message.message_id)
+            if message_id not in known:
+                cause = self._reporter.cause(group, message_id)
+                self._next.append(_Stuck(message, int(reason), cause, frozenset()))
 
     def _send(self, item: _Stuck, letter: Letter) -> None:
         source = self._source
@@ -299,7 +321,7 @@ class Keeper:
         queues = [queue for queue in addressed.queues if queue.group not in item.before]
         message_id = int(item.message.message_id)
         if queues:
-            flight = _Flight(self, item.message, item.reason, int(letter.octets), item.before)
+            flight = _Flight(self, item, int(letter.octets))
             self._flights[message_id] = flight
             self._carrier.send(addressed.publish, queues, flight)
             return

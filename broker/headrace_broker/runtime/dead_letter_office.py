@@ -6,8 +6,8 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Iterable
-from typing import Any, Final, NamedTuple, final
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NamedTuple, Protocol, final
 
 from typing_extensions import override
 
@@ -18,16 +18,20 @@ from headrace_broker.catalog.event import (
     PolicyChanged,
     QueueAdded,
 )
+from headrace_broker.flow.charges import NO_CAUSE, Charge
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import (
     DEAD_LETTER_KEPT_OCTETS_MAX,
     DEAD_LETTER_OCTETS_MAX,
+    LETTER_CAUSES_MAX,
     TIMER_WAKES_MAX,
 )
 from headrace_broker.runtime.dead_letter import NO_ROUTE, address
 from headrace_broker.runtime.dead_letter_carrier import Carrier, Parcel
 from headrace_broker.runtime.dead_letter_keeper import Allowance, Keeper, KeptSource
+from headrace_broker.runtime.expiry_account import ExpiryAccounts
 from headrace_broker.runtime.letter import Letter
+from headrace_broker.runtime.letter_cause import EXPIRY_CAUSE
 from headrace_broker.runtime.router import Router
 
 WARNING_SECONDS: Final = 10.0  # between warnings of dead letters that found no room
@@ -41,24 +45,56 @@ class _Waiting(NamedTuple):
     source: Queue
     arguments: dict[str, Any]
     letter: Letter
+    cause: int
+    charge: Charge
 
 
 @final
 class _Once(Parcel):
     """A letter that is not sent again, whatever becomes of it."""
 
-    def __init__(self, office: DeadLetterOffice, octets: int) -> None:
-        super().__init__()
+    def __init__(self, office: DeadLetterOffice, cause: int, octets: int) -> None:
+        super().__init__(cause, octets)
         self._office = office
-        self._octets = octets
 
     @override
     def done(self) -> None:
-        self._office.sent_once(self, self._octets)
+        self._office.sent_once(self)
+
+
+class Alarms(Protocol):
+    """Says whether the cluster may take in data."""
+
+    @property
+    def blocked(self) -> bool:
+        """Whether publishers are blocked."""
+
+    def watch(self, callback: Callable[[], None]) -> None:
+        """Have a function called whenever that has changed."""
+
+
+@final
+class NoAlarms:
+    """There is never any."""
+
+    blocked = False
+
+    def watch(self, callback: Callable[[], None]) -> None:
+        """Call nobody."""
 
 
 class DeadLetterOffice:
     """Takes what queues let go and sees to it that it gets where it is to go.
+
+    While an alarm is on, letters that are sent until they have arrived stay in their queues. Those
+    that are sent once wait here, up to half of the room that there is for them; what is more goes
+    out, the oldest first, for it would be lost.
+
+    Args:
+        router: knows the way.
+        carrier: takes letters there.
+        expiries: whom to charge for what time does.
+        alarms: whether letters may go.
 
     Attributes:
         sent_count: letters that arrived in all of their queues.
@@ -66,12 +102,17 @@ class DeadLetterOffice:
         congested: a further lot of letters might not find room.
     """
 
-    def __init__(self, router: Router, carrier: Carrier) -> None:
+    def __init__(
+        self, router: Router, carrier: Carrier, expiries: ExpiryAccounts, alarms: Alarms
+    ) -> None:
         self.sent_count = 0
         self.lost_count = 0
         self._router = router
         self._carrier = carrier
+        self._expiries = expiries
+        self._alarms = alarms
         self._waiting: deque[_Waiting] = deque()
+        self._waiting_octets = 0
         self._octets = 0  # of letters that wait or are under way, sent at most once
         self._handle: asyncio.Handle | None = None
         self._stopped = False
@@ -80,6 +121,9 @@ class DeadLetterOffice:
         self._overflow_told = float("-inf")
         self._allowance = Allowance(DEAD_LETTER_KEPT_OCTETS_MAX)
         self._keepers: dict[int, Keeper] = {}
+        self._causes: dict[int, dict[int, int]] = {}  # group -> message id -> cause, of kept ones
+        self._cause_count = 0
+        alarms.watch(self.go_on)
 
     @property
     def congested(self) -> bool:
@@ -102,6 +146,8 @@ class DeadLetterOffice:
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
+        for waiting in self._waiting:
+            waiting.charge.repay(1, int(waiting.letter.octets))
         self._waiting.clear()
         for group in list(self._keepers):
             self.release(group)
@@ -119,32 +165,50 @@ class DeadLetterOffice:
                 self._overflow(source)
                 continue
             self._octets += octets
-            self._waiting.append(_Waiting(source, arguments, letter))
-        if self._waiting and self._handle is None:
+            self._waiting_octets += octets
+            cause = int(letter.cause)
+            if cause == EXPIRY_CAUSE:
+                cause = self._expiries.cause(source)
+            charge = self._carrier.charges.charge(cause, source.group)
+            charge.borrow(1, octets)
+            self._waiting.append(_Waiting(source, arguments, letter, cause, charge))
+        self._send_soon()
+
+    def _send_soon(self) -> None:
+        if self._handle is None and self._waiting and self._may_send_once():
             self._handle = asyncio.get_running_loop().call_soon(self._send_some)
+
+    def _may_send_once(self) -> bool:
+        return not self._alarms.blocked or self._waiting_octets > DEAD_LETTER_OCTETS_MAX // 2
 
     def _send_some(self) -> None:
         """Send a bounded number, and the others in the next turn of the loop."""
         self._handle = None
         for _ in range(min(len(self._waiting), TIMER_WAKES_MAX)):
-            self._send(*self._waiting.popleft())
+            if not self._may_send_once():
+                break
+            self._send(self._waiting.popleft())
         self._carrier.flush()
-        if self._waiting:
-            self._handle = asyncio.get_running_loop().call_soon(self._send_some)
+        self._send_soon()
 
-    def _send(self, source: Queue, arguments: dict[str, Any], letter: Letter) -> None:
+    def _send(self, waiting: _Waiting) -> None:
+        """Send a letter; its cause owes for as many as it becomes, instead of for this one."""
+        source, arguments, letter, cause, charge = waiting
         addressed = address(letter, source, arguments, self._router, int(time.time()))
         octets = int(letter.octets)
+        self._waiting_octets -= octets
         if addressed.queues:
             self._complaints.pop(source.group, None)
-            self._carrier.send(addressed.publish, addressed.queues, _Once(self, octets))
+            self._carrier.send(addressed.publish, addressed.queues, _Once(self, cause, octets))
+            charge.repay(1, octets)
             return
+        charge.repay(1, octets)
         self._octets -= octets
         self.dropped(source, addressed.problem)
 
-    def sent_once(self, parcel: Parcel, octets: int) -> None:
+    def sent_once(self, parcel: Parcel) -> None:
         """Every queue has answered for a letter that is sent at most once."""
-        self._octets -= octets
+        self._octets -= parcel.octets
         if parcel.failed:
             self.lost_count += 1
         else:
@@ -178,6 +242,39 @@ class DeadLetterOffice:
             self._keepers[source.queue.group] = keeper
         keeper.look()
 
+    def note_causes(self, queue: Queue, ids: list[int], causes: list[int]) -> None:
+        """Remember who caused messages to die that a queue's machine keeps, within a bound."""
+        known = self._causes.setdefault(queue.group, {})
+        for message_id, cause in zip(ids, causes, strict=True):
+            if self._cause_count >= LETTER_CAUSES_MAX:
+                break
+            self._cause_count += message_id not in known
+            known[message_id] = self._expiries.cause(queue) if cause == EXPIRY_CAUSE else cause
+
+    def cause(self, group: int, message_id: int) -> int:
+        """Return who caused a message to die, and do not remember it any more."""
+        cause = self._causes.get(group, {}).pop(message_id, None)
+        if cause is None:
+            return NO_CAUSE
+        self._cause_count -= 1
+        return cause
+
+    def may_send(self) -> bool:
+        """Return whether letters that are kept may go."""
+        return not self._alarms.blocked
+
+    def go_on(self) -> None:
+        """See whether letters may go that had to wait: an alarm is over, a debt is repaid."""
+        if self._stopped:
+            return
+        for keeper in self._keepers.values():
+            keeper.look()
+        self._send_soon()
+
+    def is_congested(self, queue: Queue) -> bool:
+        """Return whether a queue's messages had better not expire now."""
+        return self.congested or self._alarms.blocked or self._expiries.in_debt(queue.group)
+
     def forgotten(self, group: int, ids: list[int]) -> None:
         """A queue's machine keeps these letters no more."""
         keeper = self._keepers.get(group)
@@ -187,6 +284,8 @@ class DeadLetterOffice:
     def release(self, group: int) -> None:
         """Leave a queue's letters to its next leader, or to nobody when it is gone."""
         self._complaints.pop(group, None)
+        self._cause_count -= len(self._causes.pop(group, ()))
+        self._expiries.close(group)
         keeper = self._keepers.pop(group, None)
         if keeper is not None:
             keeper.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, final
@@ -41,11 +42,11 @@ class Duties:
     def dead_lettered(self, queue: Queue, arguments: dict[str, Any], letters: list[Letter]) -> None:
         """Take messages on their way to a dead letter exchange."""
 
-    def dead_letters_congested(self) -> bool:
+    def dead_letters_congested(self, queue: Queue) -> bool:
         """Return whether more letters would soon be too many."""
         return False
 
-    def dead_letters_kept(self, queue: Queue) -> None:
+    def dead_letters_kept(self, queue: Queue, ids: list[int], causes: list[int]) -> None:
         """The machine of a queue led here keeps messages until they have arrived."""
 
     def dead_letters_forgotten(self, queue: Queue, ids: list[int]) -> None:
@@ -85,6 +86,7 @@ class LeaderDuties(Duties):
         self._hosts = hosts
         self._view = view
         self._drop_expired = drop_expired
+        self._clock = clock
         self._effective = EffectiveArguments(view)
         self._ticks = QueueTimer(self._tick, clock.unix_ms)
         self._expiries = QueueTimer(self._look_at_expiry, clock.monotonic_ms)
@@ -178,14 +180,22 @@ class LeaderDuties(Duties):
         self.office.take(queue, arguments, letters)
 
     @override
-    def dead_letters_congested(self) -> bool:
-        return self.office.congested
+    def dead_letters_congested(self, queue: Queue) -> bool:
+        return self.office.is_congested(queue)
 
     @override
-    def dead_letters_kept(self, queue: Queue) -> None:
+    def dead_letters_kept(self, queue: Queue, ids: list[int], causes: list[int]) -> None:
         host = self._hosts.get(queue.group)
         if host is not None:
+            self.office.note_causes(queue, ids, causes)
             self.office.keep(host)
+
+    def tick_soon(self, group: int) -> None:
+        """Let a queue do what is due, in the next turn of the loop: its letters have left."""
+        asyncio.get_running_loop().call_soon(self._tick_now, group)
+
+    def _tick_now(self, group: int) -> None:
+        self._tick(group, int(self._clock.unix_ms()))
 
     @override
     def dead_letters_forgotten(self, queue: Queue, ids: list[int]) -> None:

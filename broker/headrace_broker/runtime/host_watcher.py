@@ -58,12 +58,18 @@ class HostWatcher:
         """Messages left the queue for its dead letter exchange; nobody else has them now."""
 
     @abstractmethod
-    def dead_letters_congested(self) -> bool:
-        """Return whether more letters would soon be too many for what carries them away."""
+    def dead_letters_congested(self, queue: Queue) -> bool:
+        """Return whether a queue's messages had better not expire now, for they become letters."""
 
     @abstractmethod
-    def dead_letters_kept(self, queue: Queue) -> None:
-        """The machine keeps messages until they have arrived where they are to go."""
+    def dead_letters_kept(self, queue: Queue, ids: list[int], causes: list[int]) -> None:
+        """The machine keeps messages until they have arrived where they are to go.
+
+        Args:
+            queue: whose machine.
+            ids: of the messages.
+            causes: of each, as `Letter.cause`.
+        """
 
     @abstractmethod
     def dead_letters_forgotten(self, queue: Queue, ids: list[int]) -> None:

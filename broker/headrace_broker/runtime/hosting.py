@@ -10,8 +10,10 @@ from mypy_extensions import i64
 from typing_extensions import override
 
 from headrace_broker.flow.account import Account, Ledger
+from headrace_broker.flow.cause_runs import CauseRuns
 from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.model.definition import Queue
+from headrace_broker.model.flow import DEAD_LETTERS, Cause
 from headrace_broker.model.limits import TIMER_WAKES_MAX
 from headrace_broker.model.session import boot_mark, session_id
 from headrace_broker.runtime.clock import Clock
@@ -19,6 +21,7 @@ from headrace_broker.runtime.duties import Duties
 from headrace_broker.runtime.host_watcher import Configuration, HostWatcher
 from headrace_broker.runtime.lane_port import SessionOwner
 from headrace_broker.runtime.letter import Letter
+from headrace_broker.runtime.letter_reach import LetterReach
 from headrace_broker.runtime.port import QueueListener
 from headrace_broker.runtime.queue_host import QueueHost
 from headrace_broker.runtime.queue_log import MemoryQueueLog, QueueLog, RaftQueueLog
@@ -70,12 +73,12 @@ class _Watcher(HostWatcher):
         self._hosting.duties.dead_lettered(queue, arguments, letters)
 
     @override
-    def dead_letters_congested(self) -> bool:
-        return self._hosting.duties.dead_letters_congested()
+    def dead_letters_congested(self, queue: Queue) -> bool:
+        return self._hosting.duties.dead_letters_congested(queue)
 
     @override
-    def dead_letters_kept(self, queue: Queue) -> None:
-        self._hosting.duties.dead_letters_kept(queue)
+    def dead_letters_kept(self, queue: Queue, ids: list[int], causes: list[int]) -> None:
+        self._hosting.duties.dead_letters_kept(queue, ids, causes)
 
     @override
     def dead_letters_forgotten(self, queue: Queue, ids: list[int]) -> None:
@@ -106,6 +109,8 @@ class Hosting:
         hosts: replicas on this node by queue group.
         traffic: counts what goes through the sessions of clients.
         ledger: the accounts of these.
+        on_session: called with a session's id and whose it is when it begins.
+        on_session_over: called with its id when its queue has forgotten it.
         duties: what this node does for the queues that it leads.
         on_unused: called with an auto-delete queue led here whose last consumer has gone.
         on_unreadable: called when a message that a queue still holds cannot be read; the node
@@ -128,8 +133,11 @@ class Hosting:
         self.on_unreadable: Callable[[BaseException], None] = _ignore_failure
         self.traffic = Traffic()
         self.ledger = Ledger(FlowLimits()) if ledger is None else ledger
+        self.on_session: Callable[[int, Account], None] = _ignore_session
+        self.on_session_over: Callable[[int], None] = _ignore_end
         self.duties = Duties()
         self._letter_traffic = Traffic()
+        self._letter_account = Account(Cause("", DEAD_LETTERS, "", ""), self.ledger.limits)
         self._raft = raft
         self._node = node
         self._watcher = _Watcher(self)
@@ -317,33 +325,51 @@ class Hosting:
     # Sessions
 
     def open_session(self, queue: Queue, listener: QueueListener, account: Account) -> QueueSession:
-        """Start a client's session with a queue; the account owes for what is published."""
-        return self._open(queue, listener, account, False)
+        """Start a client's session with a queue; the account owes for what it causes."""
+        number = self.new_session_id()
+        self.on_session(number, account)
+        return self._add(
+            QueueSession(
+                number, queue, listener, self.switchboard, self._owner, self.traffic, account
+            )
+        )
 
     def open_letter_session(
-        self, queue: Queue, listener: QueueListener, account: Account
+        self, queue: Queue, listener: QueueListener, causes: CauseRuns
     ) -> QueueSession:
-        """Start a session of the node's own with a queue, by which it sends dead letters."""
-        return self._open(queue, listener, account, True)
+        """Start a session of the node's own with a queue, by which it sends dead letters.
 
-    def _open(
-        self, queue: Queue, listener: QueueListener, account: Account, letters: bool
-    ) -> QueueSession:
-        number = session_id(self._node, self._raft.boot, self._next_number, deaths=letters)
-        self._next_number += 1
-        traffic = self._letter_traffic if letters else self.traffic
-        session = QueueSession(
-            number, queue, listener, self.switchboard, self._owner, traffic, account
+        Who sends charges each letter to its cause; the session itself charges nobody.
+
+        Args:
+            queue: that they go to.
+            listener: who sends.
+            causes: of the letters, told to the queue's leader.
+        """
+        number = self.new_session_id(deaths=True)
+        reach = LetterReach(self.switchboard, causes)
+        traffic, account = self._letter_traffic, self._letter_account
+        return self._add(
+            QueueSession(number, queue, listener, reach, self._owner, traffic, account)
         )
-        self._sessions[number] = session
-        self._by_group.setdefault(queue.group, {})[number] = session
-        self.switchboard.sessions[number] = session.end
+
+    def new_session_id(self, deaths: bool = False) -> int:
+        """Return a session id that was never used; what has no session may be named by one too."""
+        number = session_id(self._node, self._raft.boot, self._next_number, deaths)
+        self._next_number += 1
+        return number
+
+    def _add(self, session: QueueSession) -> QueueSession:
+        self._sessions[session.session] = session
+        self._by_group.setdefault(session.queue.group, {})[session.session] = session
+        self.switchboard.sessions[session.session] = session.end
         return session
 
     def session_closed(self, session: int) -> None:
         """Forget a session that its queue has forgotten."""
         closed = self._sessions.pop(session, None)
         self.switchboard.sessions.pop(session, None)
+        self.on_session_over(session)
         if closed is not None:
             closed.link.account.close_tab(closed.queue.group)
             group = self._by_group.get(closed.queue.group)
@@ -412,6 +438,14 @@ class Hosting:
 
 
 def _ignore(queue: Queue) -> None:
+    """Do nothing until the node has said what to do."""
+
+
+def _ignore_session(session: int, account: Account) -> None:
+    """Do nothing until the node has said what to do."""
+
+
+def _ignore_end(session: int) -> None:
     """Do nothing until the node has said what to do."""
 
 

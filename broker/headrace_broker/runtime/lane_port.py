@@ -19,6 +19,17 @@ class HostEnd:
         """Replicate one encoded command; answered by the events of `SessionEnd`."""
 
     @abstractmethod
+    def caused(self, session: int, data: bytes, causes: list[int]) -> None:
+        """As `command`, of dead letters: with those whose account they are charged to.
+
+        Args:
+            session: of a node that sends dead letters.
+            data: an ENQUEUE.
+            causes: how many of its messages in a row, by which session (0 for nobody knows), and so
+                on.
+        """
+
+    @abstractmethod
     def resync(
         self,
         session: int,

@@ -10,6 +10,7 @@ from mypy_extensions import i64
 from headrace_broker.codecs.batch import message_body, message_properties, message_route
 from headrace_broker.core.queue.command import ENQUEUE_BATCH_OFFSET, ENQUEUE_SESSION_OFFSET
 from headrace_broker.core.queue.effect import Acquired
+from headrace_broker.flow.charges import NO_CAUSE
 from headrace_broker.model.limits import LETTERS_CUT_OCTETS
 from headrace_broker.model.session import tells_deaths
 from headrace_broker.runtime.queue_log import QueueLog
@@ -26,6 +27,7 @@ class Letter:
         properties: flags and list, as the queue had them.
         body: the payload.
         trusted: the x-death in `properties` was written by a broker.
+        cause: session that is charged for it, or NO_CAUSE or EXPIRY_CAUSE.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class Letter:
         self.properties = properties
         self.body = body
         self.trusted = trusted
+        self.cause: i64 = NO_CAUSE
 
     @property
     def octets(self) -> i64:

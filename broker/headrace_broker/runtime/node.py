@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import Final
 
 from headrace_broker.catalog.event import Event, QueueAdded, QueueRemoved
@@ -15,7 +14,6 @@ from headrace_broker.flow.account import Ledger
 from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.model.client_limits import ClientLimits
 from headrace_broker.model.definition import Node, Queue
-from headrace_broker.model.flow import DEAD_LETTERS, Cause
 from headrace_broker.model.reply_code import AmqpError
 from headrace_broker.runtime.broker import NodeBroker
 from headrace_broker.runtime.browsing import BrowsingClient
@@ -23,15 +21,17 @@ from headrace_broker.runtime.catalog_service import CatalogService, CatalogUnava
 from headrace_broker.runtime.client_list import ClientList
 from headrace_broker.runtime.counts import CountsClient
 from headrace_broker.runtime.dead_letter_carrier import Carrier
-from headrace_broker.runtime.dead_letter_office import DeadLetterOffice
+from headrace_broker.runtime.dead_letter_office import DeadLetterOffice, NoAlarms
 from headrace_broker.runtime.disk_watch import DiskWatch
 from headrace_broker.runtime.duties import LeaderDuties
+from headrace_broker.runtime.expiry_account import ExpiryAccounts
 from headrace_broker.runtime.flow_facts import FlowFacts
 from headrace_broker.runtime.flow_report import FlowReport
 from headrace_broker.runtime.hosting import Hosting
 from headrace_broker.runtime.pb.cluster_pb2 import ClusterPayload
 from headrace_broker.runtime.queue_rates import QueueRates
 from headrace_broker.runtime.reaper import Reaper
+from headrace_broker.runtime.remote_debt import RemoteDebts
 from headrace_broker.runtime.replies import Replies
 from headrace_broker.runtime.router import Router
 from headrace_broker.runtime.topology import Topology
@@ -85,12 +85,17 @@ class BrokerNode:
         flow_report: why publishers are slow, and who causes it.
         duties: what is done for the queues that are led here.
         letters: their dead letters.
+        flow: limits of flow control.
+        ledger: accounts of what enters through this node.
+        debts: what is owed across nodes.
         peers_up: boot count by node id of the other nodes that are heard, 0 for those that are not.
     """
 
     def __init__(self, config: Config, on_fatal: Callable[[BaseException], None]) -> None:
         self.config = config
         node = config.node.id
+        self.flow = FlowLimits()
+        self.ledger = Ledger(self.flow)
         self.raft = RaftNode(raft_options(config))
         self.raft.on_fatal = on_fatal
         self.raft.on_payload = self._on_payload
@@ -101,7 +106,7 @@ class BrokerNode:
         self.catalog = CatalogService(self.raft, node, nodes, self._send_catalog)
         self.router = Router(self.catalog.catalog)
         self.replies = Replies(node, self.raft.send)
-        self.hosting = Hosting(self.raft, node, others, self.raft.send)
+        self.hosting = Hosting(self.raft, node, others, self.raft.send, ledger=self.ledger)
         self.counts = CountsClient(
             node, self.hosting.hosts, self.hosting.locate, self.raft.send, self._queue_exists
         )
@@ -110,14 +115,22 @@ class BrokerNode:
         )
         self.topology = Topology(node, self.catalog, self.hosting, self.counts)
         self.reaper = Reaper(self.topology, self.hosting.hosts)
-        name = config.node.name
-        cause = Cause(f"{name}/{DEAD_LETTERS}", DEAD_LETTERS, DEAD_LETTERS, name)
-        letters_account = self.hosting.ledger.open(cause)
-        carrier = Carrier(partial(self.hosting.open_letter_session, account=letters_account))
-        self.letters = DeadLetterOffice(self.router, carrier)
+        self.debts = RemoteDebts(
+            (node, config.node.name), self.ledger, lambda: self.raft.boot, self.raft.send
+        )
+        charges = self.debts.charges
+        self.hosting.on_session = charges.register
+        self.hosting.on_session_over = charges.end
+        carrier = Carrier(self.hosting.open_letter_session, charges)
+        expiries = ExpiryAccounts(
+            config.node.name, self.ledger, charges, self.hosting.new_session_id
+        )
+        self.letters = DeadLetterOffice(self.router, carrier, expiries, NoAlarms())
+        self.debts.on_clear_funds = self.letters.go_on
         self.duties = LeaderDuties(
             self.hosting.hosts, self.catalog.catalog, self.letters, self.reaper.drop_expired
         )
+        expiries.wake = self.duties.tick_soon
         self.hosting.duties = self.duties
         self.hosting.on_unused = self.reaper.drop_unused
         self.hosting.on_unreadable = on_fatal
@@ -127,7 +140,6 @@ class BrokerNode:
         self.clients = ClientList(
             names.pop(node), lambda: self.broker.connections, names, self.raft.send
         )
-        self.ledger = Ledger(FlowLimits())
         self.rates = QueueRates(self.hosting.hosts, self.ledger, _now_us)
         facts = FlowFacts(
             config.node.name,
@@ -201,6 +213,7 @@ class BrokerNode:
         self.disk.stop()
         self.duties.stop()
         self.rates.stop()
+        self.debts.stop()
         self.hosting.stop()
         self.reaper.stop()
         await self.catalog.stop()
@@ -242,6 +255,10 @@ class BrokerNode:
             self.clients.inquiries.receive_question(peer, payload.question)
         elif kind == "answer":
             self.clients.inquiries.receive_answer(payload.answer)
+        elif kind == "debt_report":
+            self.debts.receive_report(peer, payload.debt_report)
+        elif kind == "debt_heard":
+            self.debts.receive_heard(peer, payload.debt_heard)
         elif kind == "reply":
             self.replies.receive_reply(payload.reply)
         elif kind == "reply_probe":
@@ -254,4 +271,5 @@ class BrokerNode:
     def _on_peer(self, peer: int, up: bool, boot: int) -> None:
         self.peers_up[peer] = boot if up else 0
         log.info("node %d is %s", peer, f"up (boot {boot})" if up else "down")
+        self.debts.peer_changed(peer, up)
         self.hosting.peer_changed(peer, up, boot)

@@ -59,6 +59,7 @@ from headrace_broker.runtime.filtering import Filtering
 from headrace_broker.runtime.host_watcher import HostWatcher
 from headrace_broker.runtime.lane_port import HostEnd, Reach
 from headrace_broker.runtime.letter import Letter, cut_letters, in_lots
+from headrace_broker.runtime.letter_cause import LetterCauses
 from headrace_broker.runtime.queue_log import BUSY, TAKEN, QueueLog
 from headrace_broker.runtime.ticking import Ticking
 from headrace_raftlog.model.entry import Entry
@@ -112,6 +113,7 @@ class QueueHost(HostEnd):
         self._early: dict[int, None] = {}  # sessions that asked before this replica served
         self._configured = b""  # the newest CONFIGURE in the log
         self._ticking = Ticking(queue, watcher)
+        self._causes = LetterCauses()
 
     @property
     def filtering(self) -> Filtering:
@@ -134,6 +136,12 @@ class QueueHost(HostEnd):
         if outcome == TAKEN:
             return
         self._refuse(session, outcome == BUSY)
+
+    @override
+    def caused(self, session: int, data: bytes, causes: list[int]) -> None:
+        if self.serving:
+            self._causes.note(session, data, causes)
+        self.command(session, data)
 
     def _refuse(self, session: int, busy: bool) -> None:
         """Name the leader; one that does not serve yet calls back as soon as it does."""
@@ -226,6 +234,7 @@ class QueueHost(HostEnd):
         if kind in FEED_ENDING and not self._feeds.is_empty:
             self._feeds.drop_ended(decode_command(data), self.machine)
         if self.serving:
+            self._causes.applied(data)
             if kind == TICK:
                 self._ticked(data)
             elif kind == FORGET:
@@ -271,6 +280,7 @@ class QueueHost(HostEnd):
         self.leading = serving
         self.serving = False
         self._ticking.reset()
+        self._causes.forget()
         if self._filtering is not None:
             self._filtering.reset()
         self.arguments = NO_ARGUMENTS
@@ -412,18 +422,25 @@ class QueueHost(HostEnd):
             if end is not None:
                 end.timed_out(effect.consumer)
         else:
-            self._care(effect)
+            self._care(effect, data)
 
-    def _care(self, effect: Effect) -> None:
+    def _care(self, effect: Effect, data: bytes) -> None:
         """Do what an effect asks of this node, and of no session."""
         if isinstance(effect, Detached):
             self._feeds.drop(effect.session, effect.consumer)
         elif isinstance(effect, DeadLettered):
+            causes = self._causes.of(data, effect.reason, len(effect.messages))
+            done = 0
             for lot in in_lots(effect.messages):  # what finds no room is dropped before the next
                 letters = cut_letters(self._log, lot, effect.reason)
+                for place, letter in enumerate(letters):
+                    letter.cause = causes[done + place]
+                done += len(lot)
                 self._watcher.dead_lettered(self.queue, self.arguments, letters)
         elif isinstance(effect, DeadLetterKept):
-            self._watcher.dead_letters_kept(self.queue)
+            causes = self._causes.of(data, effect.reason, len(effect.messages))
+            ids = [int(message.message_id) for message in effect.messages]
+            self._watcher.dead_letters_kept(self.queue, ids, causes)
         elif isinstance(effect, Unused):
             self.use()
             self._watcher.queue_unused(self.queue)

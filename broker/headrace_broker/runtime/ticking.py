@@ -42,8 +42,8 @@ class Ticking:
     def is_time(self, due_ms: i64, now_ms: i64, sends_letters: bool) -> bool:
         """Return whether to propose a TICK in answer to a call of the node.
 
-        While dead letters cannot leave fast enough, what would make more of them waits, but not
-        longer than TICK_HELD_MS_MAX.
+        While the dead letters of the queue, or of the node, cannot leave fast enough, what would
+        make more of them waits, but not longer than TICK_HELD_MS_MAX.
         """
         self._armed_ms = 0
         if self._under_way or due_ms == 0:
@@ -51,7 +51,7 @@ class Ticking:
         if due_ms > now_ms:
             self.arm(due_ms)
             return False
-        if sends_letters and self._watcher.dead_letters_congested():
+        if sends_letters and self._watcher.dead_letters_congested(self._queue):
             if self._held_since_ms == 0:
                 self._held_since_ms = now_ms
             if now_ms - self._held_since_ms < TICK_HELD_MS_MAX:

@@ -51,6 +51,11 @@ class RemoteHost(HostEnd):
         self._put(ClusterPayload(command=command))
 
     @override
+    def caused(self, session: int, data: bytes, causes: list[int]) -> None:
+        command = QueueCommand(group=self._group, session=session, data=data, causes=causes)
+        self._put(ClusterPayload(command=command))
+
+    @override
     def resync(
         self,
         session: int,
@@ -218,6 +223,8 @@ class Switchboard(Reach):
             host = self.hosts.get(call.group)
             if host is None:
                 self._unknown(call.session)
+            elif call.causes:
+                host.caused(call.session, call.data, list(call.causes))
             else:
                 host.command(call.session, call.data)
         elif kind == "resync":

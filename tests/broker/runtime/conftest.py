@@ -69,6 +69,7 @@ class Watcher(HostWatcher):
         self.letters: list[Letter] = []
         self.congested = False
         self.kept = 0
+        self.kept_causes: dict[int, int] = {}
         self.forgotten: list[int] = []
         self.leaders: list[int] = []
 
@@ -91,11 +92,12 @@ class Watcher(HostWatcher):
     def dead_lettered(self, queue: Queue, arguments: dict[str, Any], letters: list[Letter]) -> None:
         self.letters += letters
 
-    def dead_letters_congested(self) -> bool:
+    def dead_letters_congested(self, queue: Queue) -> bool:
         return self.congested
 
-    def dead_letters_kept(self, queue: Queue) -> None:
+    def dead_letters_kept(self, queue: Queue, ids: list[int], causes: list[int]) -> None:
         self.kept += 1
+        self.kept_causes.update(zip(ids, causes, strict=True))
 
     def dead_letters_forgotten(self, queue: Queue, ids: list[int]) -> None:
         self.forgotten += ids

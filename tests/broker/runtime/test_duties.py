@@ -29,10 +29,12 @@ from headrace_broker.model.flow import DEAD_LETTERS, Cause
 from headrace_broker.model.message import Publish
 from headrace_broker.runtime import queue_timer
 from headrace_broker.runtime.dead_letter_carrier import Carrier
-from headrace_broker.runtime.dead_letter_office import DeadLetterOffice
+from headrace_broker.runtime.dead_letter_office import DeadLetterOffice, NoAlarms
 from headrace_broker.runtime.duties import LeaderDuties
+from headrace_broker.runtime.expiry_account import ExpiryAccounts
 from headrace_broker.runtime.hosting import Hosting
 from headrace_broker.runtime.port import REJECT, Attachment
+from headrace_broker.runtime.remote_debt import RemoteDebts
 from headrace_broker.runtime.router import Router
 
 
@@ -52,13 +54,19 @@ class Island:
         self.router = Router()
         raft: Any = NoRaft()
         self.hosting = Hosting(raft, 1, [], lambda node, data: False, clock)
-        self.account = self.hosting.ledger.open(Cause("n1/dead-letters", DEAD_LETTERS, "", "n1"))
-        open_session = partial(self.hosting.open_letter_session, account=self.account)
-        self.office = DeadLetterOffice(self.router, Carrier(open_session))
+        ledger = self.hosting.ledger
+        self.debts = RemoteDebts((1, "n1"), ledger, lambda: 1, lambda node, data: False)
+        charges = self.debts.charges
+        self.hosting.on_session = charges.register
+        self.hosting.on_session_over = charges.end
+        carrier = Carrier(self.hosting.open_letter_session, charges)
+        expiries = ExpiryAccounts("n1", ledger, charges, self.hosting.new_session_id)
+        self.office = DeadLetterOffice(self.router, carrier, expiries, NoAlarms())
         self.expired: list[str] = []
         self.duties = LeaderDuties(
             self.hosting.hosts, self.catalog, self.office, self._expire, clock
         )
+        expiries.wake = self.duties.tick_soon
         self.hosting.duties = self.duties
         self._index = 0
         self.do(commands.Bootstrap((Node(1, "n1", "h:1"),), "/", User("guest", b"", b"")))

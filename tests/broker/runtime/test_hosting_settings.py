@@ -11,6 +11,7 @@ from headrace_broker.core.queue.command_decoder import decode_command
 from headrace_broker.core.queue.leader_command import Configure
 from headrace_broker.core.queue.queue_machine import MACHINE_VERSION
 from headrace_broker.core.queue.settings import QueueSettings
+from headrace_broker.flow.cause_runs import CauseRuns
 from headrace_broker.model.definition import QUEUE_CLASSIC, QUEUE_QUORUM, Queue
 from headrace_broker.model.flow import CONNECTION, Cause
 from headrace_broker.model.limits import TIMER_WAKES_MAX
@@ -191,7 +192,7 @@ def test_settings_that_the_log_does_not_take_are_told_later(run, monkeypatch):
 def test_sessions_for_dead_letters_are_marked_and_count_as_no_clients(run, listener):
     async def scenario(node):
         node.hosting.add_queue(MEMORY)
-        letters = node.hosting.open_letter_session(MEMORY, listener, node.account)
+        letters = node.hosting.open_letter_session(MEMORY, listener, CauseRuns())
         clients = node.hosting.open_session(MEMORY, listener, node.account)
         assert (tells_deaths(letters.session), tells_deaths(clients.session)) == (True, False)
         letters.publish([Publish(1, b"\x00\x00", False, False, b"\x00\x00", b"x")], None)

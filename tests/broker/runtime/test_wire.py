@@ -24,6 +24,9 @@ class HostNotes(HostEnd):
     def command(self, session, data):
         self.calls.append(("command", session, data))
 
+    def caused(self, session, data, causes):
+        self.calls.append(("caused", session, data, causes))
+
     def resync(self, session, consumer, number, window, attached, filter_table):
         self.calls.append(("resync", session, consumer, number, window, attached, filter_table))
         return True

@@ -45,6 +45,8 @@ class ClusterPayload(_message.Message):
     ANSWER_FIELD_NUMBER: _builtins.int
     BROWSE_REQUEST_FIELD_NUMBER: _builtins.int
     BROWSED_PAGE_FIELD_NUMBER: _builtins.int
+    DEBT_REPORT_FIELD_NUMBER: _builtins.int
+    DEBT_HEARD_FIELD_NUMBER: _builtins.int
     catalog_forward: _builtins.bytes
     """A catalog command on its way to the leader of group 0."""
     question: _builtins.bytes
@@ -86,6 +88,12 @@ class ClusterPayload(_message.Message):
     def browse_request(self) -> Global___BrowseRequest: ...
     @_builtins.property
     def browsed_page(self) -> Global___BrowsedPage: ...
+    @_builtins.property
+    def debt_report(self) -> Global___DebtReport:
+        """Any node to any other: see runtime/remote_debt.py."""
+
+    @_builtins.property
+    def debt_heard(self) -> Global___DebtHeard: ...
     def __init__(
         self,
         *,
@@ -110,12 +118,14 @@ class ClusterPayload(_message.Message):
         answer: _builtins.bytes = ...,
         browse_request: Global___BrowseRequest | None = ...,
         browsed_page: Global___BrowsedPage | None = ...,
+        debt_report: Global___DebtReport | None = ...,
+        debt_heard: Global___DebtHeard | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "body", b"body", "browse_request", b"browse_request", "browsed_page", b"browsed_page", "catalog_forward", b"catalog_forward", "command", b"command", "controlled", b"controlled", "counts", b"counts", "counts_request", b"counts_request", "detached", b"detached", "enqueued", b"enqueued", "gap", b"gap", "got", b"got", "question", b"question", "refused", b"refused", "reply", b"reply", "reply_alive", b"reply_alive", "reply_probe", b"reply_probe", "resync", b"resync", "run", b"run", "timed_out", b"timed_out", "window", b"window"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "body", b"body", "browse_request", b"browse_request", "browsed_page", b"browsed_page", "catalog_forward", b"catalog_forward", "command", b"command", "controlled", b"controlled", "counts", b"counts", "counts_request", b"counts_request", "debt_heard", b"debt_heard", "debt_report", b"debt_report", "detached", b"detached", "enqueued", b"enqueued", "gap", b"gap", "got", b"got", "question", b"question", "refused", b"refused", "reply", b"reply", "reply_alive", b"reply_alive", "reply_probe", b"reply_probe", "resync", b"resync", "run", b"run", "timed_out", b"timed_out", "window", b"window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "body", b"body", "browse_request", b"browse_request", "browsed_page", b"browsed_page", "catalog_forward", b"catalog_forward", "command", b"command", "controlled", b"controlled", "counts", b"counts", "counts_request", b"counts_request", "detached", b"detached", "enqueued", b"enqueued", "gap", b"gap", "got", b"got", "question", b"question", "refused", b"refused", "reply", b"reply", "reply_alive", b"reply_alive", "reply_probe", b"reply_probe", "resync", b"resync", "run", b"run", "timed_out", b"timed_out", "window", b"window"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "body", b"body", "browse_request", b"browse_request", "browsed_page", b"browsed_page", "catalog_forward", b"catalog_forward", "command", b"command", "controlled", b"controlled", "counts", b"counts", "counts_request", b"counts_request", "debt_heard", b"debt_heard", "debt_report", b"debt_report", "detached", b"detached", "enqueued", b"enqueued", "gap", b"gap", "got", b"got", "question", b"question", "refused", b"refused", "reply", b"reply", "reply_alive", b"reply_alive", "reply_probe", b"reply_probe", "resync", b"resync", "run", b"run", "timed_out", b"timed_out", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["catalog_forward", "command", "resync", "window", "enqueued", "controlled", "run", "got", "gap", "refused", "detached", "counts_request", "counts", "timed_out", "reply", "reply_probe", "reply_alive", "question", "answer", "browse_request", "browsed_page"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["catalog_forward", "command", "resync", "window", "enqueued", "controlled", "run", "got", "gap", "refused", "detached", "counts_request", "counts", "timed_out", "reply", "reply_probe", "reply_alive", "question", "answer", "browse_request", "browsed_page", "debt_report", "debt_heard"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -130,19 +140,27 @@ class QueueCommand(_message.Message):
     GROUP_FIELD_NUMBER: _builtins.int
     SESSION_FIELD_NUMBER: _builtins.int
     DATA_FIELD_NUMBER: _builtins.int
+    CAUSES_FIELD_NUMBER: _builtins.int
     group: _builtins.int
     session: _builtins.int
     data: _builtins.bytes
+    @_builtins.property
+    def causes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Of dead letters: how many messages in a row, the session that is their ultimate cause (0 for
+        nobody knows), how many, and so on. Empty: the session itself.
+        """
+
     def __init__(
         self,
         *,
         group: _builtins.int = ...,
         session: _builtins.int = ...,
         data: _builtins.bytes = ...,
+        causes: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "group", b"group", "session", b"session"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["causes", b"causes", "data", b"data", "group", b"group", "session", b"session"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -718,3 +736,88 @@ class BrowsedMessage(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___BrowsedMessage: _TypeAlias = BrowsedMessage  # noqa: Y015
+
+@_typing.final
+class DebtReport(_message.Message):
+    """Any node to any other: what the receiver's sessions owe for work that waits at the sender. All of
+    it; what is not named is repaid.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BOOT_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
+    DEBTS_FIELD_NUMBER: _builtins.int
+    boot: _builtins.int
+    """The sender's; reports of a later boot, and of a higher number, are newer."""
+    number: _builtins.int
+    @_builtins.property
+    def debts(self) -> _containers.RepeatedCompositeFieldContainer[Global___Debt]: ...
+    def __init__(
+        self,
+        *,
+        boot: _builtins.int = ...,
+        number: _builtins.int = ...,
+        debts: _abc.Iterable[Global___Debt] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["boot", b"boot", "debts", b"debts", "number", b"number"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DebtReport: _TypeAlias = DebtReport  # noqa: Y015
+
+@_typing.final
+class Debt(_message.Message):
+    """What one session owes at one queue."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CAUSE_FIELD_NUMBER: _builtins.int
+    GROUP_FIELD_NUMBER: _builtins.int
+    MESSAGES_FIELD_NUMBER: _builtins.int
+    OCTETS_FIELD_NUMBER: _builtins.int
+    cause: _builtins.int
+    group: _builtins.int
+    messages: _builtins.int
+    octets: _builtins.int
+    def __init__(
+        self,
+        *,
+        cause: _builtins.int = ...,
+        group: _builtins.int = ...,
+        messages: _builtins.int = ...,
+        octets: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cause", b"cause", "group", b"group", "messages", b"messages", "octets", b"octets"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Debt: _TypeAlias = Debt  # noqa: Y015
+
+@_typing.final
+class DebtHeard(_message.Message):
+    """The answer to a report."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BOOT_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
+    boot: _builtins.int
+    number: _builtins.int
+    def __init__(
+        self,
+        *,
+        boot: _builtins.int = ...,
+        number: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["boot", b"boot", "number", b"number"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DebtHeard: _TypeAlias = DebtHeard  # noqa: Y015

@@ -16,17 +16,41 @@ from headrace_broker.catalog.request import Request
 from headrace_broker.catalog.result import Ok
 from headrace_broker.codecs.header_edit import Death, dead_letter
 from headrace_broker.core.queue.effect import REASON_EXPIRED
+from headrace_broker.flow.account import Account, Ledger
+from headrace_broker.flow.cause_runs import CauseRuns
+from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.model.definition import Binding, Exchange, Node, Queue, User
+from headrace_broker.model.flow import Cause
 from headrace_broker.model.message import Publish
+from headrace_broker.model.session import session_id
 from headrace_broker.runtime.dead_letter_carrier import Carrier
+from headrace_broker.runtime.dead_letter_office import DeadLetterOffice
+from headrace_broker.runtime.expiry_account import ExpiryAccounts
 from headrace_broker.runtime.letter import Letter
 from headrace_broker.runtime.port import Ticket
+from headrace_broker.runtime.remote_debt import RemoteDebts
 from headrace_broker.runtime.router import Router
 
 
 class Link:
     def __init__(self) -> None:
         self.gone = False
+
+
+class Alarms:
+    """Alarms that the test sets."""
+
+    def __init__(self) -> None:
+        self.blocked = False
+        self._watchers: list[Callable[[], None]] = []
+
+    def watch(self, callback: Callable[[], None]) -> None:
+        self._watchers.append(callback)
+
+    def set(self, blocked: bool) -> None:
+        self.blocked = blocked
+        for watcher in self._watchers:
+            watcher()
 
 
 class Session:
@@ -39,6 +63,7 @@ class Session:
         self.gathered: list[tuple[Publish, Ticket]] = []
         self.sent: list[tuple[Publish, Ticket]] = []
         self.closed = False
+        self.causes = CauseRuns()
 
     def publish(self, publishes: list[Publish], ticket: Ticket) -> bool:
         assert not self.closed
@@ -87,10 +112,39 @@ class Network:
         self._index = 0
         self.do(commands.Bootstrap((Node(1, "n1", "h:1"),), "/", User("guest", b"", b"")))
         self.opened: list[Session] = []
-        self.carrier = Carrier(self._open)
+        self.sent: list[tuple[int, bytes]] = []
+        self.ledger = Ledger(FlowLimits())
+        self.debts = RemoteDebts((1, "n1"), self.ledger, lambda: 1, self._send)
+        self.charges = self.debts.charges
+        self.carrier = Carrier(self._open, self.charges)
+        self.expiries = ExpiryAccounts("n1", self.ledger, self.charges, self._new_cause)
+        self.alarms = Alarms()
+        self._causes = iter(range(1 << 20, 1 << 30))
 
-    def _open(self, queue: Queue, listener: Any) -> Any:
+    def _send(self, node: int, payload: bytes) -> bool:
+        self.sent.append((node, payload))
+        return True
+
+    def _new_cause(self) -> int:
+        return session_id(1, 1, next(self._causes))
+
+    def account(self, name: str) -> tuple[Account, int]:
+        """An account of this node, and a session that it is charged for."""
+        cause = self._new_cause()
+        account = self.ledger.open(Cause(name, "connection", name, "n1"))
+        self.charges.register(cause, account)
+        return account, cause
+
+    def office(self, carrier: Carrier | None = None) -> DeadLetterOffice:
+        """A node's office; its sessions are this network's."""
+        chosen = self.carrier if carrier is None else carrier
+        office = DeadLetterOffice(self.router, chosen, self.expiries, self.alarms)
+        self.debts.on_clear_funds = office.go_on
+        return office
+
+    def _open(self, queue: Queue, listener: Any, causes: CauseRuns) -> Any:
         session = Session(queue, listener)
+        session.causes = causes
         self.opened.append(session)
         return session
 

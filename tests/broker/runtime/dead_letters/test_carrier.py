@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from headrace_broker.flow.charges import NO_CAUSE
 from headrace_broker.model.message import Publish
 from headrace_broker.runtime import dead_letter_carrier as module
 from headrace_broker.runtime.dead_letter_carrier import Parcel
@@ -13,7 +14,7 @@ from headrace_broker.runtime.dead_letter_carrier import Parcel
 
 class Told(Parcel):
     def __init__(self):
-        super().__init__()
+        super().__init__(NO_CAUSE, 10)
         self.count = 0
 
     def done(self):

@@ -9,10 +9,10 @@ import pytest
 
 from headrace_broker.catalog import command as commands
 from headrace_broker.core.queue.effect import REASON_EXPIRED, Acquired
+from headrace_broker.flow.charges import NO_CAUSE
 from headrace_broker.model.limits import DEAD_LETTERS_IN_FLIGHT_MAX
 from headrace_broker.runtime import dead_letter_keeper as keeper_module
 from headrace_broker.runtime import dead_letter_office as office_module
-from headrace_broker.runtime.dead_letter_office import DeadLetterOffice
 
 
 class Source:
@@ -62,7 +62,7 @@ def office(network):
     network.queue("dead")
     network.exchange("dlx")
     network.bind("dlx", "dead")
-    return DeadLetterOffice(network.router, network.carrier)
+    return network.office()
 
 
 @pytest.fixture
@@ -176,7 +176,7 @@ def test_octets_under_way_are_bounded_over_all_queues(
     network.queue("dead")
     network.exchange("dlx")
     network.bind("dlx", "dead")
-    office = DeadLetterOffice(network.router, network.carrier)
+    office = network.office()
     other = Source(network.queue("other"), letter)
 
     async def scenario():
@@ -379,6 +379,103 @@ def test_released_queue_is_left_to_its_next_leader(office, source, network, run,
         office.keep(source)  # it is led here again
         await turns()
         assert network.session("dead").bodies == [b"1"]
+        office.stop()
+
+    run(scenario)
+
+
+def test_kept_letters_stay_in_their_queue_during_an_alarm(office, source, network, run, turns):
+    async def scenario():
+        network.alarms.set(True)
+        source.add(1)
+        office.keep(source)
+        await turns()
+        assert network.opened == []
+        network.alarms.set(False)
+        await turns()
+        assert network.session("dead").bodies == [b"1"]
+        office.stop()
+
+    run(scenario)
+
+
+def test_kept_letter_is_owed_for_while_it_is_under_way(office, source, network, run, turns):
+    async def scenario():
+        account, cause = network.account("a")
+        source.add(1, 2)
+        office.note_causes(source.queue, [1], [cause])
+        office.keep(source)
+        await turns()
+        assert (account.messages, network.debts.unknown.messages) == (1, 1)
+        assert network.session("dead").causes.of(1, 2) == [1, cause, 1, NO_CAUSE]
+        network.session("dead").confirm()
+        assert (account.messages, network.debts.unknown.messages) == (0, 0)
+        office.stop()
+
+    run(scenario)
+
+
+def test_kept_letter_is_owed_for_again_when_it_is_sent_again(
+    office, source, network, run, turns, hurried
+):
+    async def scenario():
+        account, cause = network.account("a")
+        source.add(1)
+        office.note_causes(source.queue, [1], [cause])
+        office.keep(source)
+        await turns()
+        network.session("dead").refuse()
+        assert account.messages == 0
+        await until(lambda: network.session("dead").sent)
+        assert account.messages == 1
+        office.stop()
+        assert account.messages == 0
+
+    run(scenario)
+
+
+def test_causes_of_kept_letters_are_remembered_within_a_bound(
+    office, source, network, run, turns, monkeypatch
+):
+    monkeypatch.setattr(office_module, "LETTER_CAUSES_MAX", 2)
+
+    async def scenario():
+        account, cause = network.account("a")
+        other = network.queue("other")
+        office.note_causes(source.queue, [1, 2, 3], [cause] * 3)
+        assert [office.cause(source.queue.group, n) for n in (3, 1)] == [NO_CAUSE, cause]
+        office.note_causes(other, [1], [cause])
+        office.release(source.queue.group)
+        office.release(other.group)
+        office.note_causes(source.queue, [1, 2, 3], [cause] * 3)
+        assert [office.cause(source.queue.group, n) for n in (1, 2, 3)] == [cause, cause, NO_CAUSE]
+        assert account.messages == 0
+        office.stop()
+
+    run(scenario)
+
+
+def test_letters_of_nobody_go_one_at_a_time_while_too_many_are_under_way(
+    office, source, network, run, turns
+):
+    network.ledger.limits.account_messages = 10
+
+    async def scenario():
+        slow = network.queue("slow")
+        stuck = network.charges.charge(NO_CAUSE, slow.group)
+        stuck.borrow(11, 11)
+        assert network.debts.unknown.in_debt
+        source.add(*range(1, 20), entry=5)
+        office.keep(source)
+        await turns()
+        dead = network.session("dead")
+        assert dead.bodies == [b"1"]
+        dead.confirm()
+        await turns()
+        assert dead.bodies == [b"2"]
+        stuck.repay(11, 11)
+        await turns()
+        assert len(dead.bodies) == 18
         office.stop()
 
     run(scenario)

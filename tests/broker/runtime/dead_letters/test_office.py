@@ -6,9 +6,11 @@ import logging
 
 import pytest
 
+from headrace_broker.model.flow import EXPIRY
 from headrace_broker.model.limits import TIMER_WAKES_MAX
+from headrace_broker.model.session import session_id
 from headrace_broker.runtime import dead_letter_office as module
-from headrace_broker.runtime.dead_letter_office import DeadLetterOffice
+from headrace_broker.runtime.letter_cause import EXPIRY_CAUSE
 
 
 @pytest.fixture
@@ -19,7 +21,7 @@ def office(network):
     network.queue("dead")
     network.exchange("dlx")
     network.bind("dlx", "dead")
-    return DeadLetterOffice(network.router, network.carrier)
+    return network.office()
 
 
 def take(office, network, *letters):
@@ -147,5 +149,145 @@ def test_stopped_office_sends_nothing(office, network, letter, run, turns):
         take(office, network, letter())
         await turns()
         assert network.opened == []
+
+    run(scenario)
+
+
+def test_letter_is_owed_for_by_its_cause_until_all_queues_have_it(
+    office, network, letter, run, turns
+):
+    async def scenario():
+        network.queue("copy")
+        network.bind("dlx", "copy")
+        account, cause = network.account("a")
+        one = letter()
+        one.cause = cause
+        take(office, network, one)
+        assert (account.messages, account.octets) == (1, int(one.octets))
+        [owed] = network.debts.causes(network.source.group)
+        assert (owed.cause, owed.node, owed.messages) == (account.cause, 1, 1)
+        await turns()
+        assert (account.messages, account.octets) == (2, 2 * int(one.octets))
+        assert network.session("dead").causes.of(1, 1) == [1, cause]
+        network.session("dead").confirm()
+        assert account.messages == 1
+        network.session("copy").refuse()
+        assert (account.messages, account.octets, network.charges.count) == (0, 0, 0)
+        office.stop()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("outcome", ["confirm", "refuse", "delete", "unroutable", "stop", "idle"])
+def test_nobody_owes_for_what_is_over(outcome, office, network, letter, run, turns):
+    async def scenario():
+        account, cause = network.account("a")
+        letters = [letter(), letter()]
+        for each in letters:
+            each.cause = cause
+        if outcome == "unroutable":
+            network.arguments = {"dead-letter-exchange": "none"}
+        take(office, network, *letters)
+        assert account.messages == 2
+        if outcome == "idle":
+            office.stop()
+        await turns()
+        if outcome in ("confirm", "refuse", "delete"):
+            assert account.messages == 2
+            getattr(network.session("dead"), outcome)()
+        elif outcome == "stop":
+            office.stop()
+            network.session("dead").confirm()
+        assert (account.messages, account.octets, network.charges.count) == (0, 0, 0)
+        office.stop()
+
+    run(scenario)
+
+
+def test_letters_that_find_no_room_are_owed_for_by_nobody(
+    office, network, letter, run, turns, monkeypatch
+):
+    monkeypatch.setattr(module, "DEAD_LETTER_OCTETS_MAX", 10)
+
+    async def scenario():
+        account, cause = network.account("a")
+        letters = [letter(), letter()]
+        for each in letters:
+            each.cause = cause
+        take(office, network, *letters)
+        assert account.messages == 1
+        office.stop()
+
+    run(scenario)
+
+
+def test_letter_of_a_client_elsewhere_is_told_to_its_node(office, network, letter, run, turns):
+    async def scenario():
+        one = letter()
+        one.cause = session_id(2, 1, 1)
+        take(office, network, one)
+        await turns()
+        assert network.debts.causes(network.catalog.queue("/", "dead").group) == []
+        [proxy] = network.debts.proxies(network.catalog.queue("/", "dead").group)
+        assert proxy == (one.cause, 1, int(one.octets))
+        network.session("dead").confirm()
+        office.stop()
+        network.debts.stop()
+
+    run(scenario)
+
+
+def test_expired_messages_of_each_queue_have_an_account(office, network, letter, run, turns):
+    network.ledger.limits.account_messages = 2
+    woken: list[int] = []
+    network.expiries.wake = woken.append
+
+    async def scenario():
+        other = network.queue("other")
+        letters = [letter(n) for n in range(3)]
+        for each in letters:
+            each.cause = EXPIRY_CAUSE
+        take(office, network, *letters)
+        assert office.is_congested(network.source)
+        assert not office.is_congested(other)
+        await turns()
+        [owed] = network.debts.causes(network.catalog.queue("/", "dead").group)
+        assert (owed.cause.kind, owed.cause.name) == (EXPIRY, "expiry in queue 'work'")
+        assert (owed.cause.vhost, owed.cause.node) == ("/", "n1")
+        network.session("dead").confirm(1)
+        assert woken == []
+        network.session("dead").confirm(1)
+        assert woken == [network.source.group]
+        assert not office.is_congested(network.source)
+        office.release(network.source.group)
+        assert owed.cause.account in network.ledger.accounts  # it owes something
+        network.session("dead").confirm()
+        network.ledger.sweep()
+        assert owed.cause.account not in network.ledger.accounts
+        office.stop()
+
+    run(scenario)
+
+
+def test_letters_sent_once_wait_for_the_end_of_an_alarm_while_there_is_room(
+    office, network, letter, run, turns, monkeypatch
+):
+    size = int(letter(body=b"x" * 1000).octets)
+    monkeypatch.setattr(module, "DEAD_LETTER_OCTETS_MAX", 4 * size)
+
+    async def scenario():
+        network.alarms.set(True)
+        assert office.is_congested(network.source)
+        take(office, network, letter(body=b"1" * 1000), letter(body=b"2" * 1000))
+        await turns()
+        assert network.opened == []
+        take(office, network, letter(body=b"3" * 1000))
+        await turns()
+        assert [body[:1] for body in network.session("dead").bodies] == [b"1"]
+        network.alarms.set(False)
+        await turns()
+        assert [body[:1] for body in network.session("dead").bodies] == [b"1", b"2", b"3"]
+        assert office.lost_count == 0
+        office.stop()
 
     run(scenario)

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from headrace_broker.core.queue.effect import REASON_EXPIRED, Acquired
 from headrace_broker.runtime import dead_letter_keeper as keeper_module
 from headrace_broker.runtime.dead_letter_carrier import Carrier
-from headrace_broker.runtime.dead_letter_office import DeadLetterOffice
 
 TARGETS = ("dead", "copy")
 
@@ -35,6 +34,8 @@ class Machine:
         for _ in range(count):
             number = len(self.kept_letters) + len(self.forgotten) + 1
             self.kept_letters[number] = Acquired(number, number // 3, 0, 4, 0, 0)
+            if number % 2:
+                self.leader.office.note_causes(self.queue, [number], [self.leader.cause])
         self.leader.office.keep(self)
 
     def kept(self, limit):
@@ -62,13 +63,13 @@ class Leader:
 
     def __init__(self, network, machine):
         self.sessions: list[Any] = []
-        self.office = DeadLetterOffice(network.router, Carrier(self._open(network)))
-        self._machine = machine
+        self.office = network.office(Carrier(self._open(network), network.charges))
+        self.account, self.cause = network.account("client")
         self.office.keep(machine)
 
     def _open(self, network):
-        def open_session(queue, listener):
-            session = network._open(queue, listener)
+        def open_session(queue, listener, causes):
+            session = network._open(queue, listener, causes)
             self.sessions.append(session)
             return session
 
@@ -94,6 +95,8 @@ class Run:
         self.machine.log.clear()
         if self.machine.leader is not None:
             self.machine.leader.office.stop()
+            assert (self.network.charges.count, self.machine.leader.account.messages) == (0, 0)
+            self.network.ledger.close(self.machine.leader.account)
         self.machine.leader = Leader(self.network, self.machine)
 
     def open(self, target):
@@ -167,6 +170,7 @@ def test_no_letter_is_forgotten_before_it_arrived_and_all_arrive(steps, make_net
             for _ in range(20):
                 await asyncio.sleep(0)
             assert (office.held_octets, office.keeper_count) == (0, 0)
+            assert run.network.charges.count == 0
             office.stop()
 
     asyncio.run(work())

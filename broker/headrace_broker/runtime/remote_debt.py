@@ -1,0 +1,203 @@
+"""Debts across nodes: each tells the others what their clients owe for work that waits here."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import NamedTuple, final
+
+from typing_extensions import override
+
+from headrace_broker.flow.account import Account, Debtor, Ledger
+from headrace_broker.flow.charges import Charge, ChargeObserver, Charges
+from headrace_broker.flow.debt_report import REPEAT_MS, REPORT_MS, Debt, ReportedDebts, Telling
+from headrace_broker.model.flow import DEAD_LETTERS, Cause
+from headrace_broker.runtime.clock import Clock
+from headrace_broker.runtime.pb.cluster_pb2 import ClusterPayload, DebtHeard, DebtReport
+from headrace_broker.runtime.pb.cluster_pb2 import Debt as DebtLine
+
+
+class Owed(NamedTuple):
+    """What an account owes for work beyond its own publishes.
+
+    Attributes:
+        cause: whose account it is.
+        node: id of the node on which the work waits.
+        group: queue that it waits for.
+        messages: owed.
+        octets: owed.
+    """
+
+    cause: Cause
+    node: int
+    group: int
+    messages: int
+    octets: int
+
+
+@final
+class _Observer(ChargeObserver):
+    def __init__(self, debts: RemoteDebts) -> None:
+        self._debts = debts
+
+    @override
+    def on_changed(self, home: int) -> None:
+        self._debts.changed(home)
+
+
+@final
+class _Unknown(Debtor):
+    def __init__(self, debts: RemoteDebts) -> None:
+        self._debts = debts
+
+    @override
+    def on_clear_funds(self) -> None:
+        self._debts.on_clear_funds()
+
+
+@final
+class RemoteDebts:
+    """Charges work to its ultimate cause, wherever in the cluster that is.
+
+    Args:
+        node: id and name of this node.
+        ledger: its accounts.
+        boot: how many times this node was started.
+        send: carries a payload to a node; False when it did not leave.
+        clock: gives the time that passes.
+
+    Attributes:
+        charges: what is under way on this node, by cause and queue.
+        reported: what accounts of this node owe elsewhere.
+        unknown: the account of work of which nobody knows any more who caused it.
+        on_clear_funds: called when that account has come down to its low mark.
+    """
+
+    def __init__(
+        self,
+        node: tuple[int, str],
+        ledger: Ledger,
+        boot: Callable[[], int],
+        send: Callable[[int, bytes], bool],
+        clock: Clock | None = None,
+    ) -> None:
+        self._node, self._name = node
+        cause = Cause(f"{self._name}/{DEAD_LETTERS}", DEAD_LETTERS, DEAD_LETTERS, self._name)
+        self.on_clear_funds: Callable[[], None] = _nothing
+        self.unknown = ledger.open(cause, _Unknown(self))
+        self.charges = Charges(self._node, ledger, self.unknown, _Observer(self))
+        self.reported = ReportedDebts(self.charges.account)
+        self._boot = boot
+        self._send = send
+        self._clock = Clock() if clock is None else clock
+        self._tellings: dict[int, Telling] = {}
+        self._handle: asyncio.TimerHandle | None = None
+        self._wake_ms = 0
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Tell nothing any more."""
+        self._stopped = True
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    # Telling
+
+    def changed(self, home: int) -> None:
+        """What the clients of a node owe here has changed: it is told soon, with what follows."""
+        telling = self._tellings.get(home)
+        if telling is None:
+            telling = Telling()
+            self._tellings[home] = telling
+        if not telling.changed:
+            telling.changed = True
+            self._wake_in(REPORT_MS)
+
+    def _wake_in(self, delay_ms: int) -> None:
+        wake_ms = int(self._clock.monotonic_ms()) + delay_ms
+        if self._stopped or (self._handle is not None and self._wake_ms <= wake_ms):
+            return
+        if self._handle is not None:
+            self._handle.cancel()
+        self._wake_ms = wake_ms
+        self._handle = asyncio.get_running_loop().call_later(delay_ms / 1000, self._tell)
+
+    def _tell(self) -> None:
+        self._handle = None
+        now_ms = int(self._clock.monotonic_ms())
+        for home, telling in list(self._tellings.items()):
+            owed = self.charges.owed_to(home)
+            if telling.look(now_ms, bool(owed)):
+                self._report(home, telling, owed, now_ms)
+        if any(not telling.is_over for telling in self._tellings.values()):
+            self._wake_in(REPEAT_MS)
+
+    def _report(self, home: int, telling: Telling, owed: list[Charge], now_ms: int) -> None:
+        telling.number += 1
+        lines = [_line(charge) for charge in owed]
+        report = DebtReport(boot=self._boot(), number=telling.number, debts=lines)
+        if self._send(home, ClusterPayload(debt_report=report).SerializeToString()):
+            telling.told(now_ms, not owed)  # else it is as changed as before
+
+    # Other nodes
+
+    def receive_report(self, peer: int, report: DebtReport) -> None:
+        """Take over what clients of this node owe at another, and say that it was heard."""
+        debts = [Debt(each.cause, each.group, each.messages, each.octets) for each in report.debts]
+        self.reported.hear(peer, report.boot, report.number, debts)
+        heard = DebtHeard(boot=report.boot, number=report.number)
+        self._send(peer, ClusterPayload(debt_heard=heard).SerializeToString())
+
+    def receive_heard(self, peer: int, heard: DebtHeard) -> None:
+        """A node has heard a report."""
+        telling = self._tellings.get(peer)
+        if telling is not None and heard.boot == self._boot():
+            telling.answered(heard.number)
+
+    def peer_changed(self, peer: int, up: bool) -> None:
+        """A node came or went: what waits there is nobody's debt; what it is told begins anew."""
+        self.reported.drop(peer)
+        if up and peer in self._tellings:
+            self.changed(peer)
+
+    # Looking
+
+    def causes(self, group: int) -> list[Owed]:
+        """Return who of this node's clients owes something at a queue, the deepest in debt first.
+
+        What they owe for their own publishes is not in it: see `Ledger.debtors`. The lists of all
+        nodes together have each debt once.
+        """
+        return [owed for owed in self._all() if owed.group == group]
+
+    def owed_by(self, account: Account) -> list[Owed]:
+        """Return what one account of this node owes, likewise."""
+        return [owed for owed in self._all() if owed.cause is account.cause]
+
+    def proxies(self, group: int) -> list[tuple[int, int, int]]:
+        """Return sessions of other nodes with the messages and octets that they owe at a queue.
+
+        Their nodes have them in `causes`, with names.
+        """
+        found = self.charges.select(lambda charge: charge.home > 0 and charge.tab.group == group)
+        return [(int(c.cause), int(c.tab.messages), int(c.tab.octets)) for c in found]
+
+    def _all(self) -> list[Owed]:
+        here = self.charges.select(lambda charge: charge.home == 0)
+        tabs = [(self._node, charge.tab) for charge in here] + self.reported.tabs()
+        owed = [
+            Owed(tab.account.cause, node, tab.group, int(tab.messages), int(tab.octets))
+            for node, tab in tabs
+        ]
+        owed.sort(key=lambda each: each.octets, reverse=True)
+        return owed
+
+
+def _line(charge: Charge) -> DebtLine:
+    tab = charge.tab
+    return DebtLine(cause=charge.cause, group=tab.group, messages=tab.messages, octets=tab.octets)
+
+
+def _nothing() -> None:
+    """Do nothing until the node has said what to do."""
