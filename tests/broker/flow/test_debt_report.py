@@ -240,9 +240,9 @@ class World:
             for number, tab in home.reported.tabs():
                 believed.append(_row(number, tab.account.cause.account, tab))
         for node in self.nodes.values():
-            for home in node.tellings:
-                living = self.nodes[home].sessions()
-                owed = [c for c in node.charges.owed_to(home) if c.cause in living]
+            for other in node.tellings:
+                living = self.nodes[other].sessions()
+                owed = [c for c in node.charges.owed_to(other) if c.cause in living]
                 so += [_row(node.number, f"{c.cause:x}", c.tab) for c in owed]
         return sorted(believed), sorted(so)
 
