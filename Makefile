@@ -164,6 +164,11 @@ bench-raftlog: $(VENV)/stamp-install ## measure the replicated log on this machi
 bench-depth: $(VENV)/stamp-tools $(VENV)/stamp-install ## measure deep queues: memory, restart, draining; writes bench/RESULTS.md
 	$(BIN)/python bench/depth.py --write
 
+.PHONY: bench-overload
+bench-overload: $(VENV)/stamp-tools $(VENV)/stamp-bench $(VENV)/stamp-install ## overload this and RabbitMQ; writes bench/RESULTS.md and the plot
+	$(BIN)/python bench/overload.py --write
+	$(BIN)/python bench/overload.py --sweep --write
+
 .PHONY: bench-pysyncobj
 bench-pysyncobj: $(VENV)/stamp-bench $(VENV)/stamp-install ## compare the replicated log with PySyncObj; writes bench/RESULTS.md
 	$(BIN)/python bench/pysyncobj_bench.py --write

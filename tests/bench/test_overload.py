@@ -1,0 +1,76 @@
+"""The arithmetic of the overload benchmark."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+BENCH = Path(__file__).resolve().parents[2] / "bench"
+
+
+@pytest.fixture
+def goals(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """Benchmarks are run as programs and are on nobody's path."""
+    monkeypatch.syspath_prepend(BENCH)
+    return importlib.import_module("pressure.goals")
+
+
+@pytest.fixture
+def generator(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(BENCH)
+    return importlib.import_module("pressure.generator")
+
+
+def test_a_group_is_written_as_the_generator_takes_it(generator: ModuleType) -> None:
+    text = generator.Group("p", 200, publish="q", queues=50, window=100).text()
+    pairs = dict(pair.split("=") for pair in text.split(","))
+    assert (pairs["name"], pairs["connections"], pairs["publish"]) == ("p", "200", "q")
+    assert "consume" not in pairs
+    source = generator.SOURCE.read_text()
+    assert all(f'!strcmp(part, "{key}")' in source for key in generator.Group._fields)
+
+
+def test_rates_are_of_the_measured_seconds_only(generator: ModuleType) -> None:
+    each = {"sent_each": [9, 10, 20, 9], "confirmed_each": [0, 8, 10, 9], "received_each": [0] * 4}
+    counts = dict.fromkeys(["sent", "confirmed", "received"], 1)
+    lost = {"disconnected": 2, "refused": 3, "blocked": 4}
+    times = {f"{kind}_ms_{part}": 0.5 for kind in ("e2e", "confirm") for part in ("p50", "p99")}
+    printed = json.dumps({"groups": {"p": {**each, **counts, **lost, **times}}})
+    found = generator.parse_figures(printed, generator.Times(1, 2, 1))["p"]
+    assert (found.sent_s, found.confirmed_s, found.received_s) == (15, 9, 0)
+    assert (found.disconnected, found.refused, found.blocked) == (2, 3, 4)
+    assert found.e2e_ms == (0.5, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "value", "met"),
+    [(0.9, None, 0.9, True), (0.9, None, 0.89, False), (None, 0, 1, False), (None, None, 1, None)],
+)
+def test_a_measure_knows_whether_its_goal_is_met(
+    goals: ModuleType, least: float | None, most: float | None, value: float, met: bool | None
+) -> None:
+    assert goals.Measure("a", "x", value, least, most, 1).met is met
+
+
+def test_goals_are_judged_on_the_median_of_the_rounds(goals: ModuleType) -> None:
+    rounds = [[goals.Measure("a", "x", value, 0.9)] for value in (0.1, 0.95, 1.0)]
+    (median,) = goals.medians(rounds)
+    assert (median.value, median.met) == (0.95, True)
+
+
+def test_a_latency_is_compared_with_what_may_be_under_way(goals: ModuleType) -> None:
+    assert goals.share_of_bound(500, 10_000, 10_000) == 0.5
+    assert goals.share_of_bound(0, 10_000, 0) == float("inf")
+
+
+def test_what_one_broker_lacks_is_empty_beside_the_other(goals: ModuleType) -> None:
+    ours = [goals.Measure("a", "ratio", 0.5, 0.9, None, 2), goals.Measure("b", "rate", 1234)]
+    theirs = [goals.Measure("a", "ratio", 0.95, 0.9, None, 2)]
+    assert goals.side_by_side(ours, theirs).splitlines()[2:] == [
+        "| a | ratio | >= 0.90 | 0.50 | **no** | 0.95 | yes |",
+        "| b | rate |  | 1,234 |  |  |  |",
+    ]
