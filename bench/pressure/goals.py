@@ -63,12 +63,12 @@ def medians(rounds: Sequence[Sequence[Measure]]) -> list[Measure]:
 
 
 def share_of_bound(p99_ms: float, messages_max: float, rate: float) -> float:
-    """Return a p99 as a share of the time in which all that may be under way is received.
+    """Return a p99 as a share of the time that all that may be under way takes.
 
     Args:
         p99_ms: end to end.
         messages_max: how many the limits let be under way at once.
-        rate: messages received per second; 0 is worse than any bound.
+        rate: messages per second that take their turn; 0 is worse than any bound.
     """
     return p99_ms / (1000 * messages_max / rate) if rate > 0 else float("inf")
 

@@ -37,8 +37,8 @@ def plot(points: Mapping[str, Sequence[Point]], path: Path) -> None:
         )
         published = [each.published_s / 1000 for each in found]
         rate.plot(load, published, label=f"{label}, published", linestyle="--", alpha=0.6, **look)
-        p99 = [each.p99_ms / 1000 for each in found]
-        p50 = [each.p50_ms / 1000 for each in found]
+        p99 = [_seconds(each.p99_ms) for each in found]
+        p50 = [_seconds(each.p50_ms) for each in found]
         latency.plot(load, p99, label=f"{label}, p99", **look)
         latency.plot(load, p50, label=f"{label}, p50", linestyle="--", alpha=0.6, **look)
         memory.plot(load, [each.memory / MIB for each in found], label=label, **look)
@@ -54,6 +54,11 @@ def plot(points: Mapping[str, Sequence[Point]], path: Path) -> None:
     figure.tight_layout(rect=(0, 0.07, 1, 1))
     figure.savefig(path, dpi=100)
     pyplot.close(figure)
+
+
+def _seconds(milliseconds: float) -> float:
+    """Nothing was received: there is nothing to draw."""
+    return milliseconds / 1000 if milliseconds > 0 else float("nan")
 
 
 def _finish(axes: Any, title: str, unit: str) -> None:
