@@ -42,6 +42,7 @@ class NodeBroker(Broker):
 
     Attributes:
         connections: open client connections by id.
+        queue_gates: what is under way to each queue from here.
     """
 
     def __init__(
@@ -66,6 +67,8 @@ class NodeBroker(Broker):
         self.client_counts = ClientCounts(view, self.connections)
         self.ledger = hosting.ledger
         self.flow = hosting.ledger.limits
+        self.intake = hosting.intake
+        self.queue_gates = hosting.queue_gates
         cause = Cause(f"{self.node_name}/{REPUBLISH}", REPUBLISH, REPUBLISH, self.node_name)
         self.republish_account = self.ledger.open(cause)
         self.blocked_limit: i64 = LIMIT_DISK

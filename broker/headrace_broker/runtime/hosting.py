@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from typing import TYPE_CHECKING, Any, Final, final
 
 from mypy_extensions import i64
@@ -12,6 +13,7 @@ from typing_extensions import override
 from headrace_broker.flow.account import Account, Ledger
 from headrace_broker.flow.cause_runs import CauseRuns
 from headrace_broker.flow.flow_limits import FlowLimits
+from headrace_broker.flow.intake import Intake
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.flow import DEAD_LETTERS, Cause
 from headrace_broker.model.limits import TIMER_WAKES_MAX
@@ -19,10 +21,13 @@ from headrace_broker.model.session import boot_mark, session_id
 from headrace_broker.runtime.clock import Clock
 from headrace_broker.runtime.duties import Duties
 from headrace_broker.runtime.host_watcher import Configuration, HostWatcher
+from headrace_broker.runtime.intake_turns import IntakeTurns
+from headrace_broker.runtime.intake_watch import IntakeWatch, Looker
 from headrace_broker.runtime.lane_port import SessionOwner
 from headrace_broker.runtime.letter import Letter
 from headrace_broker.runtime.letter_reach import LetterReach
 from headrace_broker.runtime.port import QueueListener
+from headrace_broker.runtime.queue_gates import QueueGates
 from headrace_broker.runtime.queue_host import QueueHost
 from headrace_broker.runtime.queue_log import MemoryQueueLog, QueueLog, RaftQueueLog
 from headrace_broker.runtime.session import QueueSession
@@ -40,6 +45,18 @@ NODE_DOWN_GRACE_SECONDS: Final = (
 SESSION_TICK_SECONDS: Final = 0.5  # how often sessions look for lost answers
 
 log = logging.getLogger(__name__)
+
+
+def _call_soon(callback: Callable[[], None]) -> object:
+    return asyncio.get_running_loop().call_soon(callback)
+
+
+def _call_later(seconds: float, callback: Callable[[], None]) -> object:
+    return asyncio.get_running_loop().call_later(seconds, callback)
+
+
+def _clock_us() -> int:
+    return time.monotonic_ns() // 1000
 
 
 @final
@@ -111,6 +128,9 @@ class Hosting:
         ledger: the accounts of these.
         on_session: called with a session's id and whose it is when it begins.
         on_session_over: called with its id when its queue has forgotten it.
+        turns: gives each turn of the loop its budget of publishes.
+        intake: what the node holds for publishers, and takes from them.
+        queue_gates: what is under way to each queue from here.
         duties: what this node does for the queues that it leads.
         on_unused: called with an auto-delete queue led here whose last consumer has gone.
         on_unreadable: called when a message that a queue still holds cannot be read; the node
@@ -135,6 +155,12 @@ class Hosting:
         self.ledger = Ledger(FlowLimits()) if ledger is None else ledger
         self.on_session: Callable[[int, Account], None] = _ignore_session
         self.on_session_over: Callable[[int], None] = _ignore_end
+        self.turns = IntakeTurns(_call_soon, _clock_us)
+        self.intake = Intake(self.ledger.limits, self.turns)
+        self.turns.intake = self.intake
+        self.queue_gates = QueueGates(self.ledger.limits, self.intake, self.turns)
+        watch = IntakeWatch(self.intake, self.turns, self.hosts)
+        self._looker = Looker(watch, _clock_us, _call_later)
         self.duties = Duties()
         self._letter_traffic = Traffic()
         self._letter_account = Account(Cause("", DEAD_LETTERS, "", ""), self.ledger.limits)
@@ -158,12 +184,17 @@ class Hosting:
     # Life
 
     def start(self) -> None:
-        """Begin the periodic look at silent sessions."""
+        """Begin the periodic looks at silent sessions and at what is taken in."""
+        self._looker.start()
+        self._tick_later()
+
+    def _tick_later(self) -> None:
         loop = asyncio.get_running_loop()
         self._tick_handle = loop.call_later(SESSION_TICK_SECONDS, self._tick)
 
     def stop(self) -> None:
-        """End the periodic look."""
+        """End the periodic looks."""
+        self._looker.stop()
         if self._tick_handle is not None:
             self._tick_handle.cancel()
             self._tick_handle = None
@@ -174,7 +205,7 @@ class Hosting:
         self._grace_handles.clear()
 
     def _tick(self) -> None:
-        self.start()
+        self._tick_later()
         self.switchboard.mend()
         owed, self._owed = self._owed, set()
         for group, node in owed:
@@ -328,10 +359,10 @@ class Hosting:
         """Start a client's session with a queue; the account owes for what it causes."""
         number = self.new_session_id()
         self.on_session(number, account)
+        board, traffic = self.switchboard, self.traffic
+        pending = self.queue_gates.enter(queue.group)
         return self._add(
-            QueueSession(
-                number, queue, listener, self.switchboard, self._owner, self.traffic, account
-            )
+            QueueSession(number, queue, listener, board, self._owner, traffic, account, pending)
         )
 
     def open_letter_session(
@@ -349,8 +380,9 @@ class Hosting:
         number = self.new_session_id(deaths=True)
         reach = LetterReach(self.switchboard, causes)
         traffic, account = self._letter_traffic, self._letter_account
+        pending = self.queue_gates.enter(queue.group)
         return self._add(
-            QueueSession(number, queue, listener, reach, self._owner, traffic, account)
+            QueueSession(number, queue, listener, reach, self._owner, traffic, account, pending)
         )
 
     def new_session_id(self, deaths: bool = False) -> int:
@@ -372,6 +404,7 @@ class Hosting:
         self.on_session_over(session)
         if closed is not None:
             closed.link.account.close_tab(closed.queue.group)
+            self.queue_gates.leave(closed.queue.group)
             group = self._by_group.get(closed.queue.group)
             if group is not None:
                 group.pop(session, None)

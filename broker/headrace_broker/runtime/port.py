@@ -17,6 +17,7 @@ from headrace_broker.catalog.permission import Permissions
 from headrace_broker.flow.account import Account, Ledger
 from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.flow.gate import Gate
+from headrace_broker.flow.intake import Intake
 from headrace_broker.model.client_limits import ClientLimits
 from headrace_broker.model.definition import Binding, Exchange, Queue
 from headrace_broker.model.flow import LIMIT_DISK
@@ -291,6 +292,7 @@ class Broker:
         client_counts: how many connections and channels they may have.
         ledger: who owes what on this node.
         flow: the limits of flow control in force on it.
+        intake: what it holds for publishers, and takes from them.
         republish_account: owes for what its administrators have moved.
         blocked_limit: while publishers are blocked, the LIMIT that does it.
     """
@@ -304,6 +306,7 @@ class Broker:
     client_counts: ClientCounts
     ledger: Ledger
     flow: FlowLimits
+    intake: Intake
     republish_account: Account
     blocked_limit: i64 = LIMIT_DISK
 

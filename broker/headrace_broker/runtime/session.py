@@ -10,9 +10,8 @@ from typing_extensions import override
 from headrace_broker.core.queue.command import encode_get, encode_purge, encode_remove
 from headrace_broker.core.queue.effect import LANE_PUBLISH
 from headrace_broker.flow.account import Account
-from headrace_broker.flow.gate import Gate
+from headrace_broker.flow.pending import Pending
 from headrace_broker.model.definition import Queue
-from headrace_broker.model.flow import LIMIT_QUEUE
 from headrace_broker.model.message import DeliveryRun, Publish
 from headrace_broker.runtime.answer import wait_answer, wait_over
 from headrace_broker.runtime.lane_port import Reach, SessionEnd, SessionOwner
@@ -49,12 +48,13 @@ class QueueSession(QueueClient):
         owner: SessionOwner,
         traffic: Traffic,
         account: Account,
+        pending: Pending,
     ) -> None:
         self.session = session
         self.queue = queue
-        self.gate = Gate(LIMIT_QUEUE, queue.group)
+        self.gate = pending.gate
         self.end = _End(self)
-        self.link = SessionLink(session, queue, self, listener, reach, traffic, account)
+        self.link = SessionLink(session, queue, self, listener, reach, traffic, account, pending)
         self.publishing = Publishing(self.link)
         self.control = Control(self.link)
         self.consuming = Consuming(self.link, self.control)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import final
 
 from headrace_broker.flow.account import Account
+from headrace_broker.flow.pending import Pending
 from headrace_broker.model.definition import Queue
 from headrace_broker.runtime.lane_port import HostEnd, Reach
 from headrace_broker.runtime.port import QueueClient, QueueListener
@@ -22,6 +23,7 @@ class SessionLink:
         listener: the channel.
         traffic: counts what goes through.
         account: who owes for what is published.
+        pending: what all publishers of this node have under way to the queue.
         target: node id of the leader that is being talked to, 0 while unknown.
         closing: the channel has closed the session.
         gone: the queue is gone, or has forgotten the session.
@@ -38,6 +40,7 @@ class SessionLink:
         reach: Reach,
         traffic: Traffic,
         account: Account,
+        pending: Pending,
     ) -> None:
         self.session = session
         self.queue = queue
@@ -45,6 +48,7 @@ class SessionLink:
         self.listener = listener
         self.traffic = traffic
         self.account = account
+        self.pending = pending
         self.target = 0
         self.closing = False
         self.gone = False

@@ -40,6 +40,7 @@ class Publishing:
         lane = self.lane
         octets = lane.add(publishes, ticket)
         link.account.tab(link.queue.group).borrow(len(publishes), octets)
+        link.pending.add(octets)
         if not self._congested:
             limits = self._limits
             if lane.hand_over_count > limits.scaled(limits.commands) or lane.octets > limits.scaled(
@@ -128,3 +129,4 @@ class Publishing:
         if messages > 0:
             link = self._link
             link.account.tab(link.queue.group).repay(messages, octets)
+            link.pending.done(octets)

@@ -25,6 +25,7 @@ from headrace_broker.catalog.permission import Permissions
 from headrace_broker.catalog.store import CatalogStore
 from headrace_broker.flow.account import Account, Ledger
 from headrace_broker.flow.flow_limits import FlowLimits
+from headrace_broker.flow.intake import Intake
 from headrace_broker.model.client_limits import ClientLimits
 from headrace_broker.model.definition import QUEUE_CLASSIC, Binding, Exchange, Queue, Vhost
 from headrace_broker.model.flow import LIMIT_DISK, REPUBLISH, Cause
@@ -37,6 +38,7 @@ from headrace_broker.model.reply_code import (
     AmqpError,
 )
 from headrace_broker.runtime.client_counts import ClientCounts
+from headrace_broker.runtime.intake_turns import IntakeTurns
 from headrace_broker.runtime.port import (
     Broker,
     ConnectionInfo,
@@ -64,6 +66,9 @@ class FakeBroker(Broker):
         self.quotas = Quotas(lambda: self.now_us)
         self.flow = FlowLimits()
         self.ledger = Ledger(self.flow)
+        self.soon: list[Callable[[], None]] = []  # what is to be called in the next turn
+        self.bell = IntakeTurns(self.soon.append, lambda: self.now_us)
+        self.intake = self.bell.intake = Intake(self.flow, self.bell)
         self.republish_account = self.ledger.open(Cause("n1/republish", REPUBLISH, "", "n1"))
         self.blocked_limit = LIMIT_DISK
         self.channel_flow = False

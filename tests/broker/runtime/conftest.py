@@ -12,6 +12,7 @@ from headrace_broker.codecs.batch import message_body
 from headrace_broker.core.queue.settings import QueueSettings
 from headrace_broker.flow.account import Ledger
 from headrace_broker.flow.flow_limits import FlowLimits
+from headrace_broker.flow.intake import Intake
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.flow import CONNECTION, Cause
 from headrace_broker.model.message import DeliveryRun, Publish
@@ -22,6 +23,7 @@ from headrace_broker.runtime.lane_port import SessionOwner
 from headrace_broker.runtime.letter import Letter
 from headrace_broker.runtime.pb.cluster_pb2 import ClusterPayload
 from headrace_broker.runtime.port import QueueClient, QueueListener, Ticket
+from headrace_broker.runtime.queue_gates import QueueGates
 from headrace_broker.runtime.queue_host import QueueHost
 from headrace_broker.runtime.queue_log import BUSY, NOT_LEADING, TAKEN, QueueLog
 from headrace_broker.runtime.session import QueueSession
@@ -198,6 +200,7 @@ class World:
         self.stranger = Owner(self, self.owner.closed, False)
         self.traffic = Traffic()
         self.ledger = Ledger(FlowLimits())
+        self.gates = QueueGates(self.ledger.limits, Intake(self.ledger.limits))
         self.sent: list[tuple[int, str]] = []
         self._wire: list[tuple[int, bytes]] = []
         self._applied = 0
@@ -226,7 +229,10 @@ class World:
         board = self.boards[node]
         owner = self.owner if node in self.hosts else self.stranger
         account = self.ledger.open(Cause(f"n/{number}", CONNECTION, "", f"n{node}"))
-        session = QueueSession(number, self.queue, listener, board, owner, self.traffic, account)
+        pending = self.gates.enter(self.queue.group)
+        session = QueueSession(
+            number, self.queue, listener, board, owner, self.traffic, account, pending
+        )
         board.sessions[number] = session.end
         return session
 

@@ -93,7 +93,14 @@ def test_past_of_a_letter_is_trusted_when_a_broker_wrote_it(configured, listener
     board = world.boards[1]
     account = world.ledger.open(Cause("n/77", DEAD_LETTERS, "", "n1"))
     session = QueueSession(
-        number, world.queue, listener, board, world.owner, world.traffic, account
+        number,
+        world.queue,
+        listener,
+        board,
+        world.owner,
+        world.traffic,
+        account,
+        world.gates.enter(world.queue.group),
     )
     board.sessions[number] = session.end
     reject_all(world, session, listener, publishes(b"x"))

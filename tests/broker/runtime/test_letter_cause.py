@@ -11,8 +11,10 @@ from headrace_broker.core.queue.settings import (
     OVERFLOW_REJECT_PUBLISH_DLX,
     QueueSettings,
 )
+from headrace_broker.flow.account import Account
 from headrace_broker.flow.cause_runs import CauseRuns
 from headrace_broker.flow.charges import NO_CAUSE
+from headrace_broker.model.flow import DEAD_LETTERS, Cause
 from headrace_broker.model.session import session_id
 from headrace_broker.runtime import letter_cause as module
 from headrace_broker.runtime.letter_cause import EXPIRY_CAUSE
@@ -49,7 +51,11 @@ def open_letters(world, node, listener):
     runs = CauseRuns()
     number = session_id(node, 1, 500, deaths=True)
     reach = LetterReach(world.boards[node], runs)
-    session = QueueSession(number, world.queue, listener, reach, world.owner, world.traffic)
+    account = Account(Cause("", DEAD_LETTERS, "", ""), world.ledger.limits)
+    pending = world.gates.enter(world.queue.group)
+    session = QueueSession(
+        number, world.queue, listener, reach, world.owner, world.traffic, account, pending
+    )
     world.boards[node].sessions[number] = session.end
     return session, runs
 

@@ -16,12 +16,17 @@ from headrace_broker.model.flow import (
     CONNECTION,
     FLOW,
     LIMIT_ACCOUNT,
+    LIMIT_INTAKE,
     LIMIT_RATE,
     NO_LIMIT,
     RUNNING,
     Cause,
 )
-from headrace_broker.model.limits import CLOSE_SECONDS_MAX, QUOTA_LOOK_SECONDS_MAX
+from headrace_broker.model.limits import (
+    CLOSE_SECONDS_MAX,
+    HELD_MESSAGE_OCTETS,
+    QUOTA_LOOK_SECONDS_MAX,
+)
 from headrace_broker.model.message import Publish
 from headrace_broker.runtime.port import ConnectionInfo
 
@@ -40,6 +45,7 @@ class Brake(Debtor):
 
     Attributes:
         account: what the connection owes.
+        intake: the node's.
         stops: STOP_* bits.
         timers: the connection's.
         moved: publishes that were held were passed on since whoever clears this looked last.
@@ -52,13 +58,13 @@ class Brake(Debtor):
         self._broker = outlet.broker
         cause = Cause(info.id, CONNECTION, info.name, self._broker.node_name)
         self.account = self._broker.ledger.open(cause, self)
+        self.intake = self._broker.intake
         self.stops: i64 = 0
         self.moved = False
         self.draining = False
         self.timers = Timers(self._broker, outlet.shell)
         self._holders: deque[Holding] = deque()
         self._due = False
-        self._full = False
         self._held_octets: i64 = 0
         self._held_messages: i64 = 0
         info.account = self.account
@@ -66,6 +72,7 @@ class Brake(Debtor):
     def close(self) -> None:
         """The connection is gone; what it owes it owes until that is done."""
         self._broker.ledger.close(self.account)
+        self._outlet.share.close()
 
     @property
     def name(self) -> str:
@@ -77,13 +84,18 @@ class Brake(Debtor):
         """Whether any publish is held."""
         return self._held_messages > 0
 
-    def limit(self) -> i64:
-        """Return the limit that stops all channels now, NO_LIMIT for none."""
+    def limit(self, served: bool) -> i64:
+        """Return the limit that stops all channels now, NO_LIMIT for none.
+
+        Args:
+            served: they have waited at a gate for their turn, and it has come.
+        """
         if self.stops != 0:
             return self._broker.blocked_limit if self.stops & STOP_ALARM else LIMIT_RATE
         if self.account.in_debt:
             return LIMIT_ACCOUNT
-        return NO_LIMIT
+        gate = self.intake.gate
+        return NO_LIMIT if gate.is_open or (served and gate.room) else LIMIT_INTAKE
 
     def deepest(self) -> i64:
         """Return the queue where most is owed, 0 where that takes long to find out."""
@@ -110,20 +122,17 @@ class Brake(Debtor):
         self._held_octets += octets
         self._info.held_messages = int(self._held_messages)
         self._info.held_octets = int(self._held_octets)
-        limits = self._broker.flow
-        bound = limits.scaled(limits.held_octets)
-        if self._full:
-            bound //= 2
-        full = self._held_octets > bound
+        size = octets + messages * HELD_MESSAGE_OCTETS
+        if size > 0:
+            self._outlet.share.hold(size)
+        else:
+            self._outlet.share.release(-size)
         if self.draining and self._held_messages == 0:
             self._outlet.wake()
-        if full != self._full:
-            self._full = full
-            self._outlet.pause_held(full)
 
     def has_room(self, octets: i64) -> bool:
         """Return whether publishes of a channel that ends may be handed over all the same."""
-        return self.stops & STOP_ALARM == 0
+        return self.stops & STOP_ALARM == 0 and self._broker.intake.has_room(octets)
 
     def drop(self, messages: i64, octets: i64) -> None:
         """Take note of publishes that were not."""

@@ -112,7 +112,7 @@ class Channel(QueueListener, Passer):
         """Be as new: a channel that closed from both sides may be opened again at once."""
         self.links = Links(self.outlet, self)
         self.confirms = Confirms(self.number)
-        self.transaction = Transaction(self.outlet.broker.limits.message_bytes_max)
+        self.transaction = Transaction(self.outlet.broker, self.outlet.share)
         self.deliveries = Deliveries(self.number, self.outlet, self.transaction)
         self.consumers: dict[str, Consumer] = {}
         self.replies: ReplyConsumer | None = None
@@ -203,19 +203,19 @@ class Channel(QueueListener, Passer):
             elif isinstance(event, Rejected):
                 self.deliveries.settle(event.delivery_tag, event.multiple, _operation(event))
             elif isinstance(event, Method):
-                self._method(event)
+                self._method(event, served)
             else:
                 text = f"a body of {event.size} octets exceeds the largest message"
                 raise AmqpError(CONTENT_TOO_LARGE, text)
         except AmqpError as error:
             self.fail(error, BASIC_ACK if isinstance(event, Acked) else input_index(event))
 
-    def _method(self, method: Method) -> None:
+    def _method(self, method: Method, served: bool) -> None:
         if input_kind(method) != states.CHANNEL_INPUT_METHOD:
             self._transition(method)
             return
         if method.index == TX_COMMIT and self.transaction.has_publishes:
-            limit = self.holding.limit(self.links)
+            limit = self.holding.limit(self.links, served)
             if limit != NO_LIMIT:
                 self.holding.put_back(method, limit, self.links)
                 return
@@ -277,7 +277,7 @@ class Channel(QueueListener, Passer):
     def _publish(self, publishes: list[Publish], served: bool, current: bool = False) -> None:
         """Publish, or hold what a limit stops."""
         if not self.transaction.selected:
-            limit = self.holding.limit(self.links)
+            limit = self.holding.limit(self.links, served)
             if limit != NO_LIMIT:
                 self.holding.put_back(publishes, limit, self.links)
                 return

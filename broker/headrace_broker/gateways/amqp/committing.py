@@ -48,6 +48,8 @@ async def _apply(channel: Channel) -> None:
 
 async def _publish(channel: Channel) -> list[Ticket]:
     """Hand the publishes to their queues, and wait until each of them has them or refused."""
+    brake = channel.outlet.brake
+    owed = brake.account.octets
     links: list[Link] = []
     tickets: list[Ticket] = []
     for queue, publishes in channel.publisher.distribute_held():
@@ -58,6 +60,7 @@ async def _publish(channel: Channel) -> list[Ticket]:
         tickets.append(ticket)
         if not link.client.publish_whole(publishes, ticket):
             channel.links.congest(link)
+    brake.intake.take(sum([ticket.last for ticket in tickets]), brake.account.octets - owed)
     for link in links:
         await link.client.applied()
     return tickets

@@ -91,6 +91,7 @@ class Connection(ChannelOwner):
                 self._step(step)
             self.channels.end_chunk()
             self.outlet.flush_links()
+            self.outlet.share.parsed(self._parser.buffered_bytes, self._parser.missing_bytes)
         except Exception:  # noqa: BLE001 - only this connection ends
             self.crash("received octets")
 

@@ -15,7 +15,13 @@ from headrace_broker.flow.activity import Activity
 from headrace_broker.flow.gate import Gate, Waiter
 from headrace_broker.gateways.amqp.brake import Brake
 from headrace_broker.gateways.amqp.channel_port import METHOD_CLOSE, Input
-from headrace_broker.model.flow import LIMIT_ACCOUNT, LIMIT_COMMANDS, LIMIT_CREDIT, NO_LIMIT
+from headrace_broker.model.flow import (
+    LIMIT_ACCOUNT,
+    LIMIT_COMMANDS,
+    LIMIT_CREDIT,
+    LIMIT_INTAKE,
+    NO_LIMIT,
+)
 from headrace_broker.model.limits import CHANNEL_COMMANDS_MAX
 from headrace_broker.model.message import Publish
 from headrace_broker.model.reply_code import AmqpError
@@ -155,6 +161,9 @@ class Holding(Waiter):
 
     def put_back(self, event: Input, limit: i64, links: Links) -> None:
         """Put an input at its head, for a limit that concerns the channel stops it."""
+        if limit == LIMIT_INTAKE:
+            self.put_back_at(event, self._brake.intake.gate)
+            return
         self._put_first(event)
         group: i64 = 0
         if limit == LIMIT_ACCOUNT:
@@ -182,8 +191,11 @@ class Holding(Waiter):
         self._reckon(self._aside, 1)
 
     def take_aside(self) -> None:
-        """Reckon them no more."""
-        self._reckon(self._aside, -1)
+        """Reckon them no more; does nothing the second time."""
+        aside = self._aside
+        self._aside = Held([], 0, 0)
+        if aside.messages > 0:
+            self._reckon(aside, -1)
 
     def wait(self, event: Input) -> None:
         """Put an input at the end of the second row, behind the operation that is awaited."""
@@ -271,13 +283,14 @@ class Holding(Waiter):
             self._take_first()
         while self._behind:
             self.take_behind()
+        self.take_aside()
         self._settle()
 
     # What stops it
 
-    def limit(self, links: Links) -> i64:
-        """Return the limit other than a gate that stops the channel now, NO_LIMIT for none."""
-        limit = self._brake.limit()
+    def limit(self, links: Links, served: bool) -> i64:
+        """Return the limit other than a queue's that stops the channel now, NO_LIMIT for none."""
+        limit = self._brake.limit(served)
         if limit != NO_LIMIT or links.credit.is_left():
             return limit
         return LIMIT_COMMANDS if links.congested_group else LIMIT_CREDIT

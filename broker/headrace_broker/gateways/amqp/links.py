@@ -60,7 +60,7 @@ class Links:
         """
         for queue in queues:
             gate = self.open(queue).client.gate
-            if not gate.is_open:
+            if not (gate.is_open or (served and gate.room)):
                 return gate
         return None
 

@@ -8,8 +8,10 @@ from typing import Final, final
 from librt.strings import BytesWriter
 from mypy_extensions import i64, trait
 from pamqp import base
+from typing_extensions import override
 
 from headrace_broker.codecs.method import encode_method
+from headrace_broker.flow.share import Reader
 from headrace_broker.gateways.amqp.brake import Brake
 from headrace_broker.gateways.amqp.confirming import Confirms
 from headrace_broker.gateways.amqp.consumer import Consumer, Link
@@ -36,7 +38,7 @@ class Holder:
 
 
 @final
-class Outlet:
+class Outlet(Reader):
     """Gathers what leaves in one loop turn into one write, and counts the reasons not to read.
 
     Attributes:
@@ -52,6 +54,7 @@ class Outlet:
         wrote: something was written since whoever clears this looked last.
         pauses: PAUSE_* bits, not 0: the socket is not read.
         brake: what stops its publishes, which does not stop the reading.
+        share: what is held for it.
     """
 
     def __init__(self, broker: Broker, shell: Shell, info: ConnectionInfo) -> None:
@@ -73,6 +76,7 @@ class Outlet:
         self._confirming: list[Confirms] = []
         self._spent: list[Consumer] = []
         self._holders: deque[Holder] = deque()
+        self.share = broker.intake.open(self)
         self.brake = Brake(self, info)
 
     @property
@@ -189,9 +193,10 @@ class Outlet:
 
     # Reasons not to read
 
-    def pause_held(self, full: bool) -> None:
+    @override
+    def may_read(self, reading: bool) -> None:
         """As many publishes are held as may be, or fewer again."""
-        self._pause(PAUSE_HELD, full)
+        self._pause(PAUSE_HELD, not reading)
 
     def stall(self, stalled: bool) -> None:
         """One more, or one less, channel has too many commands waiting."""

@@ -177,10 +177,13 @@ class Publisher:
             return
         credit = self._links.credit
         credit.spend(len(publishes))
+        brake = self._outlet.brake
+        owed = brake.account.octets
         if publishes[0].immediate:
             self._publish_immediate(publishes, route)
         else:
             self._distribute(publishes, route)
+        brake.intake.take(len(publishes), brake.account.octets - owed)
         credit.passed_on(len(publishes))
 
     def _distribute(self, publishes: list[Publish], route: Route) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, final
 
 from mypy_extensions import i64
 
+from headrace_broker.flow.share import Share
 from headrace_broker.gateways.amqp.unsettled import TagRange
 from headrace_broker.model.limits import (
     COMMAND_OCTETS_MAX,
@@ -18,6 +19,7 @@ from headrace_broker.model.limits import (
 from headrace_broker.model.message import Publish
 from headrace_broker.model.reply_code import NOT_IMPLEMENTED, PRECONDITION_FAILED, AmqpError
 from headrace_broker.runtime.lane import message_cost
+from headrace_broker.runtime.port import Broker
 
 if TYPE_CHECKING:
     from headrace_broker.runtime.router import Route
@@ -51,10 +53,12 @@ class Transaction:
         withheld: deliveries that are settled here, and at their queues not yet.
     """
 
-    def __init__(self, message_bytes_max: i64) -> None:
+    def __init__(self, broker: Broker, share: Share) -> None:
         self.selected = False
         self.withheld: i64 = 0
-        self._octets_max = tx_octets_max(message_bytes_max)
+        self._intake = broker.intake
+        self._share = share
+        self._octets_max = tx_octets_max(broker.limits.message_bytes_max)
         self._octets: i64 = 0
         self._operations: i64 = 0
         self._publishes: list[tuple[list[Publish], Route]] = []
@@ -69,12 +73,19 @@ class Transaction:
         """Keep publishes that go the same way.
 
         Raises:
-            AmqpError: NOT_IMPLEMENTED for immediate ones; PRECONDITION_FAILED when it is too much.
+            AmqpError: NOT_IMPLEMENTED for immediate ones; PRECONDITION_FAILED when it is too much,
+                for a transaction or for the node.
         """
         if publishes[0].immediate:
             raise AmqpError(NOT_IMPLEMENTED, "immediate=true on a transactional channel")
+        octets: i64 = 0
         for publish in publishes:
-            self._octets += message_cost(publish)
+            octets += message_cost(publish)
+        if not self._intake.has_room(octets):
+            text = "the node holds as much for its publishers as it may"
+            raise AmqpError(PRECONDITION_FAILED, text)
+        self._octets += octets
+        self._share.hold_quietly(octets)
         if self._octets > self._octets_max:
             text = f"the transaction holds more than {int(self._octets_max)} octets"
             raise AmqpError(PRECONDITION_FAILED, text)
@@ -92,6 +103,7 @@ class Transaction:
         """Hand out the publishes, in order, each list with its way."""
         publishes = self._publishes
         self._publishes = []
+        self._share.release_quietly(self._octets)
         self._octets = 0
         self._operations = len(self._settlements)
         return publishes

@@ -121,6 +121,10 @@ class Peer:
         while True:
             if self.shell.step():
                 continue
+            soon = getattr(self.broker, "soon", [])
+            if soon:
+                soon.pop(0)()
+                continue
             if not self.shell.woken:
                 break
             self.shell.woken = False
