@@ -25,6 +25,7 @@ from headrace_broker.model.limits import COMMAND_OCTETS_MAX, SETTLE_ITEMS_MAX
 from headrace_broker.model.message import Publish
 from headrace_broker.runtime.answer import Answer
 from headrace_broker.runtime.port import Ticket
+from headrace_broker.runtime.withholding import Withholding
 
 MESSAGE_OVERHEAD: Final = 32  # octets reckoned for a message beside its bytes
 
@@ -78,6 +79,7 @@ class PublishLane:
         self._gathered_now: i64 = 0  # immediate ones among the gathered
         self._tickets: deque[Ticket] = deque()
         self._ticket_ends: deque[int] = deque()
+        self._patient = False  # a client waits for confirms
 
     @property
     def hand_over_count(self) -> int:
@@ -104,6 +106,8 @@ class PublishLane:
         if ticket is not None:
             self._tickets.append(ticket)
             self._ticket_ends.append(end)
+            if ticket.patient:
+                self._patient = True
         return octets
 
     def seal(self) -> PendingPublish:
@@ -138,7 +142,7 @@ class PublishLane:
             self._gathered_now -= count
             data = encode_enqueue_now(self.session, first, octets)
         else:
-            data = encode_enqueue(self.session, first, octets)
+            data = encode_enqueue(self.session, first, octets, self._patient)
         command = PendingPublish(first, first + count - 1, data, cost)
         self.next_number = first + count
         self.pending.append(command)
@@ -194,6 +198,21 @@ class PublishLane:
             high = min(last, end)
             if low <= high:
                 ticket.refuse(ticket.first + low - start, ticket.first + high - start)
+
+    def withhold(self, rows: list[int], holding: Withholding) -> None:
+        """Note what the queue withholds of publishes that are not answered, given in rows."""
+        unanswered = self.pending[0].first if self.pending else self.next_number
+        for at in range(0, len(rows), 2):
+            first: i64 = max(rows[at], unanswered)
+            stop: i64 = rows[at + 1]
+            for ticket, end in zip(self._tickets, self._ticket_ends, strict=True):
+                start: i64 = end - (ticket.last - ticket.first)
+                if start >= stop:
+                    break
+                low = max(first, start)
+                high = min(stop, end + 1)
+                if low < high:
+                    holding.add(ticket, start, low, high)
 
     def take_tickets(self) -> list[Ticket]:
         """Give up on everything outstanding and return its tickets (the queue is gone)."""

@@ -56,6 +56,14 @@ class HostEnd:
         """
 
     @abstractmethod
+    def ask_withheld(self, session: int) -> bool:
+        """Have `still_withheld` answered; a replica that does not lead says who does.
+
+        Returns:
+            False: it was lost on the way.
+        """
+
+    @abstractmethod
     def window(self, session: int, consumer: i64, octets: i64) -> bool:
         """Give a consumer's feed more room. False: it was lost on the way."""
 
@@ -67,6 +75,21 @@ class SessionEnd:
     @abstractmethod
     def rejected(self, first: i64, last: i64) -> None:
         """The publishes `first` to `last` were refused; comes before the `enqueued` over them."""
+
+    @abstractmethod
+    def withheld(self, rows: list[int]) -> None:
+        """Of the publishes that the next `enqueued` is about, these are not complete.
+
+        The queue holds too much. They are given as in `Ranges.bounds`.
+        """
+
+    @abstractmethod
+    def completed(self, rows: list[int]) -> None:
+        """Publishes that were withheld are complete; rows in any order."""
+
+    @abstractmethod
+    def still_withheld(self, last: i64, rows: list[int]) -> None:
+        """Of the publishes up to number `last`, these and no others are withheld now."""
 
     @abstractmethod
     def enqueued(self, first: i64, last: i64) -> None:

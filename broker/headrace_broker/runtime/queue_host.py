@@ -25,6 +25,7 @@ from headrace_broker.core.queue.command_decoder import decode_command
 from headrace_broker.core.queue.delivery import group_by_entry
 from headrace_broker.core.queue.effect import (
     Acquired,
+    Completed,
     Controlled,
     DeadLettered,
     DeadLetterKept,
@@ -39,6 +40,7 @@ from headrace_broker.core.queue.effect import (
     Rejected,
     TimedOut,
     Unused,
+    Withheld,
 )
 from headrace_broker.core.queue.leader_command import (
     Forget,
@@ -191,6 +193,19 @@ class QueueHost(HostEnd):
                 stop += 1
             feed.deliver(held[start][0], [pair[1] for pair in held[start:stop]], end)
             start = stop
+        return True
+
+    @override
+    def ask_withheld(self, session: int) -> bool:
+        """Say what the machine withholds of a session's publishes."""
+        end = self._reach.session(session)
+        if end is None:
+            return True
+        if not self.serving:
+            self._refuse(session, False)
+            return True
+        last, rows = self.machine.withheld_of(session)
+        end.still_withheld(last, rows)
         return True
 
     @override
@@ -411,11 +426,8 @@ class QueueHost(HostEnd):
             end = self._reach.session(effect.session)
             if end is not None:
                 end.gap(effect.lane, effect.expected)
-        elif isinstance(effect, PublishRejected):
-            self.moves.arrived -= effect.last - effect.first + 1
-            end = self._reach.session(effect.session)
-            if end is not None:
-                end.rejected(effect.first, effect.last)
+        elif isinstance(effect, PublishRejected | Withheld | Completed):
+            self._remark(effect)
         elif isinstance(effect, TimedOut):
             self._feeds.drop(effect.session, effect.consumer)
             end = self._reach.session(effect.session)
@@ -423,6 +435,20 @@ class QueueHost(HostEnd):
                 end.timed_out(effect.consumer)
         else:
             self._care(effect, data)
+
+    def _remark(self, effect: PublishRejected | Withheld | Completed) -> None:
+        """Say what has become of some of a session's publishes."""
+        if isinstance(effect, PublishRejected):
+            self.moves.arrived -= effect.last - effect.first + 1
+        end = self._reach.session(effect.session)
+        if end is None:
+            return
+        if isinstance(effect, PublishRejected):
+            end.rejected(effect.first, effect.last)
+        elif isinstance(effect, Withheld):
+            end.withheld(effect.rows)
+        else:
+            end.completed(effect.rows)
 
     def _care(self, effect: Effect, data: bytes) -> None:
         """Do what an effect asks of this node, and of no session."""

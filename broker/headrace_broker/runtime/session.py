@@ -159,6 +159,7 @@ class QueueSession(QueueClient):
         refusal: the next tick sends again what is not answered.
         """
         if self.publishing.has_missed(first):
+            self.publishing.holding.take_heard()
             self.link.lost = True
             return
         self.publishing.confirm(last)
@@ -217,6 +218,7 @@ class QueueSession(QueueClient):
         link = self.link
         link.gone = True
         tickets = self.publishing.give_up()
+        self.publishing.complete_all()
         self.control.give_up()
         if link.closing:
             self._owner.session_closed(self.session)
@@ -240,6 +242,7 @@ class QueueSession(QueueClient):
         self.consuming.resync_all()
         self.control.resend()
         self.publishing.resend()
+        self.publishing.ask()
 
     def tick(self) -> None:
         """Look for the leader when it is unknown; send again what stays unanswered for long."""
@@ -250,6 +253,7 @@ class QueueSession(QueueClient):
             self._relocate_anew()
         elif link.doubted:
             self.consuming.resync_all()
+            self.publishing.ask()
         if self._silence.is_over(self.publishing.lane, self.control.lane, self.control.close_sent):
             self._relocate_anew()
 
@@ -274,6 +278,18 @@ class _End(SessionEnd):
     @override
     def rejected(self, first: i64, last: i64) -> None:
         self._session.publishing.lane.refuse(first, last)
+
+    @override
+    def withheld(self, rows: list[int]) -> None:
+        self._session.publishing.holding.hear(rows)
+
+    @override
+    def completed(self, rows: list[int]) -> None:
+        self._session.publishing.complete(rows)
+
+    @override
+    def still_withheld(self, last: i64, rows: list[int]) -> None:
+        self._session.publishing.complete_others(last, rows)
 
     @override
     def enqueued(self, first: i64, last: i64) -> None:

@@ -6,11 +6,13 @@ from typing import final
 
 from mypy_extensions import i64
 
+from headrace_broker.core.queue.command import NUMBER_MAX
 from headrace_broker.model.limits import PIPELINE_COMMANDS, SESSION_OCTETS_MAX
 from headrace_broker.model.message import Publish
 from headrace_broker.runtime.lane import PublishLane
 from headrace_broker.runtime.port import Ticket
 from headrace_broker.runtime.session_link import SessionLink
+from headrace_broker.runtime.withholding import Withholding, count_withheld
 
 
 @final
@@ -21,10 +23,12 @@ class Publishing:
 
     Attributes:
         lane: what gathered and what is not answered.
+        holding: what the queue has and withholds the confirms of.
     """
 
     def __init__(self, link: SessionLink) -> None:
         self.lane = PublishLane(link.session)
+        self.holding = Withholding()
         self._link = link
         self._limits = link.account.limits
         self._congested = False
@@ -77,7 +81,12 @@ class Publishing:
         """Everything up to `number` is applied: tell the channel, and let it go on."""
         link = self._link
         lane = self.lane
-        link.traffic.confirm += lane.newly_applied(number)
+        applied = lane.newly_applied(number)
+        withheld = self.holding.take_heard()
+        if withheld:
+            applied -= count_withheld(withheld, number - applied + 1, number)
+            lane.withhold(withheld, self.holding)
+        link.traffic.confirm += applied
         messages, octets = lane.messages, lane.octets
         tickets = lane.applied(number)
         self._repay(messages - lane.messages, octets - lane.octets)
@@ -114,8 +123,56 @@ class Publishing:
         """Whether nothing waits to be sent or answered."""
         return not self.lane.pending and not self.lane.gathered
 
-    def _answer(self, tickets: list[Ticket]) -> None:
+    def complete(self, rows: list[int]) -> None:
+        """The queue has completed publishes that it withheld, given in rows."""
+        changed: list[Ticket] = []
+        over: i64 = 0
+        for at in range(0, len(rows), 2):
+            over += self._complete(rows[at], rows[at + 1], changed)
+        self._tell_completed(changed, over)
+
+    def complete_others(self, last: i64, rows: list[int]) -> None:
+        """The queue knows publishes up to `last` and withholds those in `rows` of them."""
+        changed: list[Ticket] = []
+        over: i64 = 0
+        first: i64 = 1
+        for at in range(0, len(rows), 2):
+            over += self._complete(first, min(rows[at], last + 1), changed)
+            first = rows[at + 1]
+        over += self._complete(first, last + 1, changed)
+        self._tell_completed(changed, over)
+
+    def complete_all(self) -> None:
+        """The queue is gone: what it withheld counts as handled."""
+        self.complete_others(NUMBER_MAX, [])
+
+    def ask(self) -> None:
+        """Have the leader, which may be another one, say what it withholds now."""
+        if not self.holding:
+            return
+        host = self._link.host()
+        if host is None or not host.ask_withheld(self._link.session):
+            self._link.lost = True
+
+    def _complete(self, first: i64, stop: i64, changed: list[Ticket]) -> i64:
+        return self.holding.complete(first, stop, changed) if first < stop else 0
+
+    def _tell_completed(self, changed: list[Ticket], over: i64) -> None:
         link = self._link
+        link.traffic.confirm += self.holding.take_completed()
+        if changed and not link.closing:
+            link.listener.on_completed(link.client, changed, over)
+
+    def _answer(self, answered: list[Ticket]) -> None:
+        link = self._link
+        tickets = answered
+        if self.holding:
+            tickets = []
+            held = self.holding.split(answered, tickets)
+            if held:
+                link.listener.on_withheld(link.client, held)
+            if not tickets:
+                return
         refused = [ticket for ticket in tickets if ticket.refused is not None]
         if not refused:
             link.listener.on_confirmed(link.client, tickets)

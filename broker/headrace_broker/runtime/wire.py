@@ -5,7 +5,7 @@ A payload that cannot be sent is dropped. Whoever depends on it sends again when
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, final
 
 from mypy_extensions import i64
@@ -16,7 +16,9 @@ from headrace_broker.model.message import DeliveryRun
 from headrace_broker.model.session import session_node
 from headrace_broker.runtime.lane_port import HostEnd, Reach, SessionEnd
 from headrace_broker.runtime.pb.cluster_pb2 import (
+    AskWithheld,
     ClusterPayload,
+    Completed,
     Controlled,
     Detached,
     Enqueued,
@@ -26,6 +28,7 @@ from headrace_broker.runtime.pb.cluster_pb2 import (
     Refused,
     Resync,
     Run,
+    StillWithheld,
     TimedOut,
     Window,
 )
@@ -77,6 +80,11 @@ class RemoteHost(HostEnd):
         return self._put(ClusterPayload(resync=resync))
 
     @override
+    def ask_withheld(self, session: int) -> bool:
+        ask = AskWithheld(group=self._group, session=session)
+        return self._put(ClusterPayload(ask_withheld=ask))
+
+    @override
     def window(self, session: int, consumer: i64, octets: i64) -> bool:
         window = Window(group=self._group, session=session, consumer=consumer, octets=octets)
         return self._put(ClusterPayload(window=window))
@@ -102,6 +110,20 @@ def decode_run(run: Run) -> DeliveryRun:
 
 
 @final
+class Remarks:
+    """What is said to remote sessions of the answer that comes next; empty after each entry.
+
+    Attributes:
+        refused: by session.
+        withheld: by session.
+    """
+
+    def __init__(self) -> None:
+        self.refused: dict[int, list[int]] = {}
+        self.withheld: dict[int, list[int]] = {}
+
+
+@final
 class RemoteSession(SessionEnd):
     """A session whose gateway is another node.
 
@@ -109,18 +131,15 @@ class RemoteSession(SessionEnd):
         session: its id.
         send: carries a payload to a node.
         missed: takes the ids of sessions that did not get what was said to them.
-        refused: keeps what was refused, by session, until the answer that covers it: the two
-            leave together or not at all.
+        remarks: to the answer that comes next: they leave together or not at all.
     """
 
-    def __init__(
-        self, session: int, send: Send, missed: set[int], refused: dict[int, list[int]]
-    ) -> None:
+    def __init__(self, session: int, send: Send, missed: set[int], remarks: Remarks) -> None:
         self._session = session
         self._node = session_node(session)
         self._send = send
         self._missed = missed
-        self._refused = refused
+        self._remarks = remarks
 
     def _put(self, payload: ClusterPayload) -> None:
         if not self._send(self._node, payload.SerializeToString()):
@@ -128,12 +147,28 @@ class RemoteSession(SessionEnd):
 
     @override
     def rejected(self, first: i64, last: i64) -> None:
-        self._refused.setdefault(self._session, []).extend((int(first), int(last)))
+        self._remarks.refused.setdefault(self._session, []).extend((int(first), int(last)))
+
+    @override
+    def withheld(self, rows: list[int]) -> None:
+        self._remarks.withheld[self._session] = rows
+
+    @override
+    def completed(self, rows: list[int]) -> None:
+        self._put(ClusterPayload(completed=Completed(session=self._session, rows=rows)))
+
+    @override
+    def still_withheld(self, last: i64, rows: list[int]) -> None:
+        answer = StillWithheld(session=self._session, last=last, rows=rows)
+        self._put(ClusterPayload(still_withheld=answer))
 
     @override
     def enqueued(self, first: i64, last: i64) -> None:
-        refused = self._refused.pop(self._session, None)
-        answer = Enqueued(session=self._session, seq=last, first=first, refused=refused)
+        refused = self._remarks.refused.pop(self._session, None)
+        withheld = self._remarks.withheld.pop(self._session, None)
+        answer = Enqueued(
+            session=self._session, seq=last, first=first, refused=refused, withheld=withheld
+        )
         self._put(ClusterPayload(enqueued=answer))
 
     @override
@@ -170,6 +205,12 @@ class RemoteSession(SessionEnd):
         self._put(ClusterPayload(timed_out=TimedOut(session=self._session, consumer=consumer)))
 
 
+def _rows(numbers: Iterable[int]) -> list[int]:
+    """Return what came as rows; a number without its end is left away."""
+    rows = list(numbers)
+    return rows[: len(rows) // 2 * 2]
+
+
 @final
 class Switchboard(Reach):
     """Finds the other end of a session: in this process, or on another node.
@@ -185,7 +226,7 @@ class Switchboard(Reach):
         self._node: Final = node
         self._send = send
         self._missed: set[int] = set()  # at most the sessions with queues led here
-        self._refused: dict[int, list[int]] = {}  # empty again after each entry
+        self._remarks = Remarks()
 
     @override
     def host(self, target: int, group: int) -> HostEnd | None:
@@ -212,7 +253,7 @@ class Switchboard(Reach):
     def receive(self, payload: ClusterPayload) -> None:
         """Carry out a call that came from another node; calls to what is gone are dropped."""
         kind = payload.WhichOneof("body")
-        if kind in ("command", "resync", "window"):
+        if kind in ("command", "resync", "window", "ask_withheld"):
             self._to_host(kind, payload)
         else:
             self._to_session(kind, payload)
@@ -241,6 +282,13 @@ class Switchboard(Reach):
                     sync.attached,
                     sync.filter_table,
                 )
+        elif kind == "ask_withheld":
+            ask = payload.ask_withheld
+            host = self.hosts.get(ask.group)
+            if host is None:
+                self._unknown(ask.session)
+            else:
+                host.ask_withheld(ask.session)
         else:
             window = payload.window
             host = self.hosts.get(window.group)
@@ -251,7 +299,7 @@ class Switchboard(Reach):
         self._remote(session).refused(0, False, True)
 
     def _remote(self, session: int) -> RemoteSession:
-        return RemoteSession(session, self._send, self._missed, self._refused)
+        return RemoteSession(session, self._send, self._missed, self._remarks)
 
     def _to_session(self, kind: str | None, payload: ClusterPayload) -> None:
         if kind is None:
@@ -266,7 +314,13 @@ class Switchboard(Reach):
             refused = body.refused
             for at in range(0, len(refused) - 1, 2):
                 end.rejected(refused[at], refused[at + 1])
+            if body.withheld:
+                end.withheld(_rows(body.withheld))
             end.enqueued(body.first, body.seq)
+        elif kind == "completed":
+            end.completed(_rows(body.rows))
+        elif kind == "still_withheld":
+            end.still_withheld(body.last, _rows(body.rows))
         elif kind == "controlled":
             end.controlled(body.seq, body.status, body.count)
         elif kind == "got":

@@ -403,6 +403,20 @@ class Channel(QueueListener, Passer):
             self.confirms.refuse(tickets)
             self._confirm()
 
+    def on_withheld(self, client: QueueClient, tickets: list[Ticket]) -> None:
+        """Confirm what the queue does not withhold; the others are still under way to it."""
+        if self.links.find(client) is not None:
+            self.confirms.withhold(client.queue.group, tickets)
+            self._confirm()
+
+    def on_completed(self, client: QueueClient, tickets: list[Ticket], over: int) -> None:
+        """Confirm more of what a queue withheld."""
+        link = self.links.find(client)
+        if link is not None:
+            link.tickets -= over
+            self.confirms.complete(client.queue.group, tickets, over)
+            self._confirm()
+
     def on_delivery(self, client: QueueClient, run: DeliveryRun) -> None:
         """Send a run, or hold it."""
         link = self.links.find(client)

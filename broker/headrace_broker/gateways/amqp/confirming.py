@@ -33,16 +33,23 @@ class Confirms:
         self._head: i64 = 0
         self._done: list[Ticket] = []
         self._returned: list[Publish] = []
+        self._answered: i64 = 0  # tickets in the list, from the head on
+        self._withheld: dict[int, int] = {}  # tickets by queue group
 
     @property
     def outstanding_count(self) -> int:
-        """Number of tickets that are not answered, or stand behind one that is not."""
-        return len(self._tickets) - self._head
+        """Number of tickets that are not answered."""
+        return len(self._tickets) - self._head - self._answered
+
+    def withheld_by(self) -> int:
+        """Return the group of the queue that has withheld confirms for longest, 0 for none."""
+        return next(iter(self._withheld), 0)
 
     def issue(self, count: i64, queues: i64) -> Ticket:
         """Return the ticket of `count` publishes to `queues` queues; with none it is done."""
         ticket = Ticket(self._next, self._next + count - 1)
         ticket.pending = queues
+        ticket.patient = True
         self._next += count
         self._tickets.append(ticket)
         if queues == 0:
@@ -64,6 +71,7 @@ class Confirms:
             if ticket.pending == 0:
                 if ticket.immediate is not None:
                     self._end_immediate(ticket, ticket.immediate)
+                ticket.all_answered()
                 if ticket.first > 0:
                     self._done.append(ticket)
 
@@ -72,6 +80,22 @@ class Confirms:
         for ticket in tickets:
             ticket.takers -= 1
         self.settle(tickets)
+
+    def withhold(self, group: int, tickets: list[Ticket]) -> None:
+        """Take the answer of one queue for each of `tickets`: it withholds some of it."""
+        self._withheld[group] = self._withheld.get(group, 0) + len(tickets)
+        self.settle(tickets)
+
+    def complete(self, group: int, tickets: list[Ticket], over: int) -> None:
+        """A queue withholds less of `tickets`, and of `over` of them nothing any more."""
+        left = self._withheld[group] - over
+        if left > 0:
+            self._withheld[group] = left
+        else:
+            del self._withheld[group]
+        for ticket in tickets:
+            if ticket.freed:
+                self._done.append(ticket)
 
     def _end_immediate(self, ticket: Ticket, publish: Publish) -> None:
         """Confirm it whoever refused it: one queue has it, or it comes back."""
@@ -92,14 +116,20 @@ class Confirms:
         self._done = []
         self._tickets = []
         self._head = 0
+        self._answered = 0
+        self._withheld = {}
 
     def emit(self, out: BytesWriter) -> None:
         """Answer what is done: the oldest in one stroke, what lies behind a gap singly."""
         self._emit_oldest(out)
         for ticket in self._done:
-            if not ticket.answered:
-                self._emit_single(out, ticket)
+            if not ticket.answered and self._emit_singly(out, ticket):
+                self._answered += 1
         self._done = []
+        if self._answered > _COMPACT_AFTER and self._answered * 2 > len(self._tickets) - self._head:
+            self._tickets = [each for each in self._tickets[self._head :] if not each.answered]
+            self._head = 0
+            self._answered = 0
 
     def _emit_oldest(self, out: BytesWriter) -> None:
         tickets = self._tickets
@@ -111,18 +141,23 @@ class Confirms:
             ticket = tickets[head]
             if ticket.pending > 0:
                 break
-            head += 1
+            whole = True
             if ticket.answered:
-                continue
-            if ticket.refused is not None:
+                self._answered -= 1
+            elif ticket.refused is not None:
                 self._emit_range(out, first, last)
                 first = 0
-                self._emit_single(out, ticket)
-                continue
-            ticket.answered = True
-            if first == 0:
-                first = ticket.first
-            last = ticket.last
+                whole = self._emit_singly(out, ticket)
+            else:
+                begin = ticket.first if ticket.untold is None else ticket.untold.first
+                end = self._answer_front(ticket)
+                if end >= begin:
+                    first = begin if first == 0 else first
+                    last = end
+                whole = end == ticket.last
+            if not whole:
+                break
+            head += 1
         self._emit_range(out, first, last)
         self._head = head
         if head == size:
@@ -132,17 +167,49 @@ class Confirms:
             del tickets[:head]
             self._head = 0
 
+    def _answer_front(self, ticket: Ticket) -> i64:
+        """Answer a ticket before which all is answered, up to what a queue withholds.
+
+        Returns:
+            The last number that is answered.
+        """
+        untold = ticket.untold
+        if untold is None or ticket.holds is None or not ticket.holds:
+            ticket.answered = True
+            return ticket.last
+        end: i64 = min([numbers.first for numbers in ticket.holds])
+        untold.remove(ticket.first, end)
+        return end - 1
+
     def _emit_range(self, out: BytesWriter, first: i64, last: i64) -> None:
         """Confirm all up to `last`; everything before `first` (0: nothing) is answered."""
         if first > 0:
             encode_ack(out, self.channel, last, last > first)
 
-    def _emit_single(self, out: BytesWriter, ticket: Ticket) -> None:
-        ticket.answered = True
-        tag = ticket.first
-        last = ticket.last
+    def _emit_singly(self, out: BytesWriter, ticket: Ticket) -> bool:
+        """Answer one by one all of a ticket that no queue withholds and that is not answered.
+
+        Returns:
+            Whether that was all that was left.
+        """
+        untold = ticket.untold
+        if untold is None:
+            ticket.answered = True
+            self._emit_row(out, ticket, ticket.first, ticket.last + 1)
+            return True
+        freed = ticket.freed
+        ticket.freed = []
+        for at in range(0, len(freed), 2):
+            gone = untold.remove(freed[at], freed[at + 1])
+            for row in range(0, len(gone), 2):
+                self._emit_row(out, ticket, gone[row], gone[row + 1])
+        ticket.answered = not untold
+        return ticket.answered
+
+    def _emit_row(self, out: BytesWriter, ticket: Ticket, first: i64, stop: i64) -> None:
+        tag = first
         refused = ticket.refused
-        while tag <= last:
+        while tag < stop:
             if refused is not None and tag in refused:
                 encode_nack(out, self.channel, tag, False)
             else:

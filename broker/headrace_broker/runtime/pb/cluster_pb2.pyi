@@ -38,6 +38,9 @@ class ClusterPayload(_message.Message):
     COUNTS_REQUEST_FIELD_NUMBER: _builtins.int
     COUNTS_FIELD_NUMBER: _builtins.int
     TIMED_OUT_FIELD_NUMBER: _builtins.int
+    COMPLETED_FIELD_NUMBER: _builtins.int
+    ASK_WITHHELD_FIELD_NUMBER: _builtins.int
+    STILL_WITHHELD_FIELD_NUMBER: _builtins.int
     REPLY_FIELD_NUMBER: _builtins.int
     REPLY_PROBE_FIELD_NUMBER: _builtins.int
     REPLY_ALIVE_FIELD_NUMBER: _builtins.int
@@ -79,6 +82,12 @@ class ClusterPayload(_message.Message):
     @_builtins.property
     def timed_out(self) -> Global___TimedOut: ...
     @_builtins.property
+    def completed(self) -> Global___Completed: ...
+    @_builtins.property
+    def ask_withheld(self) -> Global___AskWithheld: ...
+    @_builtins.property
+    def still_withheld(self) -> Global___StillWithheld: ...
+    @_builtins.property
     def reply(self) -> Global___Reply: ...
     @_builtins.property
     def reply_probe(self) -> Global___ReplyProbe: ...
@@ -111,6 +120,9 @@ class ClusterPayload(_message.Message):
         counts_request: Global___CountsRequest | None = ...,
         counts: Global___Counts | None = ...,
         timed_out: Global___TimedOut | None = ...,
+        completed: Global___Completed | None = ...,
+        ask_withheld: Global___AskWithheld | None = ...,
+        still_withheld: Global___StillWithheld | None = ...,
         reply: Global___Reply | None = ...,
         reply_probe: Global___ReplyProbe | None = ...,
         reply_alive: Global___ReplyAlive | None = ...,
@@ -121,11 +133,11 @@ class ClusterPayload(_message.Message):
         debt_report: Global___DebtReport | None = ...,
         debt_heard: Global___DebtHeard | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "body", b"body", "browse_request", b"browse_request", "browsed_page", b"browsed_page", "catalog_forward", b"catalog_forward", "command", b"command", "controlled", b"controlled", "counts", b"counts", "counts_request", b"counts_request", "debt_heard", b"debt_heard", "debt_report", b"debt_report", "detached", b"detached", "enqueued", b"enqueued", "gap", b"gap", "got", b"got", "question", b"question", "refused", b"refused", "reply", b"reply", "reply_alive", b"reply_alive", "reply_probe", b"reply_probe", "resync", b"resync", "run", b"run", "timed_out", b"timed_out", "window", b"window"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "ask_withheld", b"ask_withheld", "body", b"body", "browse_request", b"browse_request", "browsed_page", b"browsed_page", "catalog_forward", b"catalog_forward", "command", b"command", "completed", b"completed", "controlled", b"controlled", "counts", b"counts", "counts_request", b"counts_request", "debt_heard", b"debt_heard", "debt_report", b"debt_report", "detached", b"detached", "enqueued", b"enqueued", "gap", b"gap", "got", b"got", "question", b"question", "refused", b"refused", "reply", b"reply", "reply_alive", b"reply_alive", "reply_probe", b"reply_probe", "resync", b"resync", "run", b"run", "still_withheld", b"still_withheld", "timed_out", b"timed_out", "window", b"window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "body", b"body", "browse_request", b"browse_request", "browsed_page", b"browsed_page", "catalog_forward", b"catalog_forward", "command", b"command", "controlled", b"controlled", "counts", b"counts", "counts_request", b"counts_request", "debt_heard", b"debt_heard", "debt_report", b"debt_report", "detached", b"detached", "enqueued", b"enqueued", "gap", b"gap", "got", b"got", "question", b"question", "refused", b"refused", "reply", b"reply", "reply_alive", b"reply_alive", "reply_probe", b"reply_probe", "resync", b"resync", "run", b"run", "timed_out", b"timed_out", "window", b"window"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "ask_withheld", b"ask_withheld", "body", b"body", "browse_request", b"browse_request", "browsed_page", b"browsed_page", "catalog_forward", b"catalog_forward", "command", b"command", "completed", b"completed", "controlled", b"controlled", "counts", b"counts", "counts_request", b"counts_request", "debt_heard", b"debt_heard", "debt_report", b"debt_report", "detached", b"detached", "enqueued", b"enqueued", "gap", b"gap", "got", b"got", "question", b"question", "refused", b"refused", "reply", b"reply", "reply_alive", b"reply_alive", "reply_probe", b"reply_probe", "resync", b"resync", "run", b"run", "still_withheld", b"still_withheld", "timed_out", b"timed_out", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["catalog_forward", "command", "resync", "window", "enqueued", "controlled", "run", "got", "gap", "refused", "detached", "counts_request", "counts", "timed_out", "reply", "reply_probe", "reply_alive", "question", "answer", "browse_request", "browsed_page", "debt_report", "debt_heard"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["catalog_forward", "command", "resync", "window", "enqueued", "controlled", "run", "got", "gap", "refused", "detached", "counts_request", "counts", "timed_out", "completed", "ask_withheld", "still_withheld", "reply", "reply_probe", "reply_alive", "question", "answer", "browse_request", "browsed_page", "debt_report", "debt_heard"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -247,12 +259,19 @@ class Enqueued(_message.Message):
     SEQ_FIELD_NUMBER: _builtins.int
     FIRST_FIELD_NUMBER: _builtins.int
     REFUSED_FIELD_NUMBER: _builtins.int
+    WITHHELD_FIELD_NUMBER: _builtins.int
     session: _builtins.int
     seq: _builtins.int
     first: _builtins.int
     @_builtins.property
     def refused(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Those that were refused: first and last number of each range, one after the other."""
+
+    @_builtins.property
+    def withheld(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Those that are not complete, for the queue holds too much: first number of each row and the
+        number after its last.
+        """
 
     def __init__(
         self,
@@ -261,14 +280,92 @@ class Enqueued(_message.Message):
         seq: _builtins.int = ...,
         first: _builtins.int = ...,
         refused: _abc.Iterable[_builtins.int] | None = ...,
+        withheld: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["first", b"first", "refused", b"refused", "seq", b"seq", "session", b"session"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["first", b"first", "refused", b"refused", "seq", b"seq", "session", b"session", "withheld", b"withheld"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Enqueued: _TypeAlias = Enqueued  # noqa: Y015
+
+@_typing.final
+class Completed(_message.Message):
+    """Queue leader to gateway: publishes that were withheld are complete, in rows as above."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SESSION_FIELD_NUMBER: _builtins.int
+    ROWS_FIELD_NUMBER: _builtins.int
+    session: _builtins.int
+    @_builtins.property
+    def rows(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def __init__(
+        self,
+        *,
+        session: _builtins.int = ...,
+        rows: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["rows", b"rows", "session", b"session"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Completed: _TypeAlias = Completed  # noqa: Y015
+
+@_typing.final
+class AskWithheld(_message.Message):
+    """Gateway to queue leader: which of my publishes are withheld?"""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_FIELD_NUMBER: _builtins.int
+    SESSION_FIELD_NUMBER: _builtins.int
+    group: _builtins.int
+    session: _builtins.int
+    def __init__(
+        self,
+        *,
+        group: _builtins.int = ...,
+        session: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "session", b"session"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AskWithheld: _TypeAlias = AskWithheld  # noqa: Y015
+
+@_typing.final
+class StillWithheld(_message.Message):
+    """The answer: these, of all up to number `last`."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SESSION_FIELD_NUMBER: _builtins.int
+    LAST_FIELD_NUMBER: _builtins.int
+    ROWS_FIELD_NUMBER: _builtins.int
+    session: _builtins.int
+    last: _builtins.int
+    @_builtins.property
+    def rows(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def __init__(
+        self,
+        *,
+        session: _builtins.int = ...,
+        last: _builtins.int = ...,
+        rows: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["last", b"last", "rows", b"rows", "session", b"session"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StillWithheld: _TypeAlias = StillWithheld  # noqa: Y015
 
 @_typing.final
 class Controlled(_message.Message):

@@ -1,0 +1,149 @@
+"""Publishes of a session that its queue has, and whose completion it withholds."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from headrace_broker.model.ranges import Ranges
+from headrace_broker.runtime.port import Ticket
+
+_NOTHING: Final[list[int]] = []
+
+
+@final
+class Hold:
+    """What the queue withholds of one ticket.
+
+    Attributes:
+        ticket: the ticket.
+        start: number on the publish lane of its first publish.
+        end: of its last one.
+        numbers: those withheld, in the numbers of the ticket.
+        told: the channel knows of it.
+    """
+
+    def __init__(self, ticket: Ticket, start: i64) -> None:
+        self.ticket = ticket
+        self.start = start
+        self.end: i64 = start + ticket.last - ticket.first
+        self.numbers = Ranges()
+        self.told = False
+
+
+@final
+class Withholding:
+    """The holds of a session, in the order of its publishes.
+
+    It is as large as what the queue withholds, which WITHHELD_MESSAGES_MAX bounds.
+    """
+
+    def __init__(self) -> None:
+        self._holds: list[Hold] = []
+        self._heard: list[int] = _NOTHING
+        self._completed: i64 = 0
+
+    def __bool__(self) -> bool:
+        return len(self._holds) > 0
+
+    def hear(self, rows: list[int]) -> None:
+        """Keep what the answer to come says of itself: it counts only together with that."""
+        self._heard = rows
+
+    def take_heard(self) -> list[int]:
+        """Return what was heard of the answer that is here now."""
+        heard = self._heard
+        self._heard = _NOTHING
+        return heard
+
+    def add(self, ticket: Ticket, start: i64, first: i64, stop: i64) -> None:
+        """Note that publishes `first` to `stop` - 1 of the lane, all of one ticket, are withheld.
+
+        Args:
+            ticket: the last one that was added, or one behind it.
+            start: number on the lane of its first publish.
+            first: behind those that were added.
+            stop: see above.
+        """
+        holds = self._holds
+        if not holds or holds[-1].ticket is not ticket:
+            hold = Hold(ticket, start)
+            holds.append(hold)
+            ticket.hold(hold.numbers)
+        offset = ticket.first - start
+        holds[-1].numbers.append(first + offset, stop + offset)
+
+    def split(self, tickets: list[Ticket], free: list[Ticket]) -> list[Ticket]:
+        """Return those of which something is withheld, and put the others to the end of `free`.
+
+        Args:
+            tickets: all that are answered now, in order.
+            free: see above.
+        """
+        holds = self._holds
+        size: i64 = len(holds)
+        at = size
+        while at > 0 and not holds[at - 1].told:
+            at -= 1
+        held: list[Ticket] = []
+        for ticket in tickets:
+            if at < size and holds[at].ticket is ticket:
+                holds[at].told = True
+                held.append(ticket)
+                at += 1
+            else:
+                free.append(ticket)
+        return held
+
+    def complete(self, first: i64, stop: i64, changed: list[Ticket]) -> i64:
+        """Note that what is withheld of publishes `first` to `stop` - 1 is complete.
+
+        Args:
+            first: the first of them.
+            stop: behind the last one.
+            changed: takes the tickets of which that is something and that the channel knows of.
+
+        Returns:
+            Of how many of these nothing is withheld any more.
+        """
+        holds = self._holds
+        low: i64 = bisect_left(holds, int(first), key=_end)
+        high = low
+        size: i64 = len(holds)
+        left: list[Hold] = []
+        over: i64 = 0
+        while high < size and holds[high].start < stop:
+            hold = holds[high]
+            ticket = hold.ticket
+            offset = ticket.first - hold.start
+            count = ticket.end_hold(hold.numbers, first + offset, stop + offset)
+            self._completed += count
+            if count > 0 and hold.told:
+                changed.append(ticket)
+                over += 0 if hold.numbers else 1
+            if hold.numbers:
+                left.append(hold)
+            high += 1
+        if high - low != len(left):
+            holds[low:high] = left
+        return over
+
+    def take_completed(self) -> i64:
+        """Return how many publishes were completed since the last call."""
+        completed = self._completed
+        self._completed = 0
+        return completed
+
+
+def count_withheld(rows: list[int], first: i64, last: i64) -> i64:
+    """Return how many of publishes `first` to `last` are in rows."""
+    count: i64 = 0
+    for at in range(0, len(rows), 2):
+        count += max(min(rows[at + 1], last + 1) - max(rows[at], first), 0)
+    return count
+
+
+def _end(hold: Hold) -> int:
+    return hold.end
