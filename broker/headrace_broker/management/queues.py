@@ -105,6 +105,7 @@ class QueueEndpoints:
             messages_unacknowledged=counts.unsettled,
             consumers=counts.consumers,
             oldest_ms=counts.oldest_ms,
+            watermark=counts.watermark,
         )
 
     async def _queue(self, request: web.Request) -> Queue:

@@ -68,11 +68,21 @@ def _render_queue(queue: QueueStatus, now_ms: int) -> dict[str, Any]:
         "effective_policy_definition": queue.definition,
     }
     if queue.has_counts:
+        mark = queue.watermark
         body |= {
             "messages": queue.messages_ready + queue.messages_unacknowledged,
             "messages_ready": queue.messages_ready,
             "messages_unacknowledged": queue.messages_unacknowledged,
+            "message_bytes": mark.octets,
             "consumers": queue.consumers,
+            "saturated": mark.saturated,
+            "confirms_withheld": mark.withheld,
+            "watermarks": {
+                "high": mark.high,
+                "low": mark.low,
+                "high_bytes": mark.high_octets,
+                "low_bytes": mark.low_octets,
+            },
             "replicas": msgspec.to_builtins(queue.replicas),
             "snapshot_index": queue.snapshot_index,
             "oldest_message_age_ms": max(0, now_ms - queue.oldest_ms) if queue.oldest_ms else None,

@@ -82,6 +82,28 @@ class NodeStatus(msgspec.Struct, frozen=True):
     quarantined: tuple[DamageStatus, ...] = ()
 
 
+class WatermarkStatus(msgspec.Struct, frozen=True):
+    """How near a queue is to withholding confirms.
+
+    Attributes:
+        saturated: it withholds them now, of what comes.
+        withheld: messages whose confirms it withholds.
+        octets: of the bodies of all messages that it holds.
+        high: messages that it may hold, 0 for any number.
+        low: at which it gives the confirms again.
+        high_octets: as `high`, in octets.
+        low_octets: likewise.
+    """
+
+    saturated: bool = False
+    withheld: int = 0
+    octets: int = 0
+    high: int = 0
+    low: int = 0
+    high_octets: int = 0
+    low_octets: int = 0
+
+
 class QueueStatus(msgspec.Struct, frozen=True):
     """A queue; counts are those of the replica on this node, which may lag behind its leader's.
 
@@ -97,6 +119,7 @@ class QueueStatus(msgspec.Struct, frozen=True):
         policy: name of the policy that counts for it, "" for none.
         operator_policy: likewise.
         definition: what both come to.
+        watermark: as the counts.
     """
 
     vhost: str
@@ -119,6 +142,7 @@ class QueueStatus(msgspec.Struct, frozen=True):
     policy: str = ""
     operator_policy: str = ""
     definition: dict[str, Any] = {}
+    watermark: WatermarkStatus = WatermarkStatus()
 
 
 class Overview(msgspec.Struct, frozen=True):

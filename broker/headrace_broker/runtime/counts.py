@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+import msgspec
+
 from headrace_broker.model.definition import Queue
+from headrace_broker.model.status import WatermarkStatus
 from headrace_broker.runtime.leader_client import LeaderClient
-from headrace_broker.runtime.pb.cluster_pb2 import ClusterPayload, Counts, CountsRequest
+from headrace_broker.runtime.pb.cluster_pb2 import (
+    ClusterPayload,
+    Counts,
+    CountsRequest,
+    Watermark,
+)
 from headrace_broker.runtime.queue_host import QueueHost
 
 
@@ -16,12 +24,14 @@ class QueueCounts(NamedTuple):
 
     Attributes:
         oldest_ms: Unix time at which the oldest ready message arrived, 0 without one.
+        watermark: whether it holds too much.
     """
 
     ready: int
     unsettled: int
     consumers: int
     oldest_ms: int = 0
+    watermark: WatermarkStatus = WatermarkStatus()
 
 
 def counts_of(host: QueueHost) -> QueueCounts:
@@ -32,6 +42,22 @@ def counts_of(host: QueueHost) -> QueueCounts:
         int(machine.unsettled_count),
         int(machine.consumer_count),
         int(machine.oldest_ms()),
+        watermark_of(host),
+    )
+
+
+def watermark_of(host: QueueHost) -> WatermarkStatus:
+    """Return whether a replica's queue holds too much."""
+    machine = host.machine
+    settings = machine.settings
+    return WatermarkStatus(
+        saturated=machine.saturated,
+        withheld=int(machine.withheld_count),
+        octets=int(machine.held_octets),
+        high=int(settings.high_watermark),
+        low=int(settings.low_watermark),
+        high_octets=int(settings.high_watermark_octets),
+        low_octets=int(settings.low_watermark_octets),
     )
 
 
@@ -75,10 +101,23 @@ class CountsClient:
         if host is not None:
             answer.serving = True
             counts = used_counts_of(host) if request.using else counts_of(host)
-            answer.ready, answer.unsettled, answer.consumers, answer.oldest_ms = counts
+            answer.ready, answer.unsettled, answer.consumers, answer.oldest_ms = counts[:4]
+            answer.watermark.CopyFrom(Watermark(**msgspec.structs.asdict(counts.watermark)))
         self._leaders.answer(source, ClusterPayload(counts=answer))
 
     def receive_answer(self, answer: Counts) -> None:
         """Take another node's answer."""
-        counts = QueueCounts(answer.ready, answer.unsettled, answer.consumers, answer.oldest_ms)
+        mark = answer.watermark
+        watermark = WatermarkStatus(
+            mark.saturated,
+            mark.withheld,
+            mark.octets,
+            mark.high,
+            mark.low,
+            mark.high_octets,
+            mark.low_octets,
+        )
+        counts = QueueCounts(
+            answer.ready, answer.unsettled, answer.consumers, answer.oldest_ms, watermark
+        )
         self._leaders.receive(answer.request, counts if answer.serving else None)

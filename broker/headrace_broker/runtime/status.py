@@ -13,8 +13,10 @@ from headrace_broker.model.status import (
     Overview,
     QueueStatus,
     ReplicaStatus,
+    WatermarkStatus,
 )
 from headrace_broker.runtime.catalog_service import CATALOG_GROUP
+from headrace_broker.runtime.counts import watermark_of
 from headrace_broker.runtime.head_timestamp import HeadTimestamps
 from headrace_broker.runtime.node import BrokerNode
 from headrace_raftlog.model.membership import Membership, member_node, name_of
@@ -170,6 +172,7 @@ class NodeStatusSource:
             policy=policy.name if policy is not None else "",
             operator_policy=operator_policy.name if operator_policy is not None else "",
             definition=merged(policy, operator_policy),
+            watermark=watermark_of(host) if host else WatermarkStatus(),
         )
 
 

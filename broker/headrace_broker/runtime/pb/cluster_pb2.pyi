@@ -616,6 +616,7 @@ class Counts(_message.Message):
     UNSETTLED_FIELD_NUMBER: _builtins.int
     CONSUMERS_FIELD_NUMBER: _builtins.int
     OLDEST_MS_FIELD_NUMBER: _builtins.int
+    WATERMARK_FIELD_NUMBER: _builtins.int
     request: _builtins.int
     serving: _builtins.bool
     ready: _builtins.int
@@ -623,6 +624,8 @@ class Counts(_message.Message):
     consumers: _builtins.int
     oldest_ms: _builtins.int
     """Unix time at which the oldest ready message arrived, 0 without one."""
+    @_builtins.property
+    def watermark(self) -> Global___Watermark: ...
     def __init__(
         self,
         *,
@@ -632,14 +635,54 @@ class Counts(_message.Message):
         unsettled: _builtins.int = ...,
         consumers: _builtins.int = ...,
         oldest_ms: _builtins.int = ...,
+        watermark: Global___Watermark | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["watermark", b"watermark"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumers", b"consumers", "oldest_ms", b"oldest_ms", "ready", b"ready", "request", b"request", "serving", b"serving", "unsettled", b"unsettled"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumers", b"consumers", "oldest_ms", b"oldest_ms", "ready", b"ready", "request", b"request", "serving", b"serving", "unsettled", b"unsettled", "watermark", b"watermark"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Counts: _TypeAlias = Counts  # noqa: Y015
+
+@_typing.final
+class Watermark(_message.Message):
+    """Whether a queue holds so much that it withholds confirms, and the marks (0: none)."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SATURATED_FIELD_NUMBER: _builtins.int
+    WITHHELD_FIELD_NUMBER: _builtins.int
+    OCTETS_FIELD_NUMBER: _builtins.int
+    HIGH_FIELD_NUMBER: _builtins.int
+    LOW_FIELD_NUMBER: _builtins.int
+    HIGH_OCTETS_FIELD_NUMBER: _builtins.int
+    LOW_OCTETS_FIELD_NUMBER: _builtins.int
+    saturated: _builtins.bool
+    withheld: _builtins.int
+    octets: _builtins.int
+    high: _builtins.int
+    low: _builtins.int
+    high_octets: _builtins.int
+    low_octets: _builtins.int
+    def __init__(
+        self,
+        *,
+        saturated: _builtins.bool = ...,
+        withheld: _builtins.int = ...,
+        octets: _builtins.int = ...,
+        high: _builtins.int = ...,
+        low: _builtins.int = ...,
+        high_octets: _builtins.int = ...,
+        low_octets: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["high", b"high", "high_octets", b"high_octets", "low", b"low", "low_octets", b"low_octets", "octets", b"octets", "saturated", b"saturated", "withheld", b"withheld"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Watermark: _TypeAlias = Watermark  # noqa: Y015
 
 @_typing.final
 class Reply(_message.Message):
