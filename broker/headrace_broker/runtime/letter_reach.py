@@ -74,5 +74,9 @@ class _LetterHost(HostEnd):
         return self._host.resync(session, consumer, number, window, attached, filter_table)
 
     @override
+    def ask_withheld(self, session: int) -> bool:
+        return self._host.ask_withheld(session)
+
+    @override
     def window(self, session: int, consumer: i64, octets: i64) -> bool:
         return self._host.window(session, consumer, octets)

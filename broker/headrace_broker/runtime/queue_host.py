@@ -235,10 +235,10 @@ class QueueHost(HostEnd):
         if kind == CONFIGURE and len(data) > STAMP_OCTETS + 2:
             self._check_version(data[STAMP_OCTETS + 2])
         counts = self.serving and kind == SETTLE
-        before: i64 = self.machine.message_count if counts else 0
+        before: i64 = self.machine.held_count if counts else 0
         effects = self.machine.apply(index, data)
         if counts:
-            self.moves.settled += max(before - self.machine.message_count, 0)
+            self.moves.settled += max(before - self.machine.held_count, 0)
         for effect in effects:
             if isinstance(effect, EntryDead):
                 self._log.forget(effect.index)

@@ -17,32 +17,23 @@ from mypy_extensions import i64
 from headrace_broker.core.queue.arrival import enqueue
 from headrace_broker.core.queue.command import (
     NUMBER_MAX,
-    Attach,
-    Cancel,
     Close,
     Command,
     Control,
     Enqueue,
-    Get,
     Malformed,
     NodeDown,
-    Purge,
     Remove,
-    Settle,
     stamp_of,
 )
 from headrace_broker.core.queue.command_decoder import decode_command
+from headrace_broker.core.queue.controlling import control
 from headrace_broker.core.queue.effect import (
-    LANE_CONTROL,
-    STATUS_ALREADY,
-    STATUS_EXCLUSIVE_IN_USE,
     STATUS_OK,
     Acquired,
     Controlled,
     Effect,
     EntryDead,
-    Gap,
-    Got,
     Rejected,
     Unused,
 )
@@ -50,27 +41,22 @@ from headrace_broker.core.queue.fair_lanes import FairValue
 from headrace_broker.core.queue.leader_command import Acquire, Configure, Forget, Tick
 from headrace_broker.core.queue.leaving import (
     drop_excess,
-    drop_if_done,
     end_delays,
     end_overdue,
     expire,
     forget_dead,
     forget_session,
     is_over,
-    settle,
     suspect_session,
 )
 from headrace_broker.core.queue.queue_state import QueueState
 from headrace_broker.core.queue.restoring import read_snapshot
-from headrace_broker.core.queue.serving import acquire, dispatch, get
+from headrace_broker.core.queue.serving import acquire, dispatch
 from headrace_broker.core.queue.session import (
     ATTACHED,
-    CANCELLED,
     DETACHED,
-    GET_CONSUMER,
     Consumer,
     ConsumerInfo,
-    Session,
 )
 from headrace_broker.core.queue.settings import QueueSettings
 from headrace_broker.core.queue.snapshot import live_indexes, write_snapshot, write_state
@@ -107,11 +93,6 @@ class QueueMachine:
     def unsettled_octets(self) -> i64:
         """Octets of the bodies of messages acquired and not settled."""
         return self._state.unsettled_octets
-
-    @property
-    def message_count(self) -> i64:
-        """Number of messages in it, whatever they wait for."""
-        return self._state.length + self._state.unsettled_count
 
     @property
     def consumer_count(self) -> i64:
@@ -350,7 +331,7 @@ class QueueMachine:
         if isinstance(command, Enqueue):
             return enqueue(state, index, data, command, effects)
         if isinstance(command, Control):
-            self._control(command, effects)
+            control(state, command, effects)
         elif isinstance(command, Close):
             self._close(command.session, effects)
         elif isinstance(command, NodeDown):
@@ -383,125 +364,6 @@ class QueueMachine:
     def _consumer(self, session: i64, number: i64) -> Consumer | None:
         found = self._state.sessions.get(session)
         return None if found is None else found.consumers.get(number)
-
-    def _control(self, command: Control, effects: list[Effect]) -> None:
-        known = self._state.sessions.get(command.session)
-        done: i64 = 0 if known is None else known.control_seq
-        if command.seq > done + 1:
-            effects.append(Gap(command.session, LANE_CONTROL, done + 1))
-            return
-        if known is not None and command.seq <= done:
-            self._repeat(known, command, effects)
-            return
-        session = self._state.open_session(command.session)
-        session.control_seq = command.seq
-        if isinstance(command, Settle):
-            self._settle(session, command, effects)
-        elif isinstance(command, Attach):
-            self._attach(session, command, effects)
-        elif isinstance(command, Cancel):
-            self._cancel(session, command.consumer, effects)
-        elif isinstance(command, Get):
-            self._get(session, command.message_id, effects)
-        elif isinstance(command, Purge):
-            self._answer(session, STATUS_OK, self._purge(effects), effects)
-        elif isinstance(command, Remove):
-            self._answer(session, STATUS_OK, self._remove(command.ids, effects), effects)
-
-    def _repeat(self, session: Session, command: Control, effects: list[Effect]) -> None:
-        """Answer a control command that was applied before, without doing it again."""
-        answer = session.answer(command.seq)
-        if not isinstance(command, Get):
-            effects.append(Controlled(session.number, command.seq, answer.status, answer.count))
-            return
-        getter = session.consumers.get(GET_CONSUMER)
-        message = None if getter is None else getter.unsettled.get(answer.delivery)
-        delivery: i64 = 0 if message is None else answer.delivery
-        effects.append(Got(session.number, command.seq, message, delivery, self._state.ready.count))
-
-    def _answer(self, session: Session, status: i64, count: i64, effects: list[Effect]) -> None:
-        """Answer a control command and remember the answer when it says more than "ok"."""
-        if status != STATUS_OK or count != 0:
-            session.keep_answer(status, count, 0)
-        effects.append(Controlled(session.number, session.control_seq, status, count))
-
-    def _settle(self, session: Session, command: Settle, effects: list[Effect]) -> None:
-        settled: i64 = 0
-        for item in command.items:
-            consumer = session.consumers.get(item.consumer)
-            if consumer is not None:
-                settled += settle(self._state, consumer, item, effects)
-                drop_if_done(session, consumer)
-        effects.append(Controlled(session.number, session.control_seq, STATUS_OK, settled))
-
-    def _attach(self, session: Session, command: Attach, effects: list[Effect]) -> None:
-        state = self._state
-        consumer = session.consumers.get(command.consumer)
-        if consumer is not None and consumer.state != DETACHED:
-            self._answer(session, STATUS_ALREADY, 0, effects)
-            return
-        if state.exclusive or (command.exclusive and state.attached_count > 0):
-            self._answer(session, STATUS_EXCLUSIVE_IN_USE, 0, effects)
-            return
-        if consumer is None:
-            consumer = Consumer(session.number, command.consumer)
-            session.consumers[command.consumer] = consumer
-        consumer.tag = command.tag
-        consumer.prefetch = command.prefetch
-        consumer.exclusive = command.exclusive
-        consumer.filtered = command.filtered
-        consumer.priority = command.priority
-        consumer.prefetch_octets = command.prefetch_octets
-        consumer.timeout_ms = command.timeout_ms
-        state.attach(consumer)
-        self._answer(session, STATUS_OK, 0, effects)
-
-    def _cancel(self, session: Session, number: i64, effects: list[Effect]) -> None:
-        consumer = session.consumers.get(number)
-        left: i64 = 0
-        if consumer is not None and number != GET_CONSUMER:
-            left = len(consumer.unsettled)
-            self._state.retire(consumer, CANCELLED)
-            drop_if_done(session, consumer)
-        self._answer(session, STATUS_OK, left, effects)
-
-    def _purge(self, effects: list[Effect]) -> i64:
-        """Forget all that is available or delayed; return how many messages that was."""
-        state = self._state
-        delayed = state.delayed.clear()
-        state.archive(delayed, effects)
-        removed = state.ready.purge(effects) + len(delayed)
-        state.ready.let_go_purged(state.budget, state.version < 2, effects)
-        return removed
-
-    def _remove(self, ids: list[int], effects: list[Effect]) -> i64:
-        """Forget messages by their ids; return how many there were."""
-        state = self._state
-        removed: list[Acquired] = []
-        for message_id in ids:
-            message = state.ready.pop(message_id)
-            if message is None:
-                message = state.delayed.pop(message_id)
-            if message is not None:
-                removed.append(message)
-        state.archive(removed, effects)
-        return len(removed)
-
-    def _get(self, session: Session, message_id: i64, effects: list[Effect]) -> None:
-        state = self._state
-        getter = session.consumers.get(GET_CONSUMER)
-        if getter is None:
-            getter = Consumer(session.number, GET_CONSUMER)
-        delivery = get(state, getter, message_id)
-        if delivery == 0:
-            left = state.ready.count
-            effects.append(Got(session.number, session.control_seq, None, 0, left))
-            return
-        session.consumers[GET_CONSUMER] = getter
-        session.keep_answer(STATUS_OK, 0, delivery)
-        message = getter.unsettled[delivery]
-        left = state.ready.count
-        effects.append(Got(session.number, session.control_seq, message, delivery, left))
 
     def _close(self, number: i64, effects: list[Effect]) -> None:
         session = self._state.sessions.get(number)

@@ -8,7 +8,7 @@ from mypy_extensions import i64
 from pamqp import base, commands
 
 from headrace_broker.codecs.event import Acked, Method, Rejected
-from headrace_broker.codecs.frame import BASIC_ACK, BASIC_PUBLISH, BASIC_REJECT
+from headrace_broker.codecs.frame import BASIC_ACK, BASIC_PUBLISH
 from headrace_broker.codecs.method import (
     channel_open_ok,
     decode_method,
@@ -22,6 +22,7 @@ from headrace_broker.gateways.amqp.channel_port import (
     Input,
     input_index,
     input_kind,
+    settle_operation,
 )
 from headrace_broker.gateways.amqp.confirming import Confirms
 from headrace_broker.gateways.amqp.consumer import Consumer
@@ -47,25 +48,11 @@ from headrace_broker.model.reply_code import (
 )
 from headrace_broker.runtime.port import (
     GET_CONSUMER,
-    MODIFY_FAILED,
-    REJECT,
     RELEASE,
     QueueClient,
     QueueListener,
     Ticket,
 )
-
-
-def _operation(event: Rejected) -> int:
-    """Return what a basic.reject or basic.nack asks of the queue.
-
-    Only what basic.reject gives back counts as a failed delivery.
-
-    Source: RabbitMQ's guide on quorum queues, "Poison message handling".
-    """
-    if not event.requeue:
-        return REJECT
-    return MODIFY_FAILED if event.index == BASIC_REJECT else RELEASE
 
 
 class ChannelOverError(Exception):
@@ -201,7 +188,7 @@ class Channel(QueueListener, Passer):
             elif isinstance(event, Acked):
                 self.deliveries.ack(event.delivery_tag, event.multiple)
             elif isinstance(event, Rejected):
-                self.deliveries.settle(event.delivery_tag, event.multiple, _operation(event))
+                self.deliveries.settle(event.delivery_tag, event.multiple, settle_operation(event))
             elif isinstance(event, Method):
                 self._method(event, served)
             else:

@@ -7,7 +7,12 @@ from typing import Final, TypeAlias
 from mypy_extensions import i64, trait
 
 from headrace_broker.codecs.event import Acked, ContentTooLarge, Method, Rejected
-from headrace_broker.codecs.frame import BASIC_ACK, BASIC_PUBLISH, CHANNEL_CLOSE_OK
+from headrace_broker.codecs.frame import (
+    BASIC_ACK,
+    BASIC_PUBLISH,
+    BASIC_REJECT,
+    CHANNEL_CLOSE_OK,
+)
 from headrace_broker.gateways.amqp.states import (
     CHANNEL_INPUT_CLOSE,
     CHANNEL_INPUT_CLOSE_OK,
@@ -16,6 +21,7 @@ from headrace_broker.gateways.amqp.states import (
 )
 from headrace_broker.model.message import Publish
 from headrace_broker.model.reply_code import AmqpError
+from headrace_broker.runtime.port import MODIFY_FAILED, REJECT, RELEASE
 
 METHOD_OPEN: Final = 0x0014000A
 METHOD_CLOSE: Final = 0x00140028
@@ -44,6 +50,18 @@ def input_kind(event: Input) -> int:
         if event.index == CHANNEL_CLOSE_OK:
             return CHANNEL_INPUT_CLOSE_OK
     return CHANNEL_INPUT_METHOD
+
+
+def settle_operation(event: Rejected) -> int:
+    """Return what a basic.reject or basic.nack asks of the queue.
+
+    Only what basic.reject gives back counts as a failed delivery.
+
+    Source: RabbitMQ's guide on quorum queues, "Poison message handling".
+    """
+    if not event.requeue:
+        return REJECT
+    return MODIFY_FAILED if event.index == BASIC_REJECT else RELEASE
 
 
 @trait
