@@ -66,7 +66,7 @@ class Ranges:
     def cut(self, first: i64, stop: i64) -> list[int]:
         """Return what is there of `first` to `stop` - 1, as `bounds`; nothing changes."""
         bounds = self.bounds
-        size: i64 = len(bounds)
+        size: i64 = len(bounds) if first < stop else 0
         found: list[int] = []
         at = self._row(first)
         while at < size and bounds[at] < stop:

@@ -171,6 +171,10 @@ def random_settings(choice: random.Random) -> QueueSettings:
     settings.retry_min_ms = choice.choice([0, 4])
     settings.retry_max_ms = choice.choice([0, 9])
     kept_apart = choice.choice("  gl")
+    settings.high_watermark = choice.choice([0, 3, 12])
+    settings.low_watermark = min(choice.choice([0, 1, 8]), int(settings.high_watermark))
+    settings.high_watermark_octets = choice.choice([0, 0, 90, 400])
+    settings.low_watermark_octets = settings.high_watermark_octets // choice.choice([1, 2])
     settings.group_key = b"group" if kept_apart == "g" else b""
     settings.last_value_key = b"last" if kept_apart == "l" else b""
     settings.fairness_key = choice.choice([b"", b"tenant", b"tenant", b"group"])
@@ -214,8 +218,8 @@ def _enriched(choice: random.Random, entry: bytes, length: int) -> bytes:
         messages = [
             (_random_properties(choice), bytes(choice.choice([0, 8, 8, 70]))) for _ in range(count)
         ]
-        kind = b"\x0e" if choice.random() < 0.1 else b"\x01"
-        return kind + entry[1:18] + rich_batch(*messages)
+        kind = choice.choice([b"\x0e\x01", *[b"\x01\x01"] * 3, *[b"\x01\x02"] * 6])
+        return kind + entry[2:18] + rich_batch(*messages)
     if entry[:1] == b"\x03" and len(entry) > 26 and choice.random() < 0.6:
         return entry[:1] + b"\x02" + entry[2:26] + _random_attach(choice, entry[26:])
     if entry[:2] == b"\x06\x01" and choice.random() < 0.5:

@@ -65,6 +65,8 @@ class Told:
     delivered: dict[Place, list[tuple[int, ...]]] = field(default_factory=dict)
     dead: set[tuple[str, int, int, int]] = field(default_factory=set)
     answers: list[tuple[object, ...]] = field(default_factory=list)
+    withheld: dict[int, set[int]] = field(default_factory=dict)
+    completed: dict[int, set[int]] = field(default_factory=dict)
 
 
 def property_block(batch: bytes, position: int) -> bytes:

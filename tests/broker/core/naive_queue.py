@@ -36,6 +36,7 @@ class NaiveQueue(NaiveState):
         if not isinstance(command, Tick):
             self.expire_front(told)
         name = "do_" + type(command).__name__.lower()
+        self.fresh: dict[tuple[int, int], tuple[int, int]] = {}
         if isinstance(command, c.Enqueue):
             self.enqueue(index, data, command, told)
         elif isinstance(command, c.Control):
@@ -44,6 +45,11 @@ class NaiveQueue(NaiveState):
             getattr(self, name)(command, told)
         self.dispatch(told)
         self.drop_excess(told)
+        self.judge(self.fresh, told)
+        if isinstance(command, c.Enqueue) and ("gap" not in [a[0] for a in told.answers]):
+            for session, seq in self.withheld.values():
+                if session == command.session and seq >= command.seq:
+                    told.withheld.setdefault(session, set()).add(seq)
         if users and not self.users():
             told.answers.append(("unused",))
         return told
@@ -166,6 +172,8 @@ class NaiveQueue(NaiveState):
             session.refusals.append((int(command.seq) + stop, last, why))
             told.answers.append(("refused", number, *session.refusals[-1]))
         told.answers.append(("enqueued", number, last))
+        if command.patient and not command.now:
+            self.fresh = self.above(index, command, skip, stop)
         base, self.next = self.next - skip, self.next + count - skip
         for position in range(skip, stop):
             octets = int(command.sizes.octets(position))
@@ -174,6 +182,21 @@ class NaiveQueue(NaiveState):
         lettered = self.settings.overflow == 2 and self.settings.dead_letter > 0
         if lettered and not command.now:
             told.dead |= {("once", e.REASON_MAXLEN, index, at) for at in range(stop, count)}
+
+    def above(
+        self, index: int, command: c.Enqueue, skip: int, stop: int
+    ) -> dict[tuple[int, int], tuple[int, int]]:
+        """The messages of a batch that come to a saturated queue or take it above its marks."""
+        found = {}
+        extra, octets = 0, 0
+        everything, s = self.everything(), self.settings
+        for position in range(skip, stop):
+            extra, octets = extra + 1, octets + int(command.sizes.octets(position))
+            over = 0 < s.high_watermark < len(everything) + extra
+            over |= 0 < s.high_watermark_octets < sum(m.octets for m in everything) + octets
+            if over or self.saturated:
+                found[index, position] = (int(command.session), int(command.seq) + position)
+        return found
 
     def delay(self, batch: bytes, position: int) -> int:
         if self.version < 2:

@@ -37,13 +37,47 @@ class NaiveState:
         self.receivers: dict[Place, Receiver] = {}
         self.line: list[Place] = []
         self.active: Place | None = None
+        self.saturated = False
+        self.withheld: dict[tuple[int, int], tuple[int, int]] = {}  # place in the log -> publish
 
     # Messages
 
-    def alive(self) -> set[int]:
+    def everything(self) -> list[Message]:
         held = [m for r in self.receivers.values() for m, _ in r.held.values()]
         kept = [m for m, _ in self.dead.values()]
-        return {m.entry for m in [*self.waiting, *self.delayed, *held, *kept]}
+        return [*self.waiting, *self.delayed, *held, *kept]
+
+    def alive(self) -> set[int]:
+        return {m.entry for m in self.everything()}
+
+    # Watermarks
+
+    def marks(self) -> list[tuple[int, int, int]]:
+        """What is held, the high mark and the low one, of messages and of octets."""
+        everything, s = self.everything(), self.settings
+        octets = sum(m.octets for m in everything)
+        both = [
+            (len(everything), int(s.high_watermark), int(s.low_watermark)),
+            (octets, int(s.high_watermark_octets), int(s.low_watermark_octets)),
+        ]
+        return [mark for mark in both if mark[1] > 0]
+
+    def judge(self, fresh: dict[tuple[int, int], tuple[int, int]], told: Told) -> None:
+        """End a command that brought `fresh` messages above the high mark."""
+        if self.saturated:
+            self.saturated = any(held > low for held, _, low in self.marks())
+        else:
+            self.saturated = any(held > high for held, high, _ in self.marks())
+        here = {(m.entry, m.position) for m in self.everything()} if self.saturated else set()
+        for place in [place for place in self.withheld if place not in here]:
+            session, seq = self.withheld.pop(place)
+            if session in self.sessions:
+                told.completed.setdefault(session, set()).add(seq)
+        for place in [
+            place for place in self.withheld if self.withheld[place][0] not in self.sessions
+        ]:
+            del self.withheld[place]
+        self.withheld |= {place: publish for place, publish in fresh.items() if place in here}
 
     def grouped(self) -> list[Message]:
         return sorted((m for m in self.waiting if m.kind == "group"), key=lambda m: m.number)

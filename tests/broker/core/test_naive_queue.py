@@ -29,6 +29,13 @@ def told_by(effects: list[e.Effect]) -> Told:
             how = "once" if isinstance(effect, e.DeadLettered) else "kept"
             for m in effect.messages:
                 told.dead.add((how, int(effect.reason), m.entry_index, m.position))
+        elif isinstance(effect, e.Withheld | e.Completed):
+            into = told.withheld if isinstance(effect, e.Withheld) else told.completed
+            rows = zip(effect.rows[::2], effect.rows[1::2], strict=True)
+            seqs = [seq for row in rows for seq in range(*row)]
+            assert len(set(seqs)) == len(seqs)
+            assert effect.session not in into
+            into[effect.session] = set(seqs)
         else:
             answer = _answer(effect)
             if answer:
@@ -71,6 +78,10 @@ def test_machine_and_naive_queue_say_the_same(
         assert found.answers == wanted.answers, index
         assert found.delivered == wanted.delivered, index
         assert found.dead == wanted.dead, index
+        assert found.withheld == wanted.withheld, index
+        assert found.completed == wanted.completed, index
+        assert machine.saturated == naive.saturated, index
+        assert machine.withheld_count == len(naive.withheld), index
         waiting = sorted((m.number, m.entry, m.position) for m in naive.waiting)
         listed = machine.available_from(0, 10**6)
         assert [(m.message_id, m.entry_index, m.position) for m in listed] == waiting, index
