@@ -92,6 +92,7 @@ class FakeNode:
         behind: commands that were decided and are not applied here yet.
         lost: there is no quorum.
         here: names of the queues with a replica here.
+        flow_report: what explains flow control.
         messages: how many messages a queue holds; one that is not there has no leader.
     """
 
@@ -106,6 +107,7 @@ class FakeNode:
         self.closed: list[tuple[str, str]] = []
         self.listing = ClientListing([])
         self.missing: tuple[str, ...] = ()
+        self.flow_report: Any = None  # tests that ask for it bring their own
         self.topology: Any = Topology(1, self, FakeHosting(), self)  # type: ignore[arg-type]
         guest = User("guest", b"s", b"h", USERS["guest"])
         self.do(Bootstrap((Node(1, "n1", "h:1"),), "/", guest, grant=True))

@@ -1,0 +1,413 @@
+"""Who is stopped by what, asked of three nodes; no sockets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from headrace_broker.catalog.command import (
+    Bootstrap,
+    DeclareQueue,
+    PutUser,
+    SetUserLimits,
+    encode_request,
+)
+from headrace_broker.catalog.machine import Catalog
+from headrace_broker.catalog.request import Request
+from headrace_broker.flow.account import Account, Ledger
+from headrace_broker.flow.activity import SECOND_US
+from headrace_broker.flow.flow_limits import FlowLimits
+from headrace_broker.model.definition import Node, Queue, User
+from headrace_broker.model.flow import (
+    BLOCKED,
+    CONNECTION,
+    LIMIT_ACCOUNT,
+    LIMIT_COMMANDS,
+    LIMIT_MEMORY,
+    LIMIT_RATE,
+    LIMIT_WATERMARK,
+    Cause,
+)
+from headrace_broker.model.flow_status import AlarmStatus
+from headrace_broker.runtime import flow_report, inquiry
+from headrace_broker.runtime.client_list import ClientList
+from headrace_broker.runtime.flow_facts import FlowFacts
+from headrace_broker.runtime.flow_report import (
+    AmbiguousNameError,
+    FlowReport,
+    UnknownNameError,
+    Viewer,
+)
+from headrace_broker.runtime.pb.cluster_pb2 import ClusterPayload
+from headrace_broker.runtime.port import ConnectionInfo
+from headrace_broker.runtime.queue_rates import QueueRates
+
+NAMES = {1: "n1", 2: "n2", 3: "n3"}
+NOW = 1_000 * SECOND_US
+
+
+class FakeMachine:
+    def __init__(self) -> None:
+        self.ready_count = self.ready_octets = 0
+        self.unsettled_count = self.unsettled_octets = 0
+        self.consumer_count = self.busy = 0
+        self.saturated = False
+        self.withheld_count = self.held_count = self.held_octets = 0
+        self.settings = self
+        self.high_watermark = self.low_watermark = 0
+        self.high_watermark_octets = self.low_watermark_octets = 0
+
+    def busy_consumer_count(self) -> int:
+        return self.busy
+
+
+class FakeMoves:
+    def __init__(self) -> None:
+        self.now = (0, 0, 0)
+
+    def counts(self) -> tuple[int, int, int]:
+        return self.now
+
+
+class FakeHost:
+    """A replica that leads."""
+
+    def __init__(self, queue: Queue) -> None:
+        self.queue = queue
+        self.machine = FakeMachine()
+        self.moves = FakeMoves()
+        self.serving = True
+
+
+class FlowNode:
+    def __init__(self, world: World, number: int) -> None:
+        self.name = NAMES[number]
+        self.connections: dict[str, ConnectionInfo] = {}
+        self.ledger = Ledger(FlowLimits())
+        self.hosts: dict[int, Any] = {}
+        clock = world.clock_us
+        self.rates = QueueRates(self.hosts, self.ledger, clock)
+        peers = {peer: name for peer, name in NAMES.items() if peer != number}
+
+        def send(target: int, payload: bytes) -> bool:
+            return world.carry(number, target, payload)
+
+        self.clients = ClientList(self.name, lambda: self.connections, peers, send)
+        view = world.catalog
+        self.facts = FlowFacts(
+            self.name, lambda: self.connections, self.ledger, self.hosts, view, self.rates, clock
+        )
+        self.report = FlowReport(self.facts, view, peers, self.clients.inquiries)
+
+
+class World:
+    """Three nodes; a payload arrives within the call that sends it."""
+
+    def __init__(self) -> None:
+        self.now = NOW
+        self.down: set[int] = set()
+        self.catalog = Catalog()
+        nodes = tuple(Node(number, name, "h:1") for number, name in NAMES.items())
+        self.do(Bootstrap(nodes, "/", User("guest", b"", b""), grant=True))
+        self.do(PutUser(User("app", b"", b"")))
+        self.nodes = {number: FlowNode(self, number) for number in NAMES}
+
+    def do(self, command: Any) -> None:
+        index = self.catalog.applied_index + 1
+        self.catalog.apply(index, encode_request(Request(1, 1, index), command))
+
+    def clock_us(self) -> int:
+        return self.now
+
+    def carry(self, source: int, target: int, payload: bytes) -> bool:
+        if target in self.down:
+            return False
+        body = ClusterPayload.FromString(payload)
+        inquiries = self.nodes[target].clients.inquiries
+        if body.WhichOneof("body") == "question":
+            inquiries.receive_question(source, body.question)
+        else:
+            inquiries.receive_answer(body.answer)
+        return True
+
+    def connect(self, node: int, number: int, user: str = "app") -> ConnectionInfo:
+        name = f"10.0.0.{number}:4711 -> 10.0.1.{node}:5672"
+        info = ConnectionInfo(f"n{node}/1/{number}", name, f"10.0.0.{number}", 1700)
+        info.user, info.vhost = user, "/"
+        cause = Cause(info.id, CONNECTION, info.name, NAMES[node])
+        cause.user, cause.vhost = user, "/"
+        info.account = self.nodes[node].ledger.open(cause)
+        self.nodes[node].connections[info.id] = info
+        return info
+
+    def lead(self, node: int, name: str) -> FakeHost:
+        self.do(DeclareQueue("/", name, "quorum", preferred_node=node, replicas=1))
+        queue = self.catalog.queue("/", name)
+        assert queue is not None
+        host = FakeHost(queue)
+        self.nodes[node].hosts[queue.group] = host
+        return host
+
+    def pass_time(self, seconds: float) -> None:
+        self.now += int(seconds * SECOND_US)
+        for node in self.nodes.values():
+            node.rates.sample()
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def ask(world: World, node: int, work: Callable[[FlowReport], Any]) -> Any:
+    async def session() -> Any:
+        async with asyncio.timeout(20):
+            return await work(world.nodes[node].report)
+
+    return asyncio.run(session())
+
+
+def account_of(info: ConnectionInfo) -> Account:
+    assert info.account is not None
+    return info.account
+
+
+def bring(info: ConnectionInfo, host: FakeHost, messages: int, octets: int, kept: int = 0) -> None:
+    """Publish, and have all but some of it applied."""
+    tab = account_of(info).tab(host.queue.group)
+    tab.borrow(messages, octets)
+    tab.repay(messages - kept, octets - octets * kept // messages)
+
+
+@pytest.fixture
+def slow(world: World) -> tuple[World, ConnectionInfo, ConnectionInfo, FakeHost]:
+    """A queue led on n2 that withholds confirms; the culprit is on n3, the victim on n1."""
+    host = world.lead(2, "orders")
+    victim, culprit = world.connect(1, 5), world.connect(3, 9, "batch")
+    host.machine.saturated, host.machine.withheld_count = True, 40
+    host.machine.held_octets, host.machine.high_watermark_octets = 70 << 20, 64 << 20
+    host.machine.consumer_count = host.machine.busy = 3
+    for _ in range(10):
+        victim.flow.stop(LIMIT_WATERMARK, host.queue.group, world.now)
+        bring(victim, host, 10, 1000)
+        bring(culprit, host, 90, 9000)
+        arrived, delivered, settled = host.moves.now
+        host.moves.now = (arrived + 100, delivered + 20, settled + 20)
+        world.pass_time(0.8)
+        victim.flow.go(world.now)
+        world.pass_time(0.2)
+    return world, victim, culprit, host
+
+
+@pytest.mark.parametrize("node", [1, 2, 3])
+def test_the_culprit_on_another_node_is_named_from_every_node(slow: Any, node: int) -> None:
+    world, victim, _, _ = slow
+    found = ask(world, node, lambda report: report.why_connection(victim.id))
+    assert (found.limit, found.queue, found.leader, found.state) == (
+        "watermark",
+        "orders",
+        "n2",
+        "flow",
+    )
+    assert found.shares[1] == pytest.approx(0.8, abs=0.03)
+    assert [cause.user for cause in found.causes] == ["batch", "app"]
+    assert found.causes[0].share == pytest.approx(0.9)
+    assert found.sentence == (
+        "conn 10.0.0.5:4711 (user app, vhost /) had confirms withheld 80 % of the last 10 s by "
+        "queue 'orders' (leader n2): its watermark of 64 MiB is passed because its 3 consumers "
+        "acknowledge 20/s of 100/s, with all that they may hold in their hands; 90 % of its load "
+        "came from 10.0.0.9:4711 (user batch)"
+    )
+
+
+@pytest.mark.parametrize("name", ["n1/1/5", "10.0.0.5:4711", "10.0.0.5", "10.0.0.5:4711 -> 10"])
+def test_a_connection_goes_by_its_name_its_id_or_their_beginning(slow: Any, name: str) -> None:
+    world, victim, _, _ = slow
+    for work in (
+        lambda report: report.why_connection(name),
+        lambda report: report.why(name, "/"),
+    ):
+        found = ask(world, 2, work)
+        assert (found.kind, found.name) == ("connection", victim.name)
+
+
+def test_a_connection_goes_by_the_name_that_its_client_gave_it(slow: Any) -> None:
+    world, victim, culprit, _ = slow
+    victim.client_properties = {"connection_name": "till"}
+    culprit.client_properties = {"connection_name": "tills"}
+    found = ask(world, 1, lambda report: report.why_connection("till"))
+    assert found.name == victim.name
+    with pytest.raises(AmbiguousNameError, match=r"'til' may be '10.0.0.5.*, '10.0.0.9.* say more"):
+        ask(world, 1, lambda report: report.why_connection("til"))
+
+
+def test_a_name_that_is_nowhere_or_in_several_places_is_refused(
+    slow: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, *_ = slow
+    with pytest.raises(UnknownNameError, match=r"no connection has a name that begins with '10.9'"):
+        ask(world, 1, lambda report: report.why_connection("10.9"))
+    with pytest.raises(UnknownNameError, match=r"no connection, and no queue in vhost '/'"):
+        ask(world, 1, lambda report: report.why("gone", "/"))
+    world.lead(1, "10.0-queue")
+    with pytest.raises(AmbiguousNameError, match=r"connection '10.0.0.5.*queue '10.0-queue'"):
+        ask(world, 1, lambda report: report.why("10.0", "/"))
+    monkeypatch.setattr(flow_report, "FLOW_CANDIDATES_MAX", 1)
+    with pytest.raises(AmbiguousNameError, match=r"5672', 2 more: say"):
+        ask(world, 1, lambda report: report.why("10.0", "/"))
+    world.down = {2, 3}
+    with pytest.raises(UnknownNameError, match=r"begins with '10.9'; no answer from n2, n3"):
+        ask(world, 1, lambda report: report.why_connection("10.9"))
+
+
+def test_a_queue_is_explained_by_its_name_or_the_beginning_of_it(slow: Any) -> None:
+    world, victim, _, _ = slow
+    for work in (lambda report: report.why("orders", "/"), lambda report: report.why("ord", "/")):
+        found = ask(world, 3, work)
+        assert (found.kind, found.name, found.limit) == ("queue", "orders", "watermark")
+        assert [row.name for row in found.held] == [victim.name]
+        assert found.causes[0].user == "batch"
+
+
+def test_without_its_leader_a_queue_is_explained_as_far_as_that_goes(slow: Any) -> None:
+    world, victim, _, _ = slow
+    world.down = {2}
+    found = ask(world, 1, lambda report: report.why_connection(victim.id))
+    assert found.missing == ("n2",)
+    assert found.sentence.startswith(
+        "conn 10.0.0.5:4711 (user app, vhost /) had confirms withheld 80 % of the last 10 s by "
+        "queue 'orders' (leader unknown)"
+    )
+
+
+def test_users_see_their_own_connections_and_not_who_the_others_are(slow: Any) -> None:
+    world, victim, culprit, _ = slow
+    viewer = Viewer("app", False, lambda vhost: True)
+    found = ask(world, 1, lambda report: report.why_connection(victim.id, viewer))
+    assert found.sentence.endswith("; 90 % of its load came from another user's connection")
+    assert {(cause.name, cause.user, cause.account) for cause in found.causes} == {
+        ("", "", ""),
+        (victim.name, "app", victim.id),
+    }
+    with pytest.raises(UnknownNameError):
+        ask(world, 1, lambda report: report.why_connection(culprit.id, viewer))
+    edges, _ = ask(world, 1, lambda report: report.graph(viewer))
+    assert [(edge.name, edge.user) for edge in edges] == [("", ""), (victim.name, "app")]
+    rows = ask(world, 1, lambda report: report.top(9, viewer)).connections()
+    assert [row.name for row in rows] == [victim.name]
+    stranger = Viewer("app", False, lambda vhost: False)
+    assert ask(world, 1, lambda report: report.graph(stranger)) == ([], ())
+    assert ask(world, 1, lambda report: report.queues(stranger)).rows == []
+    with pytest.raises(UnknownNameError):
+        ask(world, 1, lambda report: report.why("orders", "/", stranger))
+
+
+def test_a_debt_is_explained_by_the_queue_where_most_is_owed(world: World) -> None:
+    small, large = world.lead(1, "small"), world.lead(2, "large")
+    debtor = world.connect(1, 5)
+    bring(debtor, small, 100, 1000, kept=100)
+    bring(debtor, large, 1000, 50_000, kept=1000)
+    debtor.flow.stop(LIMIT_ACCOUNT, 0, world.now)
+    world.pass_time(5)
+    found = ask(world, 3, lambda report: report.why_connection(debtor.id))
+    assert (found.limit, found.queue, found.leader) == ("account", "large", "n2")
+    assert "it has caused 1,100 messages (50 KiB) that are not done" in found.sentence
+    assert found.since_ms == 5000
+
+
+def test_an_alarm_names_its_node_and_the_largest_queue(world: World) -> None:
+    small, large = world.lead(1, "small"), world.lead(2, "large")
+    small.machine.ready_octets, large.machine.ready_octets = 10, 3 << 20
+    info = world.connect(1, 5)
+    bring(info, large, 10, 1000)
+    alarm = AlarmStatus("n3", "memory-alarm", "memory used: 9 of 8")
+    for node in world.nodes.values():
+        node.facts.alarms = lambda: [alarm]
+    info.state = BLOCKED
+    info.flow.stop(LIMIT_MEMORY, 0, world.now)
+    world.pass_time(3)
+    found = ask(world, 2, lambda report: report.why_connection(info.id))
+    assert (found.state, found.leader) == ("blocked", "n3")
+    assert found.sentence.endswith(
+        "has been blocked for 3.0 s by the memory alarm of node n3: memory used: 9 of 8; the "
+        "largest queue is 'large' (3 MiB); 100 % of what publishers brought lately is this "
+        "connection's own"
+    )
+
+
+def test_a_publish_rate_is_told_with_its_figures(world: World) -> None:
+    world.do(SetUserLimits("app", {"publish-rate-messages": 100}))
+    info = world.connect(1, 5)
+    info.flow.stop(LIMIT_RATE, 0, world.now)
+    world.pass_time(1)
+    found = ask(world, 2, lambda report: report.why_connection(info.id))
+    assert "user 'app' may publish 100 messages per second" in found.sentence
+
+
+def test_the_top_is_sorted_by_how_much_is_stopped(world: World) -> None:
+    host = world.lead(2, "q")
+    infos = [world.connect(1 + number % 3, number) for number in range(9)]
+    for number, info in enumerate(infos[:5]):
+        info.flow.stop(LIMIT_COMMANDS, host.queue.group, world.now)
+        info.flow.go(world.now + (number + 1) * 100_000)
+    world.pass_time(1)
+    found = ask(world, 3, lambda report: report.top(4))
+    assert [row.id for row in found.connections()] == [infos[n].id for n in (4, 3, 2, 1)]
+    assert [row.state for row in found.connections()] == ["flow"] * 4
+    assert found.connections()[0].flow.by_limit["queue-commands"][3] == host.queue.group
+    assert len(ask(world, 3, lambda report: report.top(100)).rows) == 9
+
+
+def test_a_node_names_as_many_as_the_bound_says(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flow_report, "FLOW_ROWS_MAX", 3)
+    monkeypatch.setattr(inquiry, "ANSWER_OCTETS_MAX", 1500)  # some answers need pages
+    host = world.lead(1, "q")
+    for number in range(7):
+        bring(world.connect(2, number), host, 1, 100 + number, kept=1)
+    assert len(ask(world, 1, lambda report: report.top(7)).rows) == 3
+
+
+def test_the_graph_has_an_edge_for_each_debt_with_the_limit_that_binds(slow: Any) -> None:
+    world, victim, culprit, host = slow
+    victim.flow.stop(LIMIT_WATERMARK, host.queue.group, world.now)
+    edges, missing = ask(world, 2, lambda report: report.graph())
+    assert missing == ()
+    assert [(edge.account, edge.queue, edge.limit) for edge in edges] == [
+        (culprit.id, "orders", ""),
+        (victim.id, "orders", "watermark"),
+    ]
+    assert edges[0].load == pytest.approx(9 * edges[1].load, rel=0.001)
+
+
+def test_queues_are_listed_with_their_rates_the_saturated_first(slow: Any) -> None:
+    world, _, _, host = slow
+    large = world.lead(1, "large")
+    large.machine.ready_octets = 1 << 30
+    world.lead(3, "empty")
+    rows = ask(world, 3, lambda report: report.queues()).queues()
+    assert [row.name for row in rows] == ["orders", "large", "empty"]
+    assert rows[0].arrived == pytest.approx((100 / 1, 100, 1000 / 60), rel=0.3)
+    assert (rows[0].node, rows[0].withheld, rows[0].busy) == ("n2", 40, 3)
+    host.serving = False
+    assert len(ask(world, 3, lambda report: report.queues()).rows) == 2
+
+
+def test_a_queue_that_stands_still_costs_no_history(slow: Any) -> None:
+    world, _, _, host = slow
+    rates = world.nodes[2].rates
+    assert rates.rates(host.queue.group)[0][1] > 0
+    for _ in range(62):
+        world.pass_time(1)
+    assert rates.rates(host.queue.group) == ((0.0, 0.0, 0.0),) * 3
+    assert not rates._histories
+    host.moves.now = (1010, 210, 210)
+    world.pass_time(1)
+    assert rates.rates(host.queue.group)[0] == (10.0, 1.0, pytest.approx(1 / 6))
+    del world.nodes[2].hosts[host.queue.group]
+    world.pass_time(1)
+    assert (rates._histories, rates._quiet) == ({}, {})
