@@ -44,7 +44,7 @@ def sweep(program: Path, broker: Broker, seconds: int) -> list[Point]:
     """Measure what a broker can do, then offer it parts and multiples of that without confirms."""
     times = Times(4, seconds, 2)
     broker.limit_memory(MEMORY_BYTES)
-    consumers = Group("c", QUEUES, consume="s", queues=QUEUES, prefetch=100, ack=50)
+    consumers = Group("c", QUEUES, consume="s", queues=QUEUES)
     publishers = Group("p", PUBLISHERS, publish="s", queues=QUEUES, window=WINDOW)
     figures = load(program, broker.ports, (publishers, consumers), times)
     capacity = figures["c"].received_s
