@@ -11,7 +11,6 @@ from headrace_broker.core.queue.settings import (
     OVERFLOW_REJECT_PUBLISH_DLX,
     QueueSettings,
 )
-from headrace_broker.flow.account import Account
 from headrace_broker.flow.cause_runs import CauseRuns
 from headrace_broker.flow.charges import NO_CAUSE
 from headrace_broker.model.flow import DEAD_LETTERS, Cause
@@ -51,10 +50,9 @@ def open_letters(world, node, listener):
     runs = CauseRuns()
     number = session_id(node, 1, 500, deaths=True)
     reach = LetterReach(world.boards[node], runs)
-    account = Account(Cause("", DEAD_LETTERS, "", ""), world.ledger.limits)
-    pending = world.gates.enter(world.queue.group)
+    account = world.ledger.open(Cause(f"letters of {node}", DEAD_LETTERS, "", ""))
     session = QueueSession(
-        number, world.queue, listener, reach, world.owner, world.traffic, account, pending
+        number, world.queue, listener, reach, world.owner, world.traffic, account
     )
     world.boards[node].sessions[number] = session.end
     return session, runs
