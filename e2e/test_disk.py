@@ -56,6 +56,7 @@ def test_full_disk_blocks_publishers_and_resumes_with_everything(small_disks: Cl
             lambda _, frame: blocked.append(frame.method.reason)
         )
         connection.add_on_connection_unblocked_callback(lambda *_: unblocked.set())
+        connection.channel().basic_publish("", "nowhere", b"")  # only publishers are told
         while not unblocked.is_set():
             connection.process_data_events(0.2)
         connection.close()

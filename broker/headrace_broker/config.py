@@ -11,12 +11,21 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
+from types import UnionType
 from typing import Annotated, Any, Final, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Meta, Struct
 
 from headrace_broker.model import limits
+from headrace_broker.model.flow_parameter import (
+    DISK_FREE,
+    PARAMETERS,
+    Value,
+    attribute_name,
+    parameter_problem,
+    stored_value,
+)
 from headrace_raftlog.model import limits as log_limits
 
 ENVIRONMENT_PREFIX: Final = "HEADRACE_"
@@ -44,6 +53,12 @@ OptionalAddress = Annotated[
         pattern=r"^$|^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}$",
         description="HOST:PORT, an IPv6 host in brackets, or empty for none",
     ),
+]
+# Checked by `model.flow_parameter`, which knows the limits of each.
+FlowLimit = Annotated[int | None, Meta(description="an integer")]
+Watermark = Annotated[
+    int | float | None,
+    Meta(description="bytes, or a fraction of the memory limit from 0.0 to 1.0"),
 ]
 File = Annotated[str, Meta(max_length=4096, description="the path of a file, or empty for none")]
 NodeId = Annotated[int, Meta(ge=1, le=log_limits.NODE_ID_MAX)]
@@ -143,6 +158,9 @@ class RaftSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 class LimitsSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a client may ask for, and when the node stops accepting.
 
+    What stands behind `disk_free_bytes_min` are limits of flow control that can be changed at run
+    time: see `model.flow_parameter` for units, ranges, defaults and reasons.
+
     Attributes:
         frame_bytes_max: octets of an AMQP frame offered at connection.tune.
         channels_max: channels per connection offered at connection.tune.
@@ -158,7 +176,38 @@ class LimitsSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     message_bytes_max: Annotated[int, Meta(ge=1024, le=limits.MESSAGE_BYTES_MAX)] = (
         limits.MESSAGE_BYTES_MAX
     )
-    disk_free_bytes_min: Annotated[int, Meta(ge=0, le=1 << 50)] = 2 * GIB
+    disk_free_bytes_min: Annotated[int, Meta(ge=0, le=1 << 50)] = limits.DISK_FREE_LIMIT
+    memory_high_watermark: Watermark = None
+    memory_paging_watermark: Watermark = None
+    account_messages: FlowLimit = None
+    account_octets: FlowLimit = None
+    credit: FlowLimit = None
+    credit_more: FlowLimit = None
+    commands: FlowLimit = None
+    queue_octets: FlowLimit = None
+    held_octets: FlowLimit = None
+    node_octets: FlowLimit = None
+    turn_messages: FlowLimit = None
+    turn_octets: FlowLimit = None
+    tell_after_ms: FlowLimit = None
+
+    def flow(self) -> dict[str, Value]:
+        """Return the limits of flow control that are given here, as stored, by name.
+
+        Raises:
+            ValueError: one is out of its range; the text names it.
+        """
+        found: dict[str, Value] = {DISK_FREE: self.disk_free_bytes_min}
+        for name in PARAMETERS:
+            given = getattr(self, attribute_name(name), None)
+            if given is None:
+                continue
+            value = stored_value(given)
+            problem = parameter_problem(name, given if value is None else value)
+            if problem or value is None:
+                raise ValueError(problem.replace(name, attribute_name(name), 1))
+            found[name] = value
+        return found
 
 
 class LogSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -259,9 +308,12 @@ def _environment_value(section_type: Any, section: str, key: str, text: str) -> 
     if (section, key) == ("cluster", "nodes"):
         return [_environment_node(item) for item in text.split(",")]
     known = get_type_hints(section_type, include_extras=True)
-    if key in known and _plain(known[key]) is int and re.fullmatch(r"-?[0-9]{1,18}", text):
+    kinds = _kinds(known.get(key))
+    if int in kinds and re.fullmatch(r"-?[0-9]{1,18}", text):
         return int(text)
-    if key in known and _plain(known[key]) is bool:
+    if float in kinds and re.fullmatch(r"-?[0-9]{1,18}\.[0-9]{1,18}", text):
+        return float(text)
+    if bool in kinds:
         return {"true": True, "false": False}.get(text.lower(), text)
     return text
 
@@ -271,6 +323,12 @@ def _environment_node(item: str) -> dict[str, Any]:
     if match is None:
         raise ConfigError(f"HEADRACE_CLUSTER_NODES: {item!r} is not ID=NAME@HOST:PORT")
     return {"id": int(match[1]), "name": match[2], "address": match[3]}
+
+
+def _kinds(annotated: Any) -> tuple[Any, ...]:
+    """Return the types that a field may have."""
+    plain = _plain(annotated)
+    return get_args(plain) if get_origin(plain) is UnionType else (plain,)
 
 
 def _plain(annotated: Any) -> Any:
@@ -357,6 +415,10 @@ def _cross_check(config: Config) -> None:
             f"log.segment_bytes: {config.log.segment_bytes} must be at least {needed} for "
             f"limits.message_bytes_max, {config.limits.message_bytes_max}"
         )
+    try:
+        config.limits.flow()
+    except ValueError as error:
+        raise ConfigError(f"limits.{error}") from None
     _check_tls(config)
     _check_places(config)
 

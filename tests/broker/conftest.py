@@ -20,7 +20,9 @@ from headrace_broker.catalog.proposal import command_problem
 from headrace_broker.catalog.request import Request
 from headrace_broker.catalog.result import Refused, Result
 from headrace_broker.catalog.view import CatalogView
+from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.model.definition import Node, Queue, User
+from headrace_broker.model.flow_parameter import PARAMETERS
 from headrace_broker.model.reply_code import INTERNAL_ERROR, AmqpError
 from headrace_broker.model.status import (
     MessageCounters,
@@ -28,10 +30,12 @@ from headrace_broker.model.status import (
     Overview,
     QueueStatus,
 )
+from headrace_broker.runtime.alarms import AlarmStatus
 from headrace_broker.runtime.browsing import Page
 from headrace_broker.runtime.catalog_service import CatalogUnavailableError
 from headrace_broker.runtime.client_list import ClientListing
 from headrace_broker.runtime.counts import QueueCounts
+from headrace_broker.runtime.flow_settings import FlowSettings, Setting
 from headrace_broker.runtime.leader_client import LeaderUnavailableError
 from headrace_broker.runtime.message_service import FetchedMessage, Moved
 from headrace_broker.runtime.topology import Topology
@@ -108,6 +112,8 @@ class FakeNode:
         self.listing = ClientListing([])
         self.missing: tuple[str, ...] = ()
         self.flow_report: Any = None  # tests that ask for it bring their own
+        self.flow_settings = FlowSettings(FlowLimits(), {})
+        self.alarms_on: list[AlarmStatus] = []
         self.topology: Any = Topology(1, self, FakeHosting(), self)  # type: ignore[arg-type]
         guest = User("guest", b"s", b"h", USERS["guest"])
         self.do(Bootstrap((Node(1, "n1", "h:1"),), "/", guest, grant=True))
@@ -116,7 +122,10 @@ class FakeNode:
 
     def do(self, command: AnyCommand) -> Result:
         index = self.catalog.applied_index + 1
-        return self.catalog.apply(index, encode_request(Request(1, 1, index), command))[0]
+        data = encode_request(Request(1, 1, index), command)
+        result, events = self.catalog.apply(index, data)
+        self.flow_settings.on_events(events)
+        return result
 
     # Administration, and what Topology asks for
 
@@ -194,6 +203,12 @@ class FakeNode:
             ("n1",),
             has_counts=queue.name in self.here,
         )
+
+    def alarms(self) -> list[AlarmStatus]:
+        return self.alarms_on
+
+    def flow_limits(self) -> dict[str, Setting]:
+        return {name: self.flow_settings.find(name) for name in PARAMETERS}
 
     async def authenticate(self, user: str, password: str, loopback: bool) -> bool:
         return user == password and self.catalog.user(user) is not None

@@ -145,6 +145,18 @@ class SetUserLimits(Command, frozen=True, tag="set_user_limits"):
     replace: bool = False
 
 
+class SetParameter(Command, frozen=True, tag="set_parameter"):
+    """Set a limit of flow control for all nodes.
+
+    Attributes:
+        name: one of `model.flow_parameter.PARAMETERS`.
+        value: as stored there; None for what each node's configuration says.
+    """
+
+    name: str
+    value: int | str | None = None
+
+
 class DeclareExchange(Command, frozen=True, tag="declare_exchange"):
     """Create an exchange unless an equivalent one exists."""
 
@@ -245,6 +257,7 @@ AnyCommand = (
     | DeletePermission
     | PutPolicy
     | DeletePolicy
+    | SetParameter
     | DeclareExchange
     | DeleteExchange
     | DeclareQueue

@@ -9,6 +9,7 @@ from headrace_broker.catalog.event import (
     ExchangeAdded,
     ExchangeRemoved,
     NodeAdded,
+    ParameterChanged,
     PermissionChanged,
     PolicyChanged,
     QueueAdded,
@@ -58,7 +59,7 @@ def difference(before: CatalogView, after: CatalogView) -> list[Event]:
 
 
 def _told_no_more(before: CatalogView, after: CatalogView) -> list[Event]:
-    """Return what takes away policies, permissions and limits that are not there any more."""
+    """Return what takes away policies, permissions, limits and parameters that are gone."""
     return [
         *(
             PolicyChanged(policy.vhost, policy.name, operator, None)
@@ -81,11 +82,16 @@ def _told_no_more(before: CatalogView, after: CatalogView) -> list[Event]:
             for user in before.users()
             if before.user_limits(user.name) and not after.user_limits(user.name)
         ),
+        *(
+            ParameterChanged(name, None)
+            for name in before.parameters()
+            if name not in after.parameters()
+        ),
     ]
 
 
 def _told_now(before: CatalogView, after: CatalogView) -> list[Event]:
-    """Return what brings vhost properties, limits, permissions and policies that are other ones."""
+    """Return what brings vhost properties, limits, permissions and so on that are other ones."""
     return [
         *(
             VhostChanged(vhost)
@@ -113,6 +119,11 @@ def _told_now(before: CatalogView, after: CatalogView) -> list[Event]:
             for operator in (False, True)
             for policy in after.policies(operator=operator)
             if before.policy(policy.vhost, policy.name, operator) != policy
+        ),
+        *(
+            ParameterChanged(name, value)
+            for name, value in after.parameters().items()
+            if before.parameters().get(name) != value
         ),
     ]
 

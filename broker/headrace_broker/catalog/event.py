@@ -78,6 +78,13 @@ class PolicyChanged(msgspec.Struct, frozen=True):
     policy: Policy | None
 
 
+class ParameterChanged(msgspec.Struct, frozen=True):
+    """A limit of flow control was set, or taken back when `value` is None."""
+
+    name: str
+    value: int | str | None
+
+
 class ExchangeAdded(msgspec.Struct, frozen=True):
     """An exchange was created."""
 
@@ -124,6 +131,7 @@ Event = (
     | UserLimitsChanged
     | PermissionChanged
     | PolicyChanged
+    | ParameterChanged
     | ExchangeAdded
     | ExchangeRemoved
     | QueueAdded

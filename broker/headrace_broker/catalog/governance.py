@@ -172,6 +172,19 @@ class Governance(CatalogStore):
         self.drop_policy(policy)
         return Ok(policy)
 
+    # Parameters
+
+    def _set_parameter(self, command: commands.SetParameter) -> Result:
+        name, value = command.name, command.value
+        problem = name_problem("limit", name)
+        if problem:
+            return Refused(problem)
+        if value is not None:
+            self.put_parameter(name, value)
+        elif name in self.parameters():
+            self.drop_parameter(name)
+        return Ok(value)
+
 
 def _changed(limits: dict[str, int], changes: dict[str, int]) -> dict[str, int]:
     """Return limits with changes made; a negative value removes one."""

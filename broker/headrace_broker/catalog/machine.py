@@ -83,6 +83,7 @@ class Catalog(Governance):
             commands.DeletePermission: self._delete_permission,
             commands.PutPolicy: self._put_policy,
             commands.DeletePolicy: self._delete_policy,
+            commands.SetParameter: self._set_parameter,
             commands.DeclareExchange: self._declare_exchange,
             commands.DeleteExchange: self._delete_exchange,
             commands.DeclareQueue: self._declare_queue,

@@ -21,6 +21,7 @@ from headrace_broker.model.definition import (
     Permission,
     Policy,
 )
+from headrace_broker.model.flow_parameter import parameter_problem
 
 
 def command_problem(command: commands.Command) -> str:
@@ -33,6 +34,8 @@ def command_problem(command: commands.Command) -> str:
         return limits_problem(command.limits, VHOST_LIMITS)
     if isinstance(command, commands.SetUserLimits):
         return limits_problem(command.limits, USER_LIMITS)
+    if isinstance(command, commands.SetParameter):
+        return _parameter_problem(command)
     if isinstance(command, commands.PutVhost):
         kind = command.vhost.default_queue_type
         if kind not in ("", QUEUE_QUORUM, QUEUE_CLASSIC):
@@ -49,6 +52,12 @@ def _policy_problem(policy: Policy) -> str:
     return pattern_problem("pattern", policy.pattern) or definition_problem(
         policy.definition, policy.operator
     )
+
+
+def _parameter_problem(command: commands.SetParameter) -> str:
+    if command.value is None:
+        return ""  # what another version knew may be taken back
+    return parameter_problem(command.name, command.value)
 
 
 def _permission_problem(permission: Permission) -> str:

@@ -221,22 +221,39 @@ ALTERNATE_EXCHANGE: Final = "alternate-exchange"
 # What policies set for exchanges.
 EXCHANGE_SETTINGS: Final[dict[str, Setting]] = {ALTERNATE_EXCHANGE: Setting(Text())}
 
-VHOST_LIMITS: Final = (
-    "max-queues",
-    "default-queue-max-length",
-    "default-queue-max-length-bytes",
-    "default-queue-high-watermark",
-    "default-queue-high-watermark-bytes",
-    "default-queue-low-watermark",
-    "default-queue-low-watermark-bytes",
-    "publish-rate-messages",
-    "publish-rate-bytes",
-)
-USER_LIMITS: Final = (
-    "publish-rate-messages",
-    "publish-rate-bytes",
-)
 LIMIT_CHECK: Final = Integer(-QUANTITY_MAX, QUANTITY_MAX)
+
+CHANNEL_FLOW: Final = "channel-flow"  # 1: clients are sent channel.flow
+BLOCKED_AFTER_MS: Final = "blocked-after-ms"  # a client is told when it was held for so long
+PUBLISH_WEIGHT: Final = "publish-weight"  # share among publishers that compete for a queue
+PUBLISH_WEIGHT_MAX: Final = 100
+
+# A negative value removes a limit.
+_FLOW_LIMITS: Final[dict[str, Integer]] = {
+    CHANNEL_FLOW: Integer(-QUANTITY_MAX, 1),
+    BLOCKED_AFTER_MS: Integer(-QUANTITY_MAX, DURATION_MS_MAX),
+}
+VHOST_LIMITS: Final[dict[str, Integer]] = {
+    "max-connections": LIMIT_CHECK,
+    "max-queues": LIMIT_CHECK,
+    "default-queue-max-length": LIMIT_CHECK,
+    "default-queue-max-length-bytes": LIMIT_CHECK,
+    "default-queue-high-watermark": LIMIT_CHECK,
+    "default-queue-high-watermark-bytes": LIMIT_CHECK,
+    "default-queue-low-watermark": LIMIT_CHECK,
+    "default-queue-low-watermark-bytes": LIMIT_CHECK,
+    "publish-rate-messages": LIMIT_CHECK,
+    "publish-rate-bytes": LIMIT_CHECK,
+    **_FLOW_LIMITS,
+}
+USER_LIMITS: Final[dict[str, Integer]] = {
+    "max-connections": LIMIT_CHECK,
+    "max-channels": LIMIT_CHECK,
+    "publish-rate-messages": LIMIT_CHECK,
+    "publish-rate-bytes": LIMIT_CHECK,
+    **_FLOW_LIMITS,
+    PUBLISH_WEIGHT: Integer(-QUANTITY_MAX, PUBLISH_WEIGHT_MAX),
+}
 
 _ODD_ARGUMENT_NAMES: Final = {"target-group-size": "x-quorum-target-group-size"}
 
@@ -311,11 +328,13 @@ def watermark_problem(settings: dict[str, Any], prefix: str) -> str:
     return ""
 
 
-def limits_problem(limits: dict[str, int], known: tuple[str, ...]) -> str:
+def limits_problem(limits: dict[str, int], known: dict[str, Integer]) -> str:
     """Return why a vhost or user cannot have these limits, "" when it can."""
     for name in sorted(limits):
         if name not in known:
             return f"limit '{name}' is not recognised; limits are {', '.join(known)}"
-        if not LIMIT_CHECK.allows(limits[name]):
-            return f"limit '{name}' must be {LIMIT_CHECK.rule}, not {shown(limits[name])}"
+        if not known[name].allows(limits[name]):
+            return f"limit '{name}' must be {known[name].rule}, not {shown(limits[name])}"
+        if name == PUBLISH_WEIGHT and limits[name] == 0:
+            return f"limit '{name}' must not be 0: a weight of nothing would never be served"
     return ""

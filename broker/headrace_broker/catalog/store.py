@@ -15,6 +15,7 @@ from headrace_broker.catalog.event import (
     ExchangeAdded,
     ExchangeRemoved,
     NodeAdded,
+    ParameterChanged,
     PermissionChanged,
     PolicyChanged,
     QueueAdded,
@@ -40,15 +41,17 @@ from headrace_broker.model.definition import (
     Vhost,
 )
 
-SNAPSHOT_VERSION: Final = 2
-# What has none of the newer tables is written as this version, which older nodes read as well.
+SNAPSHOT_VERSION: Final = 3
+# What has none of the newer tables is written as these versions, which older nodes read as well.
+SNAPSHOT_VERSION_UNSET: Final = 2  # without parameters
 SNAPSHOT_VERSION_PLAIN: Final = 1
+SNAPSHOT_VERSIONS: Final = (SNAPSHOT_VERSION_PLAIN, SNAPSHOT_VERSION_UNSET, SNAPSHOT_VERSION)
 
 
 class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True):
     """All of the catalog's state; lists are in order of creation.
 
-    What stands after `requests` came with version 2.
+    What stands after `requests` came with version 2, `parameters` with version 3.
     """
 
     version: int
@@ -67,6 +70,7 @@ class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True):
     user_limits: list[tuple[str, dict[str, int]]] = []
     permissions: list[Permission] = []
     policies: list[Policy] = []
+    parameters: list[tuple[str, int | str]] = []
 
 
 class SnapshotError(ValueError):
@@ -172,6 +176,17 @@ class CatalogStore(CatalogView):
         if not self._policies[place]:
             del self._policies[place]
         self._events.append(PolicyChanged(policy.vhost, policy.name, policy.operator, None))
+
+    def put_parameter(self, name: str, value: int | str) -> None:
+        """Set a parameter; one that has the value is left alone."""
+        if self._parameters.get(name) != value:
+            self._parameters[name] = value
+            self._events.append(ParameterChanged(name, value))
+
+    def drop_parameter(self, name: str) -> None:
+        """Take a parameter back."""
+        del self._parameters[name]
+        self._events.append(ParameterChanged(name, None))
 
     def put_exchange(self, exchange: Exchange) -> None:
         """Add an exchange."""
@@ -279,16 +294,18 @@ class CatalogStore(CatalogView):
 
     def snapshot(self) -> bytes:
         """Return all state; equal states give equal octets."""
-        vhosts = self.vhosts()
         told = self._vhost_limits or self._user_limits or self._permissions or self._policies
-        plain = not (self.guarded or told) and all(vhost == Vhost(vhost.name) for vhost in vhosts)
+        plain = not (self.guarded or told) and all(
+            vhost == Vhost(vhost.name) for vhost in self._vhosts.values()
+        )
+        version = SNAPSHOT_VERSION_PLAIN if plain else SNAPSHOT_VERSION_UNSET
         snapshot = Snapshot(
-            version=SNAPSHOT_VERSION_PLAIN if plain else SNAPSHOT_VERSION,
+            version=SNAPSHOT_VERSION if self._parameters else version,
             applied_index=self.applied_index,
             bootstrapped=self.bootstrapped,
             next_group=self.next_group,
             nodes=self.nodes(),
-            vhosts=vhosts,
+            vhosts=self.vhosts(),
             users=self.users(),
             exchanges=self.exchanges(),
             queues=self.queues(),
@@ -299,6 +316,7 @@ class CatalogStore(CatalogView):
             user_limits=list(self._user_limits.items()),
             permissions=self.permissions(),
             policies=self.policies() + self.policies(operator=True),
+            parameters=sorted(self._parameters.items()),
         )
         return _ENCODER.encode(snapshot)
 
@@ -320,6 +338,7 @@ class CatalogStore(CatalogView):
                 for operator in (False, True)
                 for each in self.policies(operator=operator)
             ),
+            *(ParameterChanged(*each) for each in self._parameters.items()),
             *(ExchangeAdded(exchange) for exchange in self.exchanges()),
             *(QueueAdded(queue) for queue in self.queues()),
             *(BindingAdded(binding) for binding in self.bindings()),
@@ -335,7 +354,7 @@ class CatalogStore(CatalogView):
             snapshot = _DECODER.decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise SnapshotError(f"not a catalog snapshot: {error}") from error
-        if snapshot.version not in (SNAPSHOT_VERSION_PLAIN, SNAPSHOT_VERSION):
+        if snapshot.version not in SNAPSHOT_VERSIONS:
             raise SnapshotError(f"catalog snapshot version {snapshot.version} is not known")
         later = CatalogStore()
         later.fill(snapshot)
@@ -365,6 +384,8 @@ class CatalogStore(CatalogView):
             self.put_permission(permission)
         for policy in snapshot.policies:
             self.put_policy(policy)
+        for name, value in snapshot.parameters:
+            self.put_parameter(name, value)
         for exchange in snapshot.exchanges:
             self.put_exchange(exchange)
         for queue in snapshot.queues:

@@ -43,6 +43,7 @@ class CatalogView:
         self._user_limits: dict[str, dict[str, int]] = {}
         self._permissions: dict[tuple[str, str], Permission] = {}
         self._policies: dict[tuple[bool, str], dict[str, Policy]] = {}
+        self._parameters: dict[str, int | str] = {}
         self._exchanges: dict[tuple[str, str], Exchange] = {}
         self._queues: dict[tuple[str, str], Queue] = {}
         self._groups: dict[int, Queue] = {}
@@ -114,6 +115,10 @@ class CatalogView:
             if kind == operator and (vhost is None or place == vhost)
             for policy in policies.values()
         ]
+
+    def parameters(self) -> dict[str, int | str]:
+        """Return the limits of flow control that were set, by name; a copy."""
+        return dict(self._parameters)
 
     def exchange(self, vhost: str, name: str) -> Exchange | None:
         """Return an exchange."""

@@ -39,8 +39,12 @@ def render_overview(overview: Overview, rates: dict[str, float]) -> dict[str, An
 def render_nodes(nodes: Iterable[NodeStatus]) -> list[dict[str, Any]]:
     """Return the body of GET /api/nodes, by id."""
     ordered = sorted(nodes, key=lambda node: node.id)
-    rendered: list[dict[str, Any]] = msgspec.to_builtins(ordered)
-    return rendered
+    return [_render_node(node) for node in ordered]
+
+
+def _render_node(node: NodeStatus) -> dict[str, Any]:
+    rendered: dict[str, Any] = msgspec.to_builtins(node)
+    return rendered | (rendered.pop("resources") or {})
 
 
 def render_queues(queues: Iterable[QueueStatus], now_ms: int) -> list[dict[str, Any]]:

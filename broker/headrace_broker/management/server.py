@@ -12,12 +12,14 @@ from aiohttp import web
 
 from headrace_broker.management.access import CALLER, TAGS, Caller, monitor
 from headrace_broker.management.administration import Administration
+from headrace_broker.management.alarms import AlarmEndpoints
 from headrace_broker.management.answer import ApiError, amqp_refusal, error_answer, json_answer
 from headrace_broker.management.authentication import parse_basic
 from headrace_broker.management.bindings import BindingEndpoints
 from headrace_broker.management.clients import ClientEndpoints
 from headrace_broker.management.exchanges import ExchangeEndpoints
 from headrace_broker.management.flow import FlowEndpoints
+from headrace_broker.management.flow_limits import FlowLimitEndpoints
 from headrace_broker.management.messages import MessageEndpoints
 from headrace_broker.management.policies import PolicyEndpoints
 from headrace_broker.management.queues import QueueEndpoints
@@ -93,10 +95,12 @@ class ManagementServer:
         app.router.add_get("/api/overview", self._overview)
         app.router.add_get("/api/nodes", self._nodes)
         for endpoints in (
+            AlarmEndpoints(self._source),
             BindingEndpoints(self._node),
             ClientEndpoints(self._node),
             ExchangeEndpoints(self._node),
             FlowEndpoints(self._node),
+            FlowLimitEndpoints(self._node, self._source),
             MessageEndpoints(self._node),
             PolicyEndpoints(self._node, operator=False),
             PolicyEndpoints(self._node, operator=True),

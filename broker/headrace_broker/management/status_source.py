@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from headrace_broker.model.status import Overview, QueueStatus
+from headrace_broker.runtime.alarms import AlarmStatus
+from headrace_broker.runtime.flow_settings import Setting
 
 
 class StatusSource(Protocol):
@@ -22,6 +24,12 @@ class StatusSource(Protocol):
 
     def queue(self, vhost: str, name: str) -> QueueStatus | None:
         """Return one queue."""
+
+    def alarms(self) -> Sequence[AlarmStatus]:
+        """Return the alarms that are on in the cluster."""
+
+    def flow_limits(self) -> Mapping[str, Setting]:
+        """Return the limits of flow control by name."""
 
     async def authenticate(self, user: str, password: str, loopback: bool) -> bool:
         """Return whether the password is right and the user may come from there."""

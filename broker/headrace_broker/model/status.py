@@ -71,6 +71,7 @@ class NodeStatus(msgspec.Struct, frozen=True):
         boot: how often it was started; 0 while unknown. It jumps when the node loses its data.
         catalog: its members in the catalog's log; two while one replaces the other.
         quarantined: of the answering node only, empty for the others.
+        resources: memory and disk, None of a node that has not told them.
     """
 
     id: int
@@ -80,6 +81,31 @@ class NodeStatus(msgspec.Struct, frozen=True):
     boot: int
     catalog: tuple[ReplicaStatus, ...] = ()
     quarantined: tuple[DamageStatus, ...] = ()
+    resources: ResourceStatus | None = None
+
+
+class ResourceStatus(msgspec.Struct, frozen=True):
+    """Memory and disk of a node, as it reported them last; names are those of RabbitMQ.
+
+    Attributes:
+        mem_used: bytes.
+        mem_limit: bytes from which publishers are blocked.
+        mem_total: bytes that it may use.
+        mem_stage: 0, 1 (scarce: bodies leave memory, limits shrink) or 2 (alarm).
+        mem_alarm: publishers are blocked for want of memory.
+        disk_free: bytes.
+        disk_free_limit: bytes below which publishers are blocked.
+        disk_free_alarm: publishers are blocked for want of disk.
+    """
+
+    mem_used: int
+    mem_limit: int
+    mem_total: int
+    mem_stage: int
+    mem_alarm: bool
+    disk_free: int
+    disk_free_limit: int
+    disk_free_alarm: bool
 
 
 class WatermarkStatus(msgspec.Struct, frozen=True):

@@ -1,49 +1,68 @@
-"""Stops publishers before the disk is full, and says so."""
+"""Watches the free space of the data directory and says when it is nearly gone."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import shutil
+import time
 from collections.abc import Callable
-from typing import Final
 
-SAMPLE_SECONDS: Final = 1.0  # between looks at the free space
-RESUME_FACTOR: Final = 1.1  # of the limit must be free again, so that the state does not flap
+from headrace_broker.flow.gauge import Gauge, Mark
+from headrace_broker.model.limits import DISK_LOW_PERCENT, DISK_SAMPLE_MS
 
 log = logging.getLogger(__name__)
 
 
 class DiskWatch:
-    """Looks at the free space of the data directory once a second.
+    """Looks DISK_SAMPLE_MS after DISK_SAMPLE_MS.
 
     Args:
         directory: data directory.
-        free_bytes_min: below this publishers are blocked; 0 leaves it to the log running full.
         log_is_full: whether the log has met a full disk.
-        changed: called with the new reason, "" when publishers may go on.
+        changed: called after each look.
 
     Attributes:
-        reason: why publishers are blocked, "" when they are not.
+        alarm: publishers should be blocked.
+        full: the log has met a full disk.
+        free: bytes, 0 before the first look.
+        total: bytes, likewise.
+        limit: bytes below which publishers are blocked; 0 leaves it to the log running full.
     """
 
     def __init__(
         self,
         directory: str,
-        free_bytes_min: int,
         log_is_full: Callable[[], bool],
-        changed: Callable[[str], None],
+        changed: Callable[[], None],
+        clock_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        self.reason = ""
+        self.alarm = False
+        self.full = False
+        self.free = 0
+        self.total = 0
+        self.limit = 0
         self._directory = directory
-        self._free_bytes_min = free_bytes_min
         self._log_is_full = log_is_full
         self._changed = changed
+        self._clock_ns = clock_ns
+        self._gauge = Gauge()  # of what is free, below zero: so it rises towards its mark
+        self._failed = False
         self._handle: asyncio.TimerHandle | None = None
 
+    def set_limit(self, limit: int) -> None:
+        """Change the limit, which counts at once."""
+        if limit != self.limit:
+            self.limit = limit
+            low = limit * DISK_LOW_PERCENT // 100
+            self._gauge.set_marks([Mark(1 - limit, 1 - low)] if limit else [])
+            if self.total:
+                self.look()
+
     def start(self) -> None:
-        """Look now and from then on every second."""
-        self._look()
+        """Look now and from then on."""
+        self.look()
+        self._handle = asyncio.get_running_loop().call_later(DISK_SAMPLE_MS / 1000, self.start)
 
     def stop(self) -> None:
         """Look no more."""
@@ -51,29 +70,34 @@ class DiskWatch:
             self._handle.cancel()
             self._handle = None
 
-    def _look(self) -> None:
-        self._handle = asyncio.get_running_loop().call_later(SAMPLE_SECONDS, self._look)
+    def look(self) -> None:
+        """Look once."""
         try:
-            free = shutil.disk_usage(self._directory).free
+            usage = shutil.disk_usage(self._directory)
         except OSError as error:  # what is written there fails or not, and the log says so
-            log.warning("free space in %s is not known: %s", self._directory, error)
-            return
-        reason = self._judge(free)
-        if bool(reason) != bool(self.reason):
-            if reason:
-                log.warning("publishers are blocked: %s", reason)
-            else:
-                log.warning("publishers may go on: there is room on the disk again")
-            self.reason = reason
-            self._changed(reason)
+            if not self._failed:
+                log.warning("free space in %s is not known: %s", self._directory, error)
+            self._failed = True
+        else:
+            self._failed = False
+            self.free, self.total = usage.free, usage.total
+            self._gauge.sample(self._clock_ns() // 1000, -self.free)
+        self.full = self._log_is_full()
+        alarm = self.full or self._gauge.stage > 0
+        if alarm != self.alarm:
+            self.alarm = alarm
+            self._tell()
+        self._changed()
 
-    def _judge(self, free: int) -> str:
-        if self._log_is_full():
-            return f"disk full: no room for the log in {self._directory}"
-        factor = RESUME_FACTOR if self.reason else 1.0
-        if free < self._free_bytes_min * factor:
-            return (
-                f"low on disk: {free >> 20} MiB free in {self._directory}, "
-                f"{self._free_bytes_min >> 20} MiB wanted (limits.disk_free_bytes_min)"
-            )
-        return ""
+    def _tell(self) -> None:
+        if not self.alarm:
+            text = "there is room again"
+        elif self.full:
+            text = "full, no room for the log: publishers are blocked in the whole cluster"
+        else:
+            why = " (it shrinks fast)" if self._gauge.early else ""
+            text = f"nearly full{why}, publishers are blocked in the whole cluster"
+        log.warning(
+            "disk of %s: %s: %d MiB free of %d MiB, the limit is %d MiB",
+            *(self._directory, text, self.free >> 20, self.total >> 20, self.limit >> 20),
+        )

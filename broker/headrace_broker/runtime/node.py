@@ -15,24 +15,27 @@ from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.model.client_limits import ClientLimits
 from headrace_broker.model.definition import Node, Queue
 from headrace_broker.model.reply_code import AmqpError
+from headrace_broker.runtime.alarms import AlarmBoard
 from headrace_broker.runtime.broker import NodeBroker
 from headrace_broker.runtime.browsing import BrowsingClient
 from headrace_broker.runtime.catalog_service import CatalogService, CatalogUnavailableError
+from headrace_broker.runtime.client_flow import ClientFlow
 from headrace_broker.runtime.client_list import ClientList
 from headrace_broker.runtime.counts import CountsClient
 from headrace_broker.runtime.dead_letter_carrier import Carrier
-from headrace_broker.runtime.dead_letter_office import DeadLetterOffice, NoAlarms
-from headrace_broker.runtime.disk_watch import DiskWatch
+from headrace_broker.runtime.dead_letter_office import DeadLetterOffice
 from headrace_broker.runtime.duties import LeaderDuties
 from headrace_broker.runtime.expiry_account import ExpiryAccounts
 from headrace_broker.runtime.flow_facts import FlowFacts
 from headrace_broker.runtime.flow_report import FlowReport
+from headrace_broker.runtime.flow_settings import FlowSettings
 from headrace_broker.runtime.hosting import Hosting
 from headrace_broker.runtime.pb.cluster_pb2 import ClusterPayload
 from headrace_broker.runtime.queue_rates import QueueRates
 from headrace_broker.runtime.reaper import Reaper
 from headrace_broker.runtime.remote_debt import RemoteDebts
 from headrace_broker.runtime.replies import Replies
+from headrace_broker.runtime.resources import Resources
 from headrace_broker.runtime.router import Router
 from headrace_broker.runtime.topology import Topology
 from headrace_raftlog.model.group import CoreOptions
@@ -79,6 +82,10 @@ class BrokerNode:
         config: what the node was told.
         raft: the replicated logs.
         catalog: cluster metadata.
+        flow_settings: keeps the limits of flow control up to date.
+        alarms: whether publishers are blocked, and why.
+        resources: memory and disk of this node.
+        client_flow: what clients are told of flow control, and how they weigh.
         hosting: queues on this node and sessions of its gateways.
         broker: what gateways use.
         clients: the client connections of the cluster.
@@ -103,7 +110,13 @@ class BrokerNode:
         others = [member.id for member in config.cluster.nodes if member.id != node]
         self.peers_up: dict[int, int] = dict.fromkeys(others, 0)
         nodes = [Node(member.id, member.name, member.address) for member in config.cluster.nodes]
+        self.flow_settings = FlowSettings(self.flow, config.limits.flow())
+        self.flow_settings.watch(self.ledger.look)
+        names = {member.id: member.name for member in config.cluster.nodes}
+        self.alarms = AlarmBoard(node, names, lambda: self.raft.boot, self.raft.send)
+        self.resources = Resources(config, self.raft, self.flow_settings, self.alarms)
         self.catalog = CatalogService(self.raft, node, nodes, self._send_catalog)
+        self.client_flow = ClientFlow(self.catalog.catalog, self.ledger)
         self.router = Router(self.catalog.catalog)
         self.replies = Replies(node, self.raft.send)
         self.hosting = Hosting(self.raft, node, others, self.raft.send, ledger=self.ledger)
@@ -125,7 +138,7 @@ class BrokerNode:
         expiries = ExpiryAccounts(
             config.node.name, self.ledger, charges, self.hosting.new_session_id
         )
-        self.letters = DeadLetterOffice(self.router, carrier, expiries, NoAlarms())
+        self.letters = DeadLetterOffice(self.router, carrier, expiries, self.alarms)
         self.debts.on_clear_funds = self.letters.go_on
         self.duties = LeaderDuties(
             self.hosting.hosts, self.catalog.catalog, self.letters, self.reaper.drop_expired
@@ -136,9 +149,9 @@ class BrokerNode:
         self.hosting.on_unreadable = on_fatal
         self.catalog.subscribe(self.router.on_events)
         self.catalog.subscribe(self._on_events)
-        names = {member.id: member.name for member in config.cluster.nodes}
+        others_names = {peer: names[peer] for peer in others}
         self.clients = ClientList(
-            names.pop(node), lambda: self.broker.connections, names, self.raft.send
+            names[node], lambda: self.broker.connections, others_names, self.raft.send
         )
         self.rates = QueueRates(self.hosting.hosts, self.ledger, _now_us)
         facts = FlowFacts(
@@ -151,13 +164,7 @@ class BrokerNode:
             _now_us,
         )
         view = self.catalog.catalog
-        self.flow_report = FlowReport(facts, view, names, self.clients.inquiries)
-        self.disk = DiskWatch(
-            config.node.data_dir,
-            config.limits.disk_free_bytes_min,
-            lambda: self.raft.disk_full,
-            lambda reason: self.broker.set_blocked(reason),
-        )
+        self.flow_report = FlowReport(facts, view, others_names, self.clients.inquiries)
 
     def _queue_exists(self, queue: Queue) -> bool:
         return self.catalog.catalog.queue_by_group(queue.group) is not None
@@ -186,9 +193,14 @@ class BrokerNode:
         self.catalog.subscribe(self.broker.permissions.on_events)
         self.catalog.subscribe(self.broker.quotas.on_events)
         self.catalog.subscribe(self.clients.on_events)
+        self.catalog.subscribe(self.flow_settings.on_events)
+        self.catalog.subscribe(self.client_flow.on_events)
+        self.alarms.watch(self._block)
+        self._block()
         self.hosting.start()
         self.rates.start()
-        self.disk.start()
+        self.resources.start()
+        self.alarms.start()
 
     async def join(self) -> None:
         """Belong to the cluster, catch up with the catalog, and forget what was in memory before.
@@ -210,7 +222,8 @@ class BrokerNode:
 
     async def stop(self) -> None:
         """Stop all parts; what is durable stays."""
-        self.disk.stop()
+        self.resources.stop()
+        self.alarms.stop()
         self.duties.stop()
         self.rates.stop()
         self.debts.stop()
@@ -227,6 +240,9 @@ class BrokerNode:
             elif isinstance(event, QueueRemoved):
                 self.hosting.remove_queue(event.queue)
         self.hosting.configure(queue.group for queue in self.duties.on_events(events))
+
+    def _block(self) -> None:
+        self.broker.set_blocked(self.alarms.reason)
 
     def _send_catalog(self, peer: int, data: bytes) -> bool:
         payload = ClusterPayload(catalog_forward=data)
@@ -259,6 +275,8 @@ class BrokerNode:
             self.debts.receive_report(peer, payload.debt_report)
         elif kind == "debt_heard":
             self.debts.receive_heard(peer, payload.debt_heard)
+        elif kind == "alarm":
+            self.alarms.receive(peer, payload.alarm)
         elif kind == "reply":
             self.replies.receive_reply(payload.reply)
         elif kind == "reply_probe":
@@ -273,3 +291,5 @@ class BrokerNode:
         log.info("node %d is %s", peer, f"up (boot {boot})" if up else "down")
         self.debts.peer_changed(peer, up)
         self.hosting.peer_changed(peer, up, boot)
+        if up:
+            self.alarms.peer_up(peer)

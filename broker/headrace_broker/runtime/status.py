@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from headrace_broker.catalog.effective import policy_of
 from headrace_broker.catalog.policy import merged
+from headrace_broker.flow.alarm import STAGE_ALARM
 from headrace_broker.model.definition import Queue
+from headrace_broker.model.flow_parameter import PARAMETERS
 from headrace_broker.model.status import (
     DamageStatus,
     MessageCounters,
@@ -13,10 +15,13 @@ from headrace_broker.model.status import (
     Overview,
     QueueStatus,
     ReplicaStatus,
+    ResourceStatus,
     WatermarkStatus,
 )
+from headrace_broker.runtime.alarms import AlarmStatus
 from headrace_broker.runtime.catalog_service import CATALOG_GROUP
 from headrace_broker.runtime.counts import watermark_of
+from headrace_broker.runtime.flow_settings import Setting
 from headrace_broker.runtime.head_timestamp import HeadTimestamps
 from headrace_broker.runtime.node import BrokerNode
 from headrace_raftlog.model.membership import Membership, member_node, name_of
@@ -111,9 +116,33 @@ class NodeStatusSource:
                 boot=boots[member.id],
                 catalog=tuple(each for each in catalog if each.node == member.name),
                 quarantined=self._damages() if member.id == own else (),
+                resources=self._resources(member.id),
             )
             for member in node.config.cluster.nodes
         )
+
+    def _resources(self, node: int) -> ResourceStatus | None:
+        report = self._node.alarms.reports.get(node)
+        if report is None:
+            return None
+        return ResourceStatus(
+            mem_used=report.memory_used,
+            mem_limit=report.memory_limit,
+            mem_total=report.memory_total,
+            mem_stage=report.memory_stage,
+            mem_alarm=report.memory_stage >= STAGE_ALARM,
+            disk_free=report.disk_free,
+            disk_free_limit=report.disk_limit,
+            disk_free_alarm=report.disk_alarm,
+        )
+
+    def alarms(self) -> tuple[AlarmStatus, ...]:
+        """Return the alarms that are on in the cluster, the oldest first."""
+        return tuple(self._node.alarms.listing())
+
+    def flow_limits(self) -> dict[str, Setting]:
+        """Return the limits of flow control by name."""
+        return {name: self._node.flow_settings.find(name) for name in PARAMETERS}
 
     def _replicas(self, group: int) -> tuple[ReplicaStatus, ...]:
         try:

@@ -377,6 +377,10 @@ class RaftNode:
         """
         return self._hosted(group).view.entry(index).data
 
+    def set_cache_bytes(self, count: int) -> None:
+        """Keep so many bytes of log entries in memory from now on, besides those not durable."""
+        self._log.cache.resize(count)
+
     def send(self, peer: int, payload: bytes) -> bool:
         """Send a payload to the application on another node.
 
@@ -394,13 +398,7 @@ class RaftNode:
 
     def counters(self) -> dict[str, int]:
         """Return counts since the start, over all peers, beats included in the frames."""
-        sessions = self._transport.sessions.values()
-        return {
-            "frames_sent": sum(s.link.frames_sent for s in sessions),
-            "frames_received": sum(s.frames_received for s in sessions),
-            "raft_messages_sent": sum(s.link.messages_sent for s in sessions),
-            "raft_messages_received": sum(s.messages_received for s in sessions),
-        }
+        return self._transport.counters()
 
     async def _start_network(self) -> None:
         options = self.options

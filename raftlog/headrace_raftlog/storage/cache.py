@@ -46,6 +46,11 @@ class EntryCache:
         self.used: i64 = 0
         self._settled: deque[CachedRun] = deque()
 
+    def resize(self, limit: i64) -> None:
+        """Change the limit, at once: what is too much leaves."""
+        self.limit = limit
+        self._evict()
+
     def pin(self, size: i64) -> None:
         """Count entries that were appended."""
         self.used += size

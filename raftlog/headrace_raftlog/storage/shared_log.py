@@ -63,6 +63,7 @@ class SharedLog:
     Attributes:
         directory: where the segments are; no other log's files may be there.
         recovery: what opening found (segments, what was torn), for reports.
+        cache: entries in memory; it may be resized.
     """
 
     def __init__(
@@ -88,11 +89,11 @@ class SharedLog:
         self._collector = Collector(
             self._table, self._salt, self._job_bytes_max, self._entry_bytes_max + HEADER_BYTES
         )
-        self._cache = EntryCache(options.cache_bytes)
+        self.cache = EntryCache(options.cache_bytes)
         self._next_serial: i64 = (position.number & 0x7FFFFFFF) << 32
         self._closed = False
         self._writer = LogWriter(files, self.directory, options, position)
-        self._queue = JobQueue(self._salt, self._table, self._cache, self._writer)
+        self._queue = JobQueue(self._salt, self._table, self.cache, self._writer)
 
     @staticmethod
     def open(
@@ -268,7 +269,7 @@ class SharedLog:
         if entries:
             self._check_entries(entries)
             view.append(entries)
-            self._cache.pin(cached_bytes(entries))
+            self.cache.pin(cached_bytes(entries))
         if hard_state is not None:
             known = view.hard_state
             must_sync = must_sync or (known.term, known.vote) != (hard_state.term, hard_state.vote)

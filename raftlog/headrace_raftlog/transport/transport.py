@@ -152,6 +152,16 @@ class Transport:
             session.link.beat()
             session.check_liveness(self._silence_s_max, excused)
 
+    def counters(self) -> dict[str, int]:
+        """Return counts since the start, over all peers, beats included in the frames."""
+        sessions = self.sessions.values()
+        return {
+            "frames_sent": sum(s.link.frames_sent for s in sessions),
+            "frames_received": sum(s.frames_received for s in sessions),
+            "raft_messages_sent": sum(s.link.messages_sent for s in sessions),
+            "raft_messages_received": sum(s.messages_received for s in sessions),
+        }
+
     def _link_done(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and not self._stopping:
             error = task.exception()

@@ -228,7 +228,10 @@ def test_vhost_limits_are_set_removed_and_replaced(driver: Any) -> None:
     assert driver.do(limit("v", {})) == NotFound("vhost 'v'")
     answer = propose(driver, limit("/", {"max-channels": 1}))
     assert isinstance(answer, Refused)
-    assert "limit 'max-channels' is not recognised; limits are max-queues" in answer.text
+    assert (
+        "limit 'max-channels' is not recognised; limits are max-connections, max-queues"
+        in answer.text
+    )
 
 
 def test_user_limits_are_set_and_go_with_the_user(driver: Any) -> None:

@@ -14,6 +14,7 @@ from headrace_broker.catalog.request import Request
 from headrace_broker.core.queue.queue_machine import QueueMachine
 from headrace_broker.model.definition import Node, User
 from headrace_broker.model.status import DamageStatus, ReplicaStatus
+from headrace_broker.runtime.alarms import AlarmBoard
 from headrace_broker.runtime.status import NodeStatusSource
 from headrace_broker.runtime.traffic import Traffic
 from headrace_raftlog.model.membership import Membership
@@ -57,6 +58,8 @@ class World:
         cluster = SimpleNamespace(name="test", nodes=members)
         self.hosts: dict[int, Any] = {}
         self.peers_up = {2: 7, 3: 0}
+        names = {each.id: each.name for each in NODES}
+        self.alarms = AlarmBoard(1, names, lambda: 1, lambda peer, payload: True)
         node: Any = SimpleNamespace(
             raft=self.raft,
             catalog=SimpleNamespace(catalog=self.catalog),
@@ -64,6 +67,7 @@ class World:
             hosting=SimpleNamespace(hosts=self.hosts, traffic=Traffic()),
             broker=SimpleNamespace(connections={}),
             peers_up=self.peers_up,
+            alarms=self.alarms,
         )
         self.status = NodeStatusSource(node)
 

@@ -48,6 +48,7 @@ class ClusterPayload(_message.Message):
     ANSWER_FIELD_NUMBER: _builtins.int
     BROWSE_REQUEST_FIELD_NUMBER: _builtins.int
     BROWSED_PAGE_FIELD_NUMBER: _builtins.int
+    ALARM_FIELD_NUMBER: _builtins.int
     DEBT_REPORT_FIELD_NUMBER: _builtins.int
     DEBT_HEARD_FIELD_NUMBER: _builtins.int
     catalog_forward: _builtins.bytes
@@ -98,6 +99,8 @@ class ClusterPayload(_message.Message):
     @_builtins.property
     def browsed_page(self) -> Global___BrowsedPage: ...
     @_builtins.property
+    def alarm(self) -> Global___AlarmReport: ...
+    @_builtins.property
     def debt_report(self) -> Global___DebtReport:
         """Any node to any other: see runtime/remote_debt.py."""
 
@@ -130,14 +133,15 @@ class ClusterPayload(_message.Message):
         answer: _builtins.bytes = ...,
         browse_request: Global___BrowseRequest | None = ...,
         browsed_page: Global___BrowsedPage | None = ...,
+        alarm: Global___AlarmReport | None = ...,
         debt_report: Global___DebtReport | None = ...,
         debt_heard: Global___DebtHeard | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "ask_withheld", b"ask_withheld", "body", b"body", "browse_request", b"browse_request", "browsed_page", b"browsed_page", "catalog_forward", b"catalog_forward", "command", b"command", "completed", b"completed", "controlled", b"controlled", "counts", b"counts", "counts_request", b"counts_request", "debt_heard", b"debt_heard", "debt_report", b"debt_report", "detached", b"detached", "enqueued", b"enqueued", "gap", b"gap", "got", b"got", "question", b"question", "refused", b"refused", "reply", b"reply", "reply_alive", b"reply_alive", "reply_probe", b"reply_probe", "resync", b"resync", "run", b"run", "still_withheld", b"still_withheld", "timed_out", b"timed_out", "window", b"window"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["alarm", b"alarm", "answer", b"answer", "ask_withheld", b"ask_withheld", "body", b"body", "browse_request", b"browse_request", "browsed_page", b"browsed_page", "catalog_forward", b"catalog_forward", "command", b"command", "completed", b"completed", "controlled", b"controlled", "counts", b"counts", "counts_request", b"counts_request", "debt_heard", b"debt_heard", "debt_report", b"debt_report", "detached", b"detached", "enqueued", b"enqueued", "gap", b"gap", "got", b"got", "question", b"question", "refused", b"refused", "reply", b"reply", "reply_alive", b"reply_alive", "reply_probe", b"reply_probe", "resync", b"resync", "run", b"run", "still_withheld", b"still_withheld", "timed_out", b"timed_out", "window", b"window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "ask_withheld", b"ask_withheld", "body", b"body", "browse_request", b"browse_request", "browsed_page", b"browsed_page", "catalog_forward", b"catalog_forward", "command", b"command", "completed", b"completed", "controlled", b"controlled", "counts", b"counts", "counts_request", b"counts_request", "debt_heard", b"debt_heard", "debt_report", b"debt_report", "detached", b"detached", "enqueued", b"enqueued", "gap", b"gap", "got", b"got", "question", b"question", "refused", b"refused", "reply", b"reply", "reply_alive", b"reply_alive", "reply_probe", b"reply_probe", "resync", b"resync", "run", b"run", "still_withheld", b"still_withheld", "timed_out", b"timed_out", "window", b"window"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alarm", b"alarm", "answer", b"answer", "ask_withheld", b"ask_withheld", "body", b"body", "browse_request", b"browse_request", "browsed_page", b"browsed_page", "catalog_forward", b"catalog_forward", "command", b"command", "completed", b"completed", "controlled", b"controlled", "counts", b"counts", "counts_request", b"counts_request", "debt_heard", b"debt_heard", "debt_report", b"debt_report", "detached", b"detached", "enqueued", b"enqueued", "gap", b"gap", "got", b"got", "question", b"question", "refused", b"refused", "reply", b"reply", "reply_alive", b"reply_alive", "reply_probe", b"reply_probe", "resync", b"resync", "run", b"run", "still_withheld", b"still_withheld", "timed_out", b"timed_out", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["catalog_forward", "command", "resync", "window", "enqueued", "controlled", "run", "got", "gap", "refused", "detached", "counts_request", "counts", "timed_out", "completed", "ask_withheld", "still_withheld", "reply", "reply_probe", "reply_alive", "question", "answer", "browse_request", "browsed_page", "debt_report", "debt_heard"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["catalog_forward", "command", "resync", "window", "enqueued", "controlled", "run", "got", "gap", "refused", "detached", "counts_request", "counts", "timed_out", "completed", "ask_withheld", "still_withheld", "reply", "reply_probe", "reply_alive", "question", "answer", "browse_request", "browsed_page", "alarm", "debt_report", "debt_heard"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -961,3 +965,54 @@ class DebtHeard(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DebtHeard: _TypeAlias = DebtHeard  # noqa: Y015
+
+@_typing.final
+class AlarmReport(_message.Message):
+    """Any node to all others, now and then and when its alarms change: how its memory and disk are."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BOOT_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
+    MEMORY_STAGE_FIELD_NUMBER: _builtins.int
+    MEMORY_USED_FIELD_NUMBER: _builtins.int
+    MEMORY_LIMIT_FIELD_NUMBER: _builtins.int
+    MEMORY_TOTAL_FIELD_NUMBER: _builtins.int
+    DISK_ALARM_FIELD_NUMBER: _builtins.int
+    DISK_FULL_FIELD_NUMBER: _builtins.int
+    DISK_FREE_FIELD_NUMBER: _builtins.int
+    DISK_LIMIT_FIELD_NUMBER: _builtins.int
+    boot: _builtins.int
+    """Reports are numbered within a boot; one that is not newer than the last is passed over."""
+    number: _builtins.int
+    memory_stage: _builtins.int
+    """0, 1 (scarce) or 2 (publishers are blocked everywhere)."""
+    memory_used: _builtins.int
+    """All in bytes."""
+    memory_limit: _builtins.int
+    memory_total: _builtins.int
+    disk_alarm: _builtins.bool
+    disk_full: _builtins.bool
+    disk_free: _builtins.int
+    disk_limit: _builtins.int
+    def __init__(
+        self,
+        *,
+        boot: _builtins.int = ...,
+        number: _builtins.int = ...,
+        memory_stage: _builtins.int = ...,
+        memory_used: _builtins.int = ...,
+        memory_limit: _builtins.int = ...,
+        memory_total: _builtins.int = ...,
+        disk_alarm: _builtins.bool = ...,
+        disk_full: _builtins.bool = ...,
+        disk_free: _builtins.int = ...,
+        disk_limit: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["boot", b"boot", "disk_alarm", b"disk_alarm", "disk_free", b"disk_free", "disk_full", b"disk_full", "disk_limit", b"disk_limit", "memory_limit", b"memory_limit", "memory_stage", b"memory_stage", "memory_total", b"memory_total", "memory_used", b"memory_used", "number", b"number"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AlarmReport: _TypeAlias = AlarmReport  # noqa: Y015

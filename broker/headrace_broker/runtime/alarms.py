@@ -1,0 +1,185 @@
+"""The alarms of all nodes: told to the others, heard of them, and what follows here."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from headrace_broker.flow.alarm import RESOURCES, Alarm, ClusterAlarms, NodeReport
+from headrace_broker.model.flow import NO_LIMIT
+from headrace_broker.model.limits import ALARM_LEASE_MS, ALARM_RENEW_MS
+from headrace_broker.runtime.pb.cluster_pb2 import AlarmReport, ClusterPayload
+
+_FIELDS: Final = (
+    *("memory_stage", "memory_used", "memory_limit", "memory_total"),
+    *("disk_alarm", "disk_full", "disk_free", "disk_limit"),
+)
+
+log = logging.getLogger(__name__)
+
+
+class AlarmStatus(NamedTuple):
+    """An alarm for people.
+
+    Attributes:
+        node: name.
+        resource: "memory" or "disk".
+        reason: with figures of the moment.
+        since_us: of this node's monotonic clock.
+    """
+
+    node: str
+    resource: str
+    reason: str
+    since_us: int
+
+
+class AlarmBoard:
+    """Says whether publishers are blocked, and why. Everything that adds data asks here.
+
+    Args:
+        node: this node's id.
+        names: of all nodes by id.
+        boot: returns this node's boot count.
+        send: carries a payload to a node; False when it did not leave.
+
+    Attributes:
+        own: what this node says of itself; its owner changes it and calls `tell`.
+        limit: LIMIT_MEMORY or LIMIT_DISK of the alarm that is on for longest, NO_LIMIT without.
+        reason: what that one says, "" without.
+    """
+
+    def __init__(
+        self,
+        node: int,
+        names: Mapping[int, str],
+        boot: Callable[[], int],
+        send: Callable[[int, bytes], bool],
+        clock_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self.own = NodeReport(node, number=1)
+        self.limit = NO_LIMIT
+        self.reason = ""
+        self._names = names
+        self._peers = [peer for peer in names if peer != node]
+        self._boot = boot
+        self._send = send
+        self._clock_ns = clock_ns
+        self._cluster = ClusterAlarms(node)
+        self._cluster.take(self.own, 0)
+        self._number = 0
+        self._since_us: dict[tuple[int, int], int] = {}  # by node and limit, the oldest first
+        self._watchers: list[Callable[[], None]] = []
+        self._handle: asyncio.TimerHandle | None = None
+
+    @property
+    def blocked(self) -> bool:
+        """Whether nothing may be added: publishes, dead letters, moves, replays."""
+        return self.limit != NO_LIMIT
+
+    @property
+    def reports(self) -> Mapping[int, NodeReport]:
+        """What the nodes that are heard say, by id; this one's as well."""
+        return self._cluster.reports
+
+    def listing(self) -> list[AlarmStatus]:
+        """Return the alarms that are on, the oldest first."""
+        alarms = {(alarm.report.node, alarm.limit): alarm for alarm in self._cluster.alarms()}
+        return [
+            AlarmStatus(self._name(node), alarm.resource, alarm.describe(self._name(node)), since)
+            for (node, limit), since in self._since_us.items()
+            if (alarm := alarms.get((node, limit))) is not None
+        ]
+
+    def watch(self, callback: Callable[[], None]) -> None:
+        """Call `callback` whenever `limit` or `reason` have changed; it may not block."""
+        self._watchers.append(callback)
+
+    def unwatch(self, callback: Callable[[], None]) -> None:
+        """Forget a callback; one that is not known is ignored."""
+        if callback in self._watchers:
+            self._watchers.remove(callback)
+
+    def start(self) -> None:
+        """Report to the others now and from then on, and drop what counts no longer."""
+        for peer in self._peers:
+            self._report(peer)
+        for report in self._cluster.expire(self._now_us()):
+            name = self._name(report.node)
+            if report.limits():
+                log.warning(
+                    "node %s has not reported for %d ms: its alarms are dropped",
+                    *(name, ALARM_LEASE_MS),
+                )
+        self._look()
+        self._handle = asyncio.get_running_loop().call_later(ALARM_RENEW_MS / 1000, self.start)
+
+    def stop(self) -> None:
+        """Report no more; the others do not wait for alarms of a node that stops."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+        self.own.memory_stage = 0
+        self.own.disk_alarm = False
+        self.tell()
+
+    def tell(self) -> None:
+        """This node's own alarms have changed: the others hear of it at once."""
+        for peer in self._peers:
+            self._report(peer)
+        self._look()
+
+    def peer_up(self, peer: int) -> None:
+        """A node can be reached: it hears how this one is."""
+        self._report(peer)
+
+    def receive(self, peer: int, message: AlarmReport) -> None:
+        """Take another node's report; one that is late or repeated changes nothing."""
+        report = NodeReport(peer, message.boot, message.number)
+        for field in _FIELDS:
+            setattr(report, field, getattr(message, field))
+        if self._cluster.take(report, self._now_us()):
+            self._look()
+
+    def _report(self, peer: int) -> None:
+        self._number += 1
+        message = AlarmReport(boot=self._boot(), number=self._number)
+        for field in _FIELDS:
+            setattr(message, field, getattr(self.own, field))
+        self._send(peer, ClusterPayload(alarm=message).SerializeToString())
+
+    def _look(self) -> None:
+        """Compare with what was before, and tell who wants to know."""
+        alarms = {(alarm.report.node, alarm.limit): alarm for alarm in self._cluster.alarms()}
+        before = list(self._since_us)
+        for key in before:
+            if key not in alarms:
+                del self._since_us[key]
+                log.warning("alarm over: %s of node %s", RESOURCES[key[1]], self._name(key[0]))
+        for key, alarm in alarms.items():
+            if key not in self._since_us:
+                self._since_us[key] = self._now_us()
+                log.warning("publishers are blocked: %s", alarm.describe(self._name(key[0])))
+        if list(self._since_us) != before:
+            self._change(alarms)
+
+    def _change(self, alarms: Mapping[tuple[int, int], Alarm]) -> None:
+        if not self._since_us:
+            self.limit, self.reason = NO_LIMIT, ""
+            log.warning("publishers may go on")
+        else:
+            node, self.limit = next(iter(self._since_us))
+            more = len(self._since_us) - 1
+            self.reason = alarms[node, self.limit].describe(self._name(node))
+            self.reason += f" (and {more} more)" if more else ""
+        for watcher in list(self._watchers):
+            watcher()
+
+    def _name(self, node: int) -> str:
+        return self._names.get(node, str(node))
+
+    def _now_us(self) -> int:
+        return self._clock_ns() // 1000

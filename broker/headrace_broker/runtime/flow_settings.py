@@ -1,0 +1,109 @@
+"""The limits of flow control in force on this node: what the cluster sets, or the configuration."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple
+
+from headrace_broker.catalog.event import Event, ParameterChanged
+from headrace_broker.flow.flow_limits import FlowLimits
+from headrace_broker.model.flow_parameter import (
+    PARAMETERS,
+    RELATIVE,
+    Value,
+    attribute_name,
+    parameter_problem,
+)
+
+DEFAULT: Final = "default"
+CONFIGURATION: Final = "configuration"
+CLUSTER: Final = "cluster"
+
+log = logging.getLogger(__name__)
+
+
+class Setting(NamedTuple):
+    """One limit.
+
+    Attributes:
+        value: in force, as stored.
+        otherwise: what is in force when the cluster does not set it.
+        source: DEFAULT, CONFIGURATION or CLUSTER.
+    """
+
+    value: Value
+    otherwise: Value
+    source: str
+
+
+class FlowSettings:
+    """Follows the catalog and keeps `FlowLimits` up to date.
+
+    Args:
+        limits: the node's, which everybody reads.
+        configured: values by name that the node's configuration gives; others have defaults.
+    """
+
+    def __init__(self, limits: FlowLimits, configured: Mapping[str, Value]) -> None:
+        self._limits = limits
+        self._configured = {
+            name: configured.get(name, parameter.default) for name, parameter in PARAMETERS.items()
+        }
+        self._set: dict[str, Value] = {}
+        self._watchers: list[Callable[[], None]] = []
+        self._apply(PARAMETERS)
+
+    def __getitem__(self, name: str) -> Value:
+        """Return the value in force."""
+        return self.find(name).value
+
+    def find(self, name: str) -> Setting:
+        """Return a limit; its name must be known."""
+        otherwise = self._configured[name]
+        if name in self._set:
+            return Setting(self._set[name], otherwise, CLUSTER)
+        source = DEFAULT if otherwise == PARAMETERS[name].default else CONFIGURATION
+        return Setting(otherwise, otherwise, source)
+
+    def watch(self, callback: Callable[[], None]) -> None:
+        """Call `callback` after each change, so that who waits looks anew; it may not block."""
+        self._watchers.append(callback)
+
+    def on_events(self, events: Iterable[Event]) -> None:
+        """Follow changes of the catalog."""
+        news = [event for event in events if isinstance(event, ParameterChanged)]
+        changed = [event.name for event in news if self._take(event)]
+        if changed:
+            self._apply(changed)
+            self.tell()
+
+    def set_share(self, share: int) -> None:
+        """Change the percentage of the limits that holds; below 100 while memory is scarce."""
+        if share != self._limits.share:
+            self._limits.share = share
+            self.tell()
+
+    def tell(self) -> None:
+        """Tell who watches that limits are other ones."""
+        for watcher in list(self._watchers):
+            watcher()
+
+    def _take(self, event: ParameterChanged) -> bool:
+        """Note what the cluster sets; what this version does not know counts for others."""
+        name, value = event.name, event.value
+        if value is None:
+            return self._set.pop(name, None) is not None
+        problem = parameter_problem(name, value)
+        if problem:
+            log.warning("a limit that another version has set does not count here: %s", problem)
+            return self._set.pop(name, None) is not None
+        self._set[name] = value
+        return True
+
+    def _apply(self, names: Iterable[str]) -> None:
+        for name in names:
+            if name not in RELATIVE:
+                setattr(self._limits, attribute_name(name), self[name])
+            if name in self._set:
+                log.info("limit %s is %s now, for all nodes", name, self[name])

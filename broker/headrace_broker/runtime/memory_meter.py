@@ -1,0 +1,190 @@
+"""How much memory this process may use, and how much of that is taken.
+
+Where a control group limits memory, the kernel kills by what the whole group uses: that is what
+counts, whoever is in it. Several nodes in one limited group have the same figures and the same
+alarm. Without such a limit, a node counts its own resident memory against the machine's; several
+on one machine do not know of each other.
+
+What the kernel can take back at any time does not count: cached file pages that are clean, and
+caches of its own. So reading a long log does not look like a lack of memory.
+
+Source: Linux, Documentation/admin-guide/cgroup-v2.rst, cgroup-v1/memory.rst, proc_pid_statm(5).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+PAGE_BYTES: Final = os.sysconf("SC_PAGESIZE")
+# Keys of memory.stat: what can be taken back, and what of that has to be written to disk before.
+V2_DROPPABLE: Final = (b"inactive_file", b"active_file", b"slab_reclaimable")
+V2_DIRTY: Final = (b"file_dirty", b"file_writeback")
+V1_DROPPABLE: Final = (b"total_inactive_file", b"total_active_file")
+V1_DIRTY: Final = (b"total_dirty", b"total_writeback")
+NO_LIMIT: Final = 1 << 63  # bytes
+LIMITS_EVERY: Final = 5  # of so many looks one reads the limits anew; they may change
+
+
+class MemoryReading(NamedTuple):
+    """One look.
+
+    Attributes:
+        used: bytes that cannot be taken back.
+        total: bytes that may be used.
+        place: where the limit comes from, for people.
+    """
+
+    used: int
+    total: int
+    place: str
+
+
+class _Group:
+    """A control group whose limit holds for this process: itself or one above it."""
+
+    def __init__(
+        self,
+        directory: Path,
+        limits: tuple[str, ...],
+        usage: str,
+        droppable: tuple[bytes, ...],
+        dirty: tuple[bytes, ...],
+    ) -> None:
+        self.place = str(directory)
+        self.limit = 0  # bytes; more than the machine has when there is none
+        self._limits = [str(directory / name) for name in limits if (directory / name).is_file()]
+        self._usage = str(directory / usage)
+        self._stat = str(directory / "memory.stat")
+        self._droppable = droppable
+        self._dirty = dirty
+
+    def exists(self) -> bool:
+        return os.path.isfile(self._usage) and os.path.isfile(self._stat)
+
+    def read_limit(self) -> None:
+        self.limit = min((_number(_octets(path)) for path in self._limits), default=NO_LIMIT)
+
+    def read(self) -> MemoryReading:
+        stat = _table(self._stat)
+        used = _number(_octets(self._usage))
+        used -= sum(int(stat.get(key, 0)) for key in self._droppable)
+        used += sum(int(stat.get(key, 0)) for key in self._dirty)
+        return MemoryReading(max(used, 0), self.limit, self.place)
+
+
+class MemoryMeter:
+    """Reads what the kernel says.
+
+    Args:
+        root: where its file systems are mounted; another directory for tests.
+
+    Raises:
+        OSError: there is no /proc, or it cannot be read.
+        ValueError: it holds what it should not.
+    """
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        proc = root / "proc"
+        self._statm = str(proc / "self/statm")
+        self._machine = _machine(str(proc / "meminfo"))
+        self._groups = list(_find_groups(root))
+        self._count = 0
+
+    def read(self) -> MemoryReading:
+        """Look now: of several limits, the one that is nearest.
+
+        Raises:
+            OSError: a file cannot be read.
+            ValueError: it holds what it should not.
+        """
+        if self._count % LIMITS_EVERY == 0:
+            for group in self._groups:
+                group.read_limit()
+        self._count += 1
+        found = [group.read() for group in self._groups if group.limit < self._machine]
+        if not found:
+            resident = int(_octets(self._statm).split()[1]) * PAGE_BYTES
+            return MemoryReading(resident, self._machine, "the machine")
+        return max(found, key=lambda reading: reading.used / max(reading.total, 1))
+
+
+def _find_groups(root: Path) -> Iterator[_Group]:
+    """Find the groups of this process, the innermost first."""
+    proc = root / "proc"
+    paths: dict[str, str] = {}
+    for line in _lines(proc / "self/cgroup"):
+        number, controllers, path = line.split(":", 2)
+        if number == "0":
+            paths["cgroup2"] = path
+        elif "memory" in controllers.split(","):
+            paths["cgroup"] = path
+    for line in _lines(proc / "self/mountinfo"):
+        head, _, tail = line.partition(" - ")
+        kind, _, options = tail.split(" ", 2)
+        if kind not in paths or (kind == "cgroup" and "memory" not in options.split(",")):
+            continue
+        below, mounted_at = head.split(" ")[3:5]
+        top = root / mounted_at.lstrip("/")
+        make = _v2 if kind == "cgroup2" else _v1
+        yield from _upwards(top, _relative(paths[kind], below), make)
+
+
+def _upwards(top: Path, path: str, make: Callable[[Path], _Group]) -> Iterator[_Group]:
+    directory = top / path
+    if not directory.is_dir():  # a mount that shows this process's group as its root
+        directory = top
+    while True:
+        group = make(directory)
+        if group.exists():
+            yield group
+        if directory == top:
+            return
+        directory = directory.parent
+
+
+def _relative(path: str, below: str) -> str:
+    """Return where a group is beneath a mount of the hierarchy's part `below`."""
+    if below != "/" and (path == below or path.startswith(below + "/")):
+        path = path[len(below) :]
+    return path.strip("/") if ".." not in path.split("/") else ""
+
+
+def _v2(directory: Path) -> _Group:
+    # Past memory.high a group is held back so much that it is of no use any more.
+    limits = ("memory.max", "memory.high")
+    return _Group(directory, limits, "memory.current", V2_DROPPABLE, V2_DIRTY)
+
+
+def _v1(directory: Path) -> _Group:
+    limits = ("memory.limit_in_bytes",)
+    return _Group(directory, limits, "memory.usage_in_bytes", V1_DROPPABLE, V1_DIRTY)
+
+
+def _machine(path: str) -> int:
+    words = _octets(path).split()
+    return int(words[words.index(b"MemTotal:") + 1]) * 1024
+
+
+def _octets(path: str) -> bytes:
+    with open(path, "rb", buffering=0) as file:
+        return file.read()
+
+
+def _table(path: str) -> dict[bytes, bytes]:
+    words = _octets(path).split()
+    return dict(zip(words[::2], words[1::2], strict=False))
+
+
+def _number(octets: bytes) -> int:
+    text = octets.strip()
+    return NO_LIMIT if text == b"max" else int(text)
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except FileNotFoundError:  # a kernel without control groups
+        return []

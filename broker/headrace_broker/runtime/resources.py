@@ -1,0 +1,97 @@
+"""Memory and disk of this node: measured, reported, and acted upon."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Final, Protocol
+
+from headrace_broker.config import Config
+from headrace_broker.model.flow_parameter import DISK_FREE, MEMORY_HIGH, MEMORY_PAGING, in_bytes
+from headrace_broker.runtime.alarms import AlarmBoard
+from headrace_broker.runtime.disk_watch import DiskWatch
+from headrace_broker.runtime.flow_settings import FlowSettings
+from headrace_broker.runtime.memory_meter import MemoryMeter
+from headrace_broker.runtime.memory_watch import MemoryWatch
+from headrace_broker.runtime.relief import BodyCache, Relief
+
+ROOT: Final = Path("/")
+
+log = logging.getLogger(__name__)
+
+
+class Log(BodyCache, Protocol):
+    """The replicated logs."""
+
+    @property
+    def disk_full(self) -> bool:
+        """Whether the log has met a full disk."""
+
+
+class Resources:
+    """Ties the watches to the alarms and to the limits of flow control.
+
+    Attributes:
+        memory: of the process, or of its control group.
+        disk: of the data directory.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        logs: Log,
+        settings: FlowSettings,
+        alarms: AlarmBoard,
+        root: Path = ROOT,
+    ) -> None:
+        self.memory = MemoryWatch(_meter(root), self._memory_looked)
+        self.disk = DiskWatch(config.node.data_dir, lambda: logs.disk_full, self._disk_looked)
+        self._settings = settings
+        self._alarms = alarms
+        self._relief = Relief(logs, config.log.cache_bytes)
+        settings.watch(self._limits_changed)
+
+    def start(self) -> None:
+        """Look now and from then on."""
+        self._limits_changed()
+        self.memory.start()  # first: the limit of the disk may be a multiple of the memory
+        self.disk.start()
+
+    def stop(self) -> None:
+        """Look no more."""
+        self.memory.stop()
+        self.disk.stop()
+
+    def _limits_changed(self) -> None:
+        settings = self._settings
+        self.memory.set_watermarks(settings[MEMORY_PAGING], settings[MEMORY_HIGH])
+        self._limit_disk()
+
+    def _limit_disk(self) -> None:
+        self.disk.set_limit(in_bytes(self._settings[DISK_FREE], self.memory.total))
+
+    def _memory_looked(self) -> None:
+        memory, own = self.memory, self._alarms.own
+        own.memory_used, own.memory_total = memory.used, memory.total
+        own.memory_limit = memory.limit
+        if own.memory_stage != memory.stage:
+            own.memory_stage = memory.stage
+            self._relief.apply(memory.stage)
+            self._alarms.tell()
+        self._settings.set_share(memory.share)
+        self._limit_disk()
+
+    def _disk_looked(self) -> None:
+        disk, own = self.disk, self._alarms.own
+        own.disk_free, own.disk_limit, own.disk_full = disk.free, disk.limit, disk.full
+        if own.disk_alarm != disk.alarm:
+            own.disk_alarm = disk.alarm
+            self._alarms.tell()
+
+
+def _meter(root: Path) -> MemoryMeter | None:
+    try:
+        return MemoryMeter(root)
+    except (OSError, ValueError) as error:
+        log.warning("memory in use is not known here, there are no alarms of it: %s", error)
+        return None
