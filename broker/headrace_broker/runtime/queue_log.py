@@ -11,6 +11,11 @@ from typing import TYPE_CHECKING, Final, final
 from mypy_extensions import i64, mypyc_attr
 from typing_extensions import override
 
+from headrace_broker.model.limits import (
+    MEMORY_LOG_OCTETS_MAX,
+    MEMORY_LOG_TURN_OCTETS,
+    MEMORY_LOG_URGENT_OCTETS,
+)
 from headrace_raftlog.model.errors import CorruptLogError
 from headrace_raftlog.model.group import NOT_LEADER, QUEUED
 
@@ -24,6 +29,8 @@ log = logging.getLogger(__name__)
 TAKEN: Final = 1
 NOT_LEADING: Final = 2
 BUSY: Final = 3
+
+COMMAND_OVERHEAD_OCTETS: Final = 128  # reckoned for a command beside its own: objects cost
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -104,34 +111,65 @@ class RaftQueueLog(QueueLog):
 
 @final
 class MemoryQueueLog(QueueLog):
-    """The log of an unreplicated queue: commands apply in the next loop turn, in memory."""
+    """The log of an unreplicated queue: commands apply in the next loop turn, in memory.
+
+    One turn applies MEMORY_LOG_TURN_OCTETS at most. What is beyond that waits, and there what is
+    urgent goes first, as in a replicated log.
+    """
 
     def __init__(self, node: int, loop: asyncio.AbstractEventLoop) -> None:
         self._node = node
         self._loop = loop
         self._entries: dict[int, bytes] = {}
-        self._waiting: deque[int] = deque()
         self._next: i64 = 1
+        self._coming: deque[bytes] = deque()  # applied in the next turn, in this order
+        self._coming_octets: i64 = 0
+        self._urgent: deque[bytes] = deque()
+        self._normal: deque[bytes] = deque()
+        self._waiting_octets: i64 = 0  # of the latter two
         self.apply: Callable[[int, bytes], None] | None = None
 
     @override
     def propose(self, data: bytes, urgent: bool) -> i64:
-        index = self._next
-        self._next += 1
-        self._entries[index] = data
-        if not self._waiting:
-            self._loop.call_soon(self._run)
-        self._waiting.append(index)
+        size = len(data) + COMMAND_OVERHEAD_OCTETS
+        waits = self._waiting_octets > 0
+        if not waits and self._fits(size):
+            self._come(data, size)
+            return TAKEN
+        bound = MEMORY_LOG_OCTETS_MAX + (MEMORY_LOG_URGENT_OCTETS if urgent else 0)
+        if waits and self._waiting_octets + size > bound:
+            return BUSY
+        (self._urgent if urgent else self._normal).append(data)
+        self._waiting_octets += size
         return TAKEN
+
+    def _fits(self, size: i64) -> bool:
+        """Return whether the next turn takes so much more; it always takes one command."""
+        return not self._coming or self._coming_octets + size <= MEMORY_LOG_TURN_OCTETS
+
+    def _come(self, data: bytes, size: i64) -> None:
+        if not self._coming:
+            self._loop.call_soon(self._run)
+        self._coming.append(data)
+        self._coming_octets += size
 
     def _run(self) -> None:
         apply = self.apply
         assert apply is not None, "a host sets apply before the first command"
-        for _ in range(len(self._waiting)):
-            index = self._waiting.popleft()
-            apply(index, self._entries[index])
-        if self._waiting:
-            self._loop.call_soon(self._run)
+        coming, self._coming = self._coming, deque()
+        self._coming_octets = 0
+        while self._waiting_octets > 0:
+            queue = self._urgent if self._urgent else self._normal
+            size = len(queue[0]) + COMMAND_OVERHEAD_OCTETS
+            if not self._fits(size):
+                break
+            self._come(queue.popleft(), size)
+            self._waiting_octets -= size
+        for data in coming:
+            index = self._next
+            self._next += 1
+            self._entries[index] = data
+            apply(index, data)
 
     @override
     def entry_data(self, index: i64) -> bytes:
