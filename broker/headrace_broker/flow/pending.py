@@ -10,30 +10,44 @@ from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.flow.gate import Bell, Gate
 from headrace_broker.flow.intake import Intake
 from headrace_broker.model.flow import LIMIT_QUEUE
+from headrace_broker.model.limits import LEADER_PENDING_OCTETS
 
 
 @final
 class Pending:
     """Octets under way to one queue, and the gate that stops its publishers.
 
+    A queue's leader refuses what is far more than it can work off, and refused commands come again
+    after a while. So that it never comes to that, each node takes its part of what a leader takes.
+
+    Args:
+        group: the queue's.
+        limits: of the node.
+        intake: of the node.
+        nodes: how many may publish to the queue, 1 or more.
+        bell: rung for the gate.
+
     Attributes:
         octets: under way.
-        gate: closed above `queue_octets`, open again from half of that.
+        gate: closed where another batch like the last would be too much, open again from half.
         users: sessions that may add to it.
     """
 
-    def __init__(self, group: int, limits: FlowLimits, intake: Intake, bell: Bell | None) -> None:
+    def __init__(
+        self, group: int, limits: FlowLimits, intake: Intake, nodes: int, bell: Bell | None
+    ) -> None:
         self.octets: i64 = 0
         self.users = 0
         self.gate = Gate(LIMIT_QUEUE, group, bell)
         self._limits = limits
         self._intake = intake
+        self._octets_max: i64 = LEADER_PENDING_OCTETS // nodes
 
     def add(self, octets: i64) -> None:
         """So many were handed over."""
         self.octets += octets
         self._intake.add_pending(octets)
-        if self.gate.room and self.octets > self._limits.scaled(self._limits.queue_octets):
+        if self.gate.room and self.octets + octets > self._bound():
             self.gate.set_room(False)
 
     def done(self, octets: i64) -> None:
@@ -45,7 +59,9 @@ class Pending:
 
     def look(self) -> None:
         """Open the gate if that may be; also called when limits have changed."""
-        if not self.gate.room:
-            limits = self._limits
-            if self.octets <= limits.scaled(limits.queue_octets) // 2:
-                self.gate.set_room(True)
+        if not self.gate.room and self.octets <= self._bound() // 2:
+            self.gate.set_room(True)
+
+    def _bound(self) -> i64:
+        limits = self._limits
+        return min(limits.scaled(limits.queue_octets), self._octets_max)

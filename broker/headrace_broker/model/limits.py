@@ -111,6 +111,7 @@ CHANNEL_CREDIT: Final = 400  # publishes given to a channel in advance; RabbitMQ
 CHANNEL_CREDIT_MORE: Final = 200  # passed on before as many are granted again; likewise
 QUEUE_COMMANDS: Final = 32  # batches that a queue has not applied for a channel before that grants no credit; as RabbitMQ
 QUEUE_PENDING_OCTETS: Final = 16 << 20  # octets of a node's publishers that one queue has not applied; 30 of the largest commands
+LEADER_PENDING_OCTETS: Final = 48 << 20  # octets that all nodes together have pending at a queue's leader; it refuses from 64 MiB on
 HELD_OCTETS: Final = 1 << 20  # octets held for a connection that must wait, while its acknowledgements are read
 WITHHELD_MESSAGES_MAX: Final = 1 << 20  # the same in messages; more than the windows of a thousand publishers
 HELD_MESSAGE_OCTETS: Final = 160  # octets reckoned for a publish that is held, beside its contents: objects cost

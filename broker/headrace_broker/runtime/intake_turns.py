@@ -33,6 +33,7 @@ class IntakeTurns(Bell):
         self._queues_first = False
         self._follows = False  # the turn that is called for follows the one before at once
         self._began_us: i64 = 0
+        self._asked_us: i64 = 0
         self._turns_us: i64 = 0
         self._turn_count: i64 = 0
 
@@ -40,6 +41,7 @@ class IntakeTurns(Bell):
         """Have a gate served in the next turn."""
         if not self._rung:
             self._call_soon(self.turn)
+            self._asked_us = self._clock_us()
         self._rung[gate] = None
 
     def turn(self) -> None:
@@ -69,7 +71,7 @@ class IntakeTurns(Bell):
         self._follows = bool(self._rung)
 
     def take_turn_us(self) -> int:
-        """Return the mean length of turns since the last call, 0 where none followed another."""
+        """Return the mean length of turns since the last call, 0 where there was none."""
         count = self._turn_count
         total = self._turns_us
         self._turn_count = 0
@@ -80,5 +82,7 @@ class IntakeTurns(Bell):
         now = self._clock_us()
         if self._follows:
             self._turns_us += now - self._began_us
-            self._turn_count += 1
+        else:  # it was asked for some time during the turn before: in the middle, on average
+            self._turns_us += 2 * (now - self._asked_us)
+        self._turn_count += 1
         self._began_us = now

@@ -16,10 +16,12 @@ class QueueGates:
 
     Attributes:
         by_group: those in use.
+        nodes: how many nodes may publish to a queue.
     """
 
     def __init__(self, limits: FlowLimits, intake: Intake, bell: Bell | None = None) -> None:
         self.by_group: dict[int, Pending] = {}
+        self.nodes = 1
         self._limits = limits
         self._intake = intake
         self._bell = bell
@@ -28,7 +30,7 @@ class QueueGates:
         """Return a queue's, for one session more."""
         pending = self.by_group.get(group)
         if pending is None:
-            pending = Pending(group, self._limits, self._intake, self._bell)
+            pending = Pending(group, self._limits, self._intake, self.nodes, self._bell)
             self.by_group[group] = pending
         pending.users += 1
         return pending

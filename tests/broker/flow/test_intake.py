@@ -10,6 +10,7 @@ from headrace_broker.flow.gate import Bell, Gate
 from headrace_broker.flow.intake import Intake
 from headrace_broker.flow.pending import Pending
 from headrace_broker.flow.share import FREE_OCTETS, Reader, Share
+from headrace_broker.model.limits import LEADER_PENDING_OCTETS
 
 
 class Socket(Reader):
@@ -83,24 +84,41 @@ def test_what_others_leave_is_shared_when_many_hold_publishes() -> None:
 def test_a_queues_gate_closes_above_its_bound_and_opens_at_half() -> None:
     limits = small_limits()
     intake = Intake(limits)
-    pending = Pending(7, limits, intake, None)
-    pending.add(100_000)
+    pending = Pending(7, limits, intake, 1, None)
+    for _ in range(9):
+        pending.add(10_000)
     assert is_open(pending.gate)
-    pending.add(1)
+    pending.add(10_000)  # another one would be too much
     assert not is_open(pending.gate)
-    pending.done(50_000)
+    pending.done(49_999)
     assert not is_open(pending.gate)
     pending.done(1)
     assert is_open(pending.gate)
     assert intake.pending == pending.octets == 50_000
 
 
+def test_large_publishes_to_a_queue_go_one_at_a_time() -> None:
+    limits = small_limits()
+    pending = Pending(7, limits, Intake(limits), 1, None)
+    pending.add(80_000)
+    assert not is_open(pending.gate)
+    pending.done(80_000)
+    assert is_open(pending.gate)
+
+
+def test_many_nodes_share_what_a_leader_takes() -> None:
+    limits = FlowLimits()
+    pending = Pending(7, limits, Intake(limits), 7, None)
+    pending.add(LEADER_PENDING_OCTETS // 7 - 10)
+    assert not is_open(pending.gate)
+
+
 def test_the_intake_closes_when_too_much_is_pending_at_all_queues_together() -> None:
     limits = small_limits()
     limits.queue_octets = 1 << 30
     intake = Intake(limits)
-    one = Pending(7, limits, intake, None)
-    other = Pending(8, limits, intake, None)
+    one = Pending(7, limits, intake, 1, None)
+    other = Pending(8, limits, intake, 1, None)
     one.add(200_000)
     other.add(100_000)
     assert not is_open(intake.gate)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
+from typing import Any, cast
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,13 +14,13 @@ from headrace_broker.runtime.queue_log import BUSY, TAKEN, MemoryQueueLog
 LARGE = MEMORY_LOG_TURN_OCTETS // 4
 
 
-class Loop(asyncio.AbstractEventLoop):
+class Loop:
     """Makes calls in turns."""
 
     def __init__(self) -> None:
         self.calls: list[Callable[[], None]] = []
 
-    def call_soon(self, callback, *args, context=None):  # type: ignore[no-untyped-def]
+    def call_soon(self, callback: Callable[[], None]) -> None:
         self.calls.append(callback)
 
     def turn(self) -> None:
@@ -34,7 +34,7 @@ class Log:
 
     def __init__(self) -> None:
         self.loop = Loop()
-        self.log = MemoryQueueLog(1, self.loop)
+        self.log = MemoryQueueLog(1, cast(Any, self.loop))
         self.applied: list[bytes] = []
         self.log.apply = self._apply
 

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Coroutine, Iterator
 from typing import Any, Final
 
+from headrace_broker.gateways.amqp.pace import Pace
 from headrace_broker.gateways.amqp.protocol import AmqpProtocol
 from headrace_broker.gateways.amqp.tls_server import TlsServer
 from headrace_broker.gateways.tls import ServerTls
@@ -47,6 +48,7 @@ class AmqpListener:
         self._tls = TlsServer(tls, self._admit, self._failed) if tls is not None else None
         self._describe = tls.describe if tls is not None else None
         self._connections_max = connections_max
+        self._pace: Pace | None = None
         self._server: asyncio.Server | None = None
         self._protocols: set[AmqpProtocol] = set()
         self._numbers = numbers if numbers is not None else itertools.count(1)
@@ -72,6 +74,7 @@ class AmqpListener:
         self._supervisor = asyncio.create_task(self._supervise(ready), name="amqp listener")
         await ready.wait()
         loop = asyncio.get_running_loop()
+        self._pace = Pace(loop.call_soon)
         try:
             if self._tls is not None:
                 self.port = await self._tls.start(self._host, self.port)
@@ -120,22 +123,23 @@ class AmqpListener:
             for task in self._tasks:
                 task.cancel()
 
-    def _accept(self) -> asyncio.Protocol:
+    def _accept(self) -> asyncio.BaseProtocol:
         return self._admit() or _Refusal()
 
     def _admit(self) -> AmqpProtocol | None:
         if len(self._protocols) >= self._connections_max:
             _LOG.warning("connection refused: there are %d", len(self._protocols))
             return None
+        assert self._pace is not None, "nobody is accepted before the start"
         connection_id = f"{self._broker.node_name}/{self._broker.boot}/{next(self._numbers)}"
         protocol = AmqpProtocol(
-            self._broker, connection_id, self._start, self._closed, self._describe
+            self._broker, connection_id, self._start, self._closed, self._pace, self._describe
         )
         self._protocols.add(protocol)
         self._empty.clear()
         return protocol
 
-    def _failed(self, protocol: asyncio.Protocol) -> None:
+    def _failed(self, protocol: asyncio.BaseProtocol) -> None:
         """Forget a client that did not get through its TLS handshake."""
         if isinstance(protocol, AmqpProtocol) and protocol.connection is None:
             self._closed(protocol)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
 from headrace_broker.gateways.amqp.connection import Connection
+from headrace_broker.gateways.amqp.pace import Pace
 from headrace_broker.gateways.amqp.shell import Shell
 from headrace_broker.model.limits import OUTPUT_DELIVERY_BYTES_MAX, OUTPUT_RESUME_BYTES
 from headrace_broker.model.tls import TlsSession
@@ -20,7 +21,7 @@ def _endpoint(address: Any) -> str:
     return f"{address[0]}:{address[1]}" if isinstance(address, tuple) else str(address)
 
 
-class AmqpProtocol(asyncio.Protocol, Shell):
+class AmqpProtocol(asyncio.BufferedProtocol, Shell):
     """Carries octets and calls between an asyncio transport and a `Connection`.
 
     Args:
@@ -28,6 +29,7 @@ class AmqpProtocol(asyncio.Protocol, Shell):
         connection_id: unique in the cluster for ever.
         start: runs an operation as a task.
         closed: told when the socket is gone.
+        pace: what the node's sockets share.
         describe: tells what the TLS handshake of a transport has agreed, None in the clear.
     """
 
@@ -37,6 +39,7 @@ class AmqpProtocol(asyncio.Protocol, Shell):
         connection_id: str,
         start: Callable[[Coroutine[Any, Any, None]], None],
         closed: Callable[[AmqpProtocol], None],
+        pace: Pace,
         describe: Callable[[asyncio.BaseTransport], TlsSession] | None = None,
     ) -> None:
         self.connection: Connection | None = None
@@ -44,6 +47,10 @@ class AmqpProtocol(asyncio.Protocol, Shell):
         self._id = connection_id
         self._start = start
         self._closed = closed
+        self._pace = pace
+        self._offered = 0  # octets that the read under way may bring
+        self._reading = True  # the connection wants to read
+        self._paused = False  # the socket has had its piece for this turn
         self._describe = describe
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
@@ -65,10 +72,35 @@ class AmqpProtocol(asyncio.Protocol, Shell):
         loopback = is_loopback(peer[0]) if isinstance(peer, tuple) else True
         self.connection = Connection(self._broker, self, info, loopback)
 
-    def data_received(self, data: bytes) -> None:
-        """Hand over what came."""
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Offer as much as this connection may bring in now."""
         assert self.connection is not None
-        self.connection.receive(data)
+        pace = self._pace
+        octets = int(self.connection.outlet.share.read_octets(pace.piece))
+        self._offered = octets
+        return pace.view[:octets]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Hand over what came; where there may be more, the others have their turn first."""
+        assert self.connection is not None
+        self.connection.receive(bytes(self._pace.view[:nbytes]))
+        if nbytes == self._offered and self._reading and not self._paused:
+            self._paused = True
+            self._switch(False)
+            self._pace.wait(self._read_on)
+
+    def _read_on(self) -> None:
+        self._paused = False
+        if self._reading:
+            self._switch(True)
+
+    def _switch(self, reading: bool) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
+        if reading:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
 
     def pause_writing(self) -> None:
         """The socket's buffer is above the high-water mark."""
@@ -103,12 +135,9 @@ class AmqpProtocol(asyncio.Protocol, Shell):
 
     def set_reading(self, reading: bool) -> None:
         """See `Shell`."""
-        if self._transport is None or self._transport.is_closing():
-            return
-        if reading:
-            self._transport.resume_reading()
-        else:
-            self._transport.pause_reading()
+        self._reading = reading
+        if not self._paused:
+            self._switch(reading)
 
     def set_timer(self, seconds: float) -> None:
         """See `Shell`."""

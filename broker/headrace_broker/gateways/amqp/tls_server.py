@@ -32,8 +32,8 @@ class TlsServer:
     def __init__(
         self,
         tls: ServerTls,
-        protocol: Callable[[], asyncio.Protocol | None],
-        failed: Callable[[asyncio.Protocol], None],
+        protocol: Callable[[], asyncio.BaseProtocol | None],
+        failed: Callable[[asyncio.BaseProtocol], None],
     ) -> None:
         self._tls = tls
         self._protocol = protocol
@@ -96,7 +96,7 @@ class TlsServer:
                 self._start(self._shake_hands(client, address, protocol))
 
     async def _shake_hands(
-        self, client: socket.socket, address: Any, protocol: asyncio.Protocol
+        self, client: socket.socket, address: Any, protocol: asyncio.BaseProtocol
     ) -> None:
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
