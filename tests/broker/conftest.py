@@ -23,6 +23,7 @@ from headrace_broker.catalog.view import CatalogView
 from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.model.definition import Node, Queue, User
 from headrace_broker.model.flow_parameter import PARAMETERS
+from headrace_broker.model.flow_status import QueueFlow
 from headrace_broker.model.reply_code import INTERNAL_ERROR, AmqpError
 from headrace_broker.model.status import (
     MessageCounters,
@@ -89,6 +90,19 @@ class FakeMessages:
         return self.moved
 
 
+class FakeFlowReport:
+    """Flow states of queues by group, as a test wants them."""
+
+    def __init__(self) -> None:
+        self.flows: dict[int, QueueFlow] = {}
+
+    async def moving_queues(self) -> dict[int, QueueFlow]:
+        return self.flows
+
+    async def queue(self, queue: Queue) -> QueueFlow | None:
+        return self.flows.get(queue.group)
+
+
 class FakeNode:
     """A node with a real catalog; log-ins are right when the password is the user's name.
 
@@ -111,9 +125,9 @@ class FakeNode:
         self.closed: list[tuple[str, str]] = []
         self.listing = ClientListing([])
         self.missing: tuple[str, ...] = ()
-        self.flow_report: Any = None  # tests that ask for it bring their own
         self.flow_settings = FlowSettings(FlowLimits(), {})
         self.alarms_on: list[AlarmStatus] = []
+        self.flow_report: Any = FakeFlowReport()
         self.topology: Any = Topology(1, self, FakeHosting(), self)  # type: ignore[arg-type]
         guest = User("guest", b"s", b"h", USERS["guest"])
         self.do(Bootstrap((Node(1, "n1", "h:1"),), "/", guest, grant=True))

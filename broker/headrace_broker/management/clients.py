@@ -11,6 +11,7 @@ from typing import Any
 
 from aiohttp import web
 
+from headrace_broker.catalog.view import CatalogView
 from headrace_broker.management.access import Caller, caller, check_sees
 from headrace_broker.management.administration import Administration, known_vhost
 from headrace_broker.management.answer import (
@@ -21,6 +22,7 @@ from headrace_broker.management.answer import (
     not_found,
     unavailable,
 )
+from headrace_broker.management.flow_rendering import render_activity
 from headrace_broker.model.limits import LISTING_ROWS_MAX, LISTING_TURN_ROWS
 from headrace_broker.model.status import ChannelStatus, ConsumerStatus
 from headrace_broker.runtime.client_list import ClientListing, ClientRow
@@ -69,13 +71,13 @@ class ClientEndpoints:
 
     async def _connections(self, request: web.Request) -> web.Response:
         rows, headers = await self._rows(request, channels=False)
-        return json_answer(await _rendered(rows, _render_connection), headers=headers)
+        return json_answer(await _rendered(rows, self._render_connection), headers=headers)
 
     async def _connection(self, request: web.Request) -> web.Response:
         rows, headers = await self._rows(request, channels=False)
         if not rows:
             raise not_found(f"connection '{request.match_info['name']}'")
-        return json_answer(_render_connection(rows[0]), headers=headers)
+        return json_answer(self._render_connection(rows[0]), headers=headers)
 
     async def _close(self, request: web.Request) -> web.Response:
         name = request.match_info["name"]
@@ -102,16 +104,22 @@ class ClientEndpoints:
 
     async def _channels(self, request: web.Request) -> web.Response:
         rows, headers = await self._rows(request, channels=True)
-        return json_answer(await _rendered(rows, _render_channel), headers=headers)
+        return json_answer(await _rendered(rows, self._render_channel), headers=headers)
 
     async def _channel(self, request: web.Request) -> web.Response:
         name = request.match_info["channel"]
         rows, headers = await self._rows(request, channels=True)
         for row in rows:
-            rendered = _render_channel(row)
+            rendered = self._render_channel(row)
             if rendered["name"] == name:
                 return json_answer(rendered, headers=headers)
         raise not_found(f"channel '{name}'")
+
+    def _render_connection(self, row: ClientRow) -> dict[str, Any]:
+        return _render_connection(row, self._node.view)
+
+    def _render_channel(self, row: ClientRow) -> dict[str, Any]:
+        return _render_channel(row, self._node.view)
 
     async def _consumers(self, request: web.Request) -> web.Response:
         who = caller()
@@ -171,7 +179,7 @@ async def _rendered(
     return rendered
 
 
-def _render_connection(row: ClientRow) -> dict[str, Any]:
+def _render_connection(row: ClientRow, view: CatalogView) -> dict[str, Any]:
     connection = row.connection
     host, port = connection.local
     peer_host, peer_port = connection.peer
@@ -196,6 +204,8 @@ def _render_connection(row: ClientRow) -> dict[str, Any]:
         "peer_cert_issuer": tls.issuer or None if tls is not None else None,
         "peer_cert_validity": tls.not_after or None if tls is not None else None,
         "state": connection.state,
+        "flow": render_activity(connection.flow, view),
+        "held_octets": connection.held_octets,
         "channels": connection.channels,
         "channel_max": connection.channel_max,
         "frame_max": connection.frame_max,
@@ -210,7 +220,7 @@ def _details(row: ClientRow) -> dict[str, Any]:
     return {"name": row.connection.name, "peer_host": host, "peer_port": port}
 
 
-def _render_channel(row: ClientRow) -> dict[str, Any]:
+def _render_channel(row: ClientRow, view: CatalogView) -> dict[str, Any]:
     channel = row.channel
     assert channel is not None, "channels were asked for"
     return {
@@ -220,7 +230,8 @@ def _render_channel(row: ClientRow) -> dict[str, Any]:
         "node": row.connection.node,
         "user": row.connection.user,
         "vhost": row.connection.vhost,
-        "state": row.connection.state,
+        "state": channel.state,
+        "flow": render_activity(channel.flow, view),
         "connection_details": _details(row),
         "confirm": channel.confirm,
         "prefetch_count": channel.prefetch_count,

@@ -12,7 +12,9 @@ from typing import Any
 import msgspec
 
 from headrace_broker.catalog.view import CatalogView
+from headrace_broker.model.flow import FLOW, RUNNING
 from headrace_broker.model.flow_status import (
+    NEVER,
     AccountStatus,
     ActivityStatus,
     CauseStatus,
@@ -68,11 +70,9 @@ def render_queue(row: QueueFlow) -> dict[str, Any]:
 
 
 def render_queue_flow(row: QueueFlow) -> dict[str, Any]:
-    """Return the flow state of a queue: the field `flow` in listings."""
+    """Return all that is known of a queue's flow control."""
     return {
-        "state": "flow" if row.saturated else "running",
-        "saturated": row.saturated,
-        "messages_withheld": row.withheld,
+        **render_queue_moves(row),
         "messages_ready": row.ready,
         "message_bytes_ready": row.ready_octets,
         "messages_unacknowledged": row.unsettled,
@@ -85,19 +85,31 @@ def render_queue_flow(row: QueueFlow) -> dict[str, Any]:
         "low_watermark": row.low_messages or None,
         "high_watermark_bytes": row.high_octets or None,
         "low_watermark_bytes": row.low_octets or None,
-        "arrived": render_windows(row.arrived),
-        "delivered": render_windows(row.delivered),
-        "settled": render_windows(row.settled),
         "fairness": msgspec.to_builtins(row.fairness),
     }
 
 
-def render_message_stats(row: QueueFlow) -> dict[str, Any]:
+def render_queue_moves(row: QueueFlow | None) -> dict[str, Any]:
+    """Return the field `flow` of a queue in listings; None for one in which nothing moves."""
+    return {
+        "state": FLOW if row is not None and row.saturated else RUNNING,
+        "saturated": row is not None and row.saturated,
+        "messages_withheld": row.withheld if row is not None else 0,
+        "arrived": render_windows(row.arrived if row is not None else NEVER),
+        "delivered": render_windows(row.delivered if row is not None else NEVER),
+        "settled": render_windows(row.settled if row is not None else NEVER),
+    }
+
+
+def render_message_stats(row: QueueFlow | None) -> dict[str, Any]:
     """Return a queue's rates by RabbitMQ's names, of the last 10 s."""
     return {
-        "publish_details": {"rate": round(row.arrived[1], 1)},
-        "deliver_get_details": {"rate": round(row.delivered[1], 1)},
-        "ack_details": {"rate": round(row.settled[1], 1)},
+        f"{name}_details": {"rate": round(each[1], 1)}
+        for name, each in (
+            ("publish", row.arrived if row is not None else NEVER),
+            ("deliver_get", row.delivered if row is not None else NEVER),
+            ("ack", row.settled if row is not None else NEVER),
+        )
     }
 
 

@@ -26,6 +26,7 @@ from headrace_broker.management.body import decode, flag
 from headrace_broker.management.rendering import render_queues
 from headrace_broker.management.status_source import StatusSource
 from headrace_broker.model.definition import Queue
+from headrace_broker.model.flow_status import QueueFlow
 from headrace_broker.model.reply_code import AmqpError
 from headrace_broker.model.status import QueueStatus
 
@@ -77,7 +78,26 @@ class QueueEndpoints:
             for queue in self._status.queues()
             if vhost in (None, queue.vhost) and who.sees(view, queue.vhost)
         ]
-        return json_answer(render_queues(await self._counted(found), unix_ms()))
+        counted, flows = await asyncio.gather(self._counted(found), self._flows())
+        return json_answer(render_queues(self._with_flow(counted, flows), unix_ms()))
+
+    async def _flows(self) -> dict[int, QueueFlow]:
+        """Return the flow state of the queues in which something moves, if the nodes answer."""
+        try:
+            async with asyncio.timeout(COUNTS_SECONDS_MAX):
+                return await self._node.flow_report.moving_queues()
+        except TimeoutError:
+            return {}
+
+    def _with_flow(
+        self, queues: Sequence[QueueStatus], flows: dict[int, QueueFlow]
+    ) -> list[QueueStatus]:
+        found = []
+        for status in queues:
+            queue = self._node.view.queue(status.vhost, status.name)
+            flow = flows.get(queue.group) if queue is not None else None
+            found.append(msgspec.structs.replace(status, flow=flow) if flow is not None else status)
+        return found
 
     async def _counted(self, queues: Sequence[QueueStatus]) -> list[QueueStatus]:
         """Have the leaders count what is in queues without a replica here, if they answer."""
@@ -122,6 +142,9 @@ class QueueEndpoints:
         with contextlib.suppress(AmqpError, TimeoutError):
             async with asyncio.timeout(COUNTS_SECONDS_MAX):
                 status = await self._count(status, queue)
+                status = msgspec.structs.replace(
+                    status, flow=await self._node.flow_report.queue(queue)
+                )
         return json_answer(render_queues([status], unix_ms())[0])
 
     async def _put(self, request: web.Request) -> web.Response:

@@ -8,6 +8,8 @@ from typing import Any
 import msgspec
 
 from headrace_broker import build_info
+from headrace_broker.management.flow_rendering import render_message_stats, render_queue_moves
+from headrace_broker.model.flow import FLOW, RUNNING
 from headrace_broker.model.status import NodeStatus, Overview, QueueStatus
 
 
@@ -66,10 +68,12 @@ def _render_queue(queue: QueueStatus, now_ms: int) -> dict[str, Any]:
         "arguments": queue.arguments,
         "leader": queue.leader,
         "members": list(queue.members),
-        "state": "running" if queue.leader else "down",
+        "state": _state(queue),
         "policy": queue.policy or None,
         "operator_policy": queue.operator_policy or None,
         "effective_policy_definition": queue.definition,
+        "flow": render_queue_moves(queue.flow),
+        "message_stats": render_message_stats(queue.flow),
     }
     if queue.has_counts:
         mark = queue.watermark
@@ -93,3 +97,9 @@ def _render_queue(queue: QueueStatus, now_ms: int) -> dict[str, Any]:
             "head_message_timestamp": queue.head_timestamp if queue.head_timestamp >= 0 else None,
         }
     return body
+
+
+def _state(queue: QueueStatus) -> str:
+    if not queue.leader:
+        return "down"
+    return FLOW if queue.flow is not None and queue.flow.saturated else RUNNING

@@ -12,7 +12,7 @@ import msgspec
 NEVER: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
 
-class ActivityStatus(msgspec.Struct, frozen=True):
+class ActivityStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     """What stops a connection or channel, now or lately.
 
     Attributes:

@@ -6,6 +6,9 @@ from typing import Any
 
 import msgspec
 
+from headrace_broker.model.flow import RUNNING
+from headrace_broker.model.flow_status import ActivityStatus, QueueFlow
+
 
 class MessageCounters(msgspec.Struct, frozen=True):
     """Messages through this node's client connections since its start; never decreasing.
@@ -146,6 +149,7 @@ class QueueStatus(msgspec.Struct, frozen=True):
         operator_policy: likewise.
         definition: what both come to.
         watermark: as the counts.
+        flow: what its leader says of its flow control, None where nothing moves in it.
     """
 
     vhost: str
@@ -169,6 +173,7 @@ class QueueStatus(msgspec.Struct, frozen=True):
     operator_policy: str = ""
     definition: dict[str, Any] = {}
     watermark: WatermarkStatus = WatermarkStatus()
+    flow: QueueFlow | None = None
 
 
 class Overview(msgspec.Struct, frozen=True):
@@ -217,6 +222,8 @@ class ChannelStatus(msgspec.Struct, frozen=True):
         confirm: in confirm mode.
         messages_unacknowledged: deliveries that the client has not settled.
         messages_unconfirmed: groups of publishes that wait for their confirm.
+        state: RUNNING or FLOW of `model.flow`, or its connection's.
+        flow: what stops it.
     """
 
     number: int
@@ -226,6 +233,8 @@ class ChannelStatus(msgspec.Struct, frozen=True):
     messages_unacknowledged: int
     messages_unconfirmed: int
     consumers: tuple[ConsumerStatus, ...] = ()
+    state: str = RUNNING
+    flow: ActivityStatus = ActivityStatus()
 
 
 class ConnectionStatus(msgspec.Struct, frozen=True):
@@ -236,10 +245,12 @@ class ConnectionStatus(msgspec.Struct, frozen=True):
         id: unique in the cluster for ever.
         name: "peer -> local".
         connected_at_ms: Unix time.
-        state: "running", "blocked" or "flow".
+        state: "running", "flow", "blocking" or "blocked".
         client_properties: with values that JSON has.
         tls: what its handshake agreed, None in the clear.
         channels: how many are open.
+        flow: what stops it.
+        held_octets: of publishes that were read and wait.
     """
 
     node: str
@@ -256,6 +267,8 @@ class ConnectionStatus(msgspec.Struct, frozen=True):
     channels: int
     client_properties: dict[str, Any] = {}
     tls: TlsStatus | None = None
+    flow: ActivityStatus = ActivityStatus()
+    held_octets: int = 0
 
     @property
     def peer(self) -> tuple[str, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, Final
@@ -12,11 +13,16 @@ import msgspec
 from headrace_broker.catalog.event import Event, UserChanged, VhostRemoved
 from headrace_broker.model.limits import LISTING_ROWS_MAX, LISTING_TURN_ROWS
 from headrace_broker.model.status import ChannelStatus, ConnectionStatus, TlsStatus
+from headrace_broker.runtime.flow_state import activity_status, state_name
 from headrace_broker.runtime.inquiry import Close, Inquiries, List, NoAnswerError
 from headrace_broker.runtime.plain_table import json_table
 from headrace_broker.runtime.port import ConnectionInfo
 
 DEFAULT_REASON: Final = "Closed via management API"
+
+
+def _now_us() -> int:
+    return time.monotonic_ns() // 1000
 
 
 class ClientRow(msgspec.Struct, frozen=True):
@@ -53,6 +59,7 @@ class ClientList:
         connections: its open connections by id.
         peers: name by id of the other nodes.
         send: carries a payload to a node.
+        clock_us: the clock of activities.
     """
 
     def __init__(
@@ -61,7 +68,9 @@ class ClientList:
         connections: Callable[[], dict[str, ConnectionInfo]],
         peers: dict[int, str],
         send: Callable[[int, bytes], bool],
+        clock_us: Callable[[], int] = _now_us,
     ) -> None:
+        self._clock_us = clock_us
         self._node_name = node_name
         self._connections = connections
         self._peers = peers
@@ -140,11 +149,12 @@ class ClientList:
                 yield ClientRow(self._status(info, json_table(info.client_properties)))
             elif info.control is not None:
                 status = self._status(info, {})
-                for channel in info.control.channels():
+                for channel in info.control.channels(self._clock_us()):
                     yield ClientRow(status, channel)
 
     def _status(self, info: ConnectionInfo, properties: dict[str, Any]) -> ConnectionStatus:
         tls = info.tls
+        now = self._clock_us()
         return ConnectionStatus(
             node=self._node_name,
             id=info.id,
@@ -153,12 +163,14 @@ class ClientList:
             vhost=info.vhost,
             mechanism=info.mechanism,
             connected_at_ms=info.connected_at_ms,
-            state=info.state,
+            state=state_name(info.state, info.flow, now),
             channel_max=info.channel_max,
             frame_max=info.frame_max,
             heartbeat_s=info.heartbeat_s,
             channels=info.channels,
             client_properties=properties,
+            flow=activity_status(info.flow, now),
+            held_octets=info.held_octets,
             tls=None
             if tls is None
             else TlsStatus(tls.version, tls.cipher, tls.subject, tls.issuer, tls.not_after),

@@ -22,8 +22,12 @@ class ConnectionControl:
         """Close it with CONNECTION_FORCED, telling the client the reason."""
 
     @abstractmethod
-    def channels(self) -> list[Any]:
-        """Return a `model.status.ChannelStatus` of each open channel, by number."""
+    def channels(self, now_us: int) -> list[Any]:
+        """Return a `model.status.ChannelStatus` of each open channel, by number.
+
+        Args:
+            now_us: on the clock of activities.
+        """
 
 
 class ConnectionInfo:

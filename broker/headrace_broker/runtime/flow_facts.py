@@ -157,6 +157,9 @@ class FlowFacts:
             host = self._hosts.get(question.group)
             return [self.queue(host)] if host is not None and host.serving else []
         led = [host for host in self._hosts.values() if host.serving]
+        if question.moving:
+            moves = self._rates.moves
+            led = [each for each in led if each.machine.saturated or moves(each.queue.group)]
         largest = heapq.nlargest(question.rows_max, led, key=_weight)
         return [self.queue(host) for host in largest]
 

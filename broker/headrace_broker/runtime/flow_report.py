@@ -197,6 +197,16 @@ class FlowReport:
         rows.sort(key=lambda row: (not row.saturated, -row.octets, -row.ready, row.vhost, row.name))
         return Listing(list(rows), found.missing, found.left_out)
 
+    async def moving_queues(self) -> dict[int, QueueFlow]:
+        """Return the queues that move or withhold confirms, by group, of all nodes that answer."""
+        found = await self.ask(Flow((QUEUE,), moving=True, rows_max=LISTING_ROWS_MAX))
+        return {row.group: row for row in of_kind(found.rows, QueueFlow)}
+
+    async def queue(self, queue: Queue) -> QueueFlow | None:
+        """Return what a queue's leader says of it, None when there is no answer."""
+        found = of_kind((await self.ask(Flow((QUEUE,), group=queue.group))).rows, QueueFlow)
+        return found[0] if found else None
+
     async def graph(self, viewer: Viewer = EVERYBODY) -> tuple[list[Edge], tuple[str, ...]]:
         """Return who owes what where, the heaviest first, and the nodes that did not answer."""
         found = await self.ask(Flow((ACCOUNT, CONNECTION)))

@@ -48,6 +48,7 @@ class Flow(msgspec.Struct, frozen=True, tag="flow"):
         parts: kinds of rows that are wanted: tags of `model.flow_status.FlowRow`.
         name: of connections whose name, id or own name is this or begins so; "" for all.
         group: only what concerns this queue, 0 for all.
+        moving: only queues that move, or withhold confirms.
         rows_max: most rows of each kind.
         skip: rows that the asker has already.
     """
@@ -55,6 +56,7 @@ class Flow(msgspec.Struct, frozen=True, tag="flow"):
     parts: tuple[str, ...]
     name: str = ""
     group: int = 0
+    moving: bool = False
     rows_max: int = FLOW_ROWS_MAX
     skip: int = 0
 

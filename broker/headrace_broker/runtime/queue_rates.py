@@ -84,6 +84,10 @@ class QueueRates:
         for gone in self._quiet.keys() - self._hosts.keys():
             del self._quiet[gone]
 
+    def moves(self, group: int) -> bool:
+        """Return whether something has moved in a queue within the last minute."""
+        return group in self._histories
+
     def rates(self, group: int) -> tuple[Rate, Rate, Rate]:
         """Return the rates of what arrived, was delivered and was settled at a queue led here."""
         history, host = self._histories.get(group), self._hosts.get(group)

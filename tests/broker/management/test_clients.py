@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import base64
 
+import msgspec
 import pytest
 
-from headrace_broker.catalog.command import PutPermission
+from headrace_broker.catalog.command import DeclareQueue, PutPermission
 from headrace_broker.management.server import ManagementServer
 from headrace_broker.model.definition import Permission
+from headrace_broker.model.flow_status import ActivityStatus
 from headrace_broker.model.status import (
     ChannelStatus,
     ConnectionStatus,
@@ -78,6 +80,14 @@ def test_connections_are_listed_with_rabbitmqs_fields(api, busy):
         "peer_cert_issuer": "CN=ca",
         "peer_cert_validity": "Dec  1 2030",
         "state": "running",
+        "flow": {
+            "limit": None,
+            "queue": None,
+            "since_ms": None,
+            "stopped": {"last_1s": 0.0, "last_10s": 0.0, "last_60s": 0.0},
+            "by_limit": {},
+        },
+        "held_octets": 0,
         "channels": 1,
         "channel_max": 2047,
         "frame_max": 131072,
@@ -111,6 +121,28 @@ def test_channels_and_consumers_are_listed(api, busy):
     assert (consumer["consumer_tag"], consumer["prefetch_count"]) == ("tag", 10)
     assert consumer["channel_details"]["number"] == 3
     assert consumer["arguments"] == {"x-priority": 1}
+
+
+def test_what_stops_a_connection_and_its_channel_is_listed(api, node):
+    node.do(DeclareQueue("/", "orders", "quorum"))
+    group = node.view.queue("/", "orders").group
+    flow = ActivityStatus("account", group, 9, (1.0, 0.5, 0.1), {"account": (1.0, 0.5, 0.1, group)})
+    stopped = msgspec.structs.replace(connection(1, "guest"), state="flow", flow=flow)
+    stopped = msgspec.structs.replace(stopped, held_octets=77)
+    channel = ChannelStatus(3, 10, 0, True, 4, 5, (), "blocked", flow)
+    node.listing = ClientListing([ClientRow(stopped), ClientRow(stopped, channel)])
+    shares = {"last_1s": 1.0, "last_10s": 0.5, "last_60s": 0.1}
+    [row] = api("GET", "/api/connections")[1]
+    assert (row["state"], row["held_octets"]) == ("flow", 77)
+    assert row["flow"] == {
+        "limit": "account",
+        "queue": "orders",
+        "since_ms": 9,
+        "stopped": shares,
+        "by_limit": {"account": {**shares, "queue": "orders"}},
+    }
+    [channel] = api("GET", "/api/channels")[1]
+    assert (channel["state"], channel["flow"]) == ("blocked", row["flow"])
 
 
 def test_a_partial_listing_says_what_it_lacks(api, busy):

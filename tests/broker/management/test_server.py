@@ -89,8 +89,13 @@ def administration() -> Any:
     for name in ("a", "b"):
         catalog.put_queue(Queue("/", name, "quorum", ord(name), (1,)))
 
+    class FlowReport:
+        async def moving_queues(self) -> dict[int, Any]:
+            return {}
+
     class Administration:
         view = catalog
+        flow_report = FlowReport()
 
         async def counts(self, queue: Queue) -> QueueCounts:
             raise AmqpError(INTERNAL_ERROR, "no leader")

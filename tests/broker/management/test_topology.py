@@ -6,6 +6,7 @@ import pytest
 
 from headrace_broker.catalog.command import Bind, DeclareQueue, PutPermission
 from headrace_broker.model.definition import Binding, Permission
+from headrace_broker.model.flow_status import QueueFlow
 
 QUEUE = "/api/queues/%2F/q"
 ENDS = "/api/bindings/%2F/e/amq.topic/q/q"
@@ -188,3 +189,26 @@ def test_an_exclusive_queue_is_bound_by_its_connection_only(api, node, refused):
     node.do(Bind(Binding("/", "amq.topic", "queue", "q", "k", {})))
     assert "is exclusive" in refused(400, "DELETE", f"{ENDS}/k")
     assert len(api("GET", ENDS)[1]) == 1
+
+
+def test_a_queue_is_listed_with_what_moves_in_it(api, node):
+    for name in ("calm", "orders"):
+        node.do(DeclareQueue("/", name, "quorum"))
+    group = node.view.queue("/", "orders").group
+    node.flow_report.flows[group] = QueueFlow(
+        "/", "orders", group, "n1",
+        saturated=True, withheld=9, arrived=(1.0, 2.0, 3.0), settled=(0.0, 0.54, 0.0),
+    )  # fmt: skip
+    node.here = {"calm", "orders"}
+    calm, orders = api("GET", "/api/queues")[1]
+    assert (calm["state"], orders["state"]) == ("running", "flow")
+    assert calm["flow"]["arrived"] == {"last_1s": 0.0, "last_10s": 0.0, "last_60s": 0.0}
+    assert orders["flow"]["arrived"] == {"last_1s": 1.0, "last_10s": 2.0, "last_60s": 3.0}
+    assert (orders["flow"]["saturated"], orders["flow"]["messages_withheld"]) == (True, 9)
+    assert orders["message_stats"] == {
+        "publish_details": {"rate": 2.0},
+        "deliver_get_details": {"rate": 0.0},
+        "ack_details": {"rate": 0.5},
+    }
+    node.messages["orders"] = 3
+    assert api("GET", "/api/queues/%2F/orders")[1]["state"] == "flow"

@@ -29,7 +29,7 @@ class Control(ConnectionControl):
     def shut_down(self, reason: str) -> None:
         self.reasons.append(reason)
 
-    def channels(self) -> list[Any]:
+    def channels(self, now_us: int) -> list[Any]:
         return [ChannelStatus(n, 0, 0, False, 0, 0) for n in range(1, self._channels + 1)]
 
 
@@ -122,7 +122,7 @@ def test_a_long_listing_comes_in_pages(world, monkeypatch):
         world.connect(2, number)
     rows = run(world, ClientList.everyone).rows
     assert [row.connection.peer[1] for row in rows] == list(range(30))
-    assert world.sent == 10  # one page of n3, four of n2, and the questions
+    assert world.sent == 12  # one page of n3, five of n2, and the questions
 
 
 def test_a_row_that_is_too_large_is_left_out_and_counted(world, monkeypatch):

@@ -13,28 +13,31 @@ from headrace_broker.gateways.amqp.consumer import Consumer
 from headrace_broker.model.limits import PREFETCH_UNLIMITED
 from headrace_broker.model.reply_code import CONNECTION_FORCED, AmqpError
 from headrace_broker.model.status import ChannelStatus, ConsumerStatus
+from headrace_broker.runtime.flow_state import activity_status, state_name
 from headrace_broker.runtime.plain_table import json_table
-from headrace_broker.runtime.port import ConnectionControl
+from headrace_broker.runtime.port import ConnectionControl, ConnectionInfo
 
 
 @final
 class Control(ConnectionControl):
     """The handle of one connection while it is open."""
 
-    def __init__(self, channels: Channels, owner: ChannelOwner) -> None:
+    def __init__(self, channels: Channels, owner: ChannelOwner, info: ConnectionInfo) -> None:
         self._channels = channels
         self._owner = owner
+        self._info = info
 
     @override
     def shut_down(self, reason: str) -> None:
         self._owner.fail(AmqpError(CONNECTION_FORCED, reason), 0)
 
     @override
-    def channels(self) -> list[Any]:
-        return [_channel_status(channel) for channel in self._channels.open_channels()]
+    def channels(self, now_us: int) -> list[Any]:
+        state = self._info.state
+        return [_channel_status(each, state, now_us) for each in self._channels.open_channels()]
 
 
-def _channel_status(channel: Channel) -> ChannelStatus:
+def _channel_status(channel: Channel, state: str, now_us: int) -> ChannelStatus:
     return ChannelStatus(
         int(channel.number),
         int(channel.prefetch),
@@ -43,6 +46,8 @@ def _channel_status(channel: Channel) -> ChannelStatus:
         int(channel.deliveries.unsettled.count),
         int(channel.confirms.outstanding_count),
         tuple([_consumer_status(consumer) for consumer in channel.consumers.values()]),
+        state_name(state, channel.flow, now_us),
+        activity_status(channel.flow, now_us),
     )
 
 

@@ -30,6 +30,8 @@ class Presence:
         """The connection is open."""
         broker = self._outlet.broker
         self._here = True
+        cause = self._outlet.brake.account.cause
+        cause.user, cause.vhost = self._info.user, self._info.vhost
         broker.connection_opened(self._info)
         broker.watch_blocked(self._watcher)
         reason = broker.blocked_reason()

@@ -49,7 +49,7 @@ def test_channels_and_consumers_are_told(kit, queue, fill, new_peer):
     peer.call(2, consume)
     fill(3)
     peer.turn()
-    [first, second] = peer.info.control.channels()
+    [first, second] = peer.info.control.channels(0)
     assert first == ChannelStatus(1, 0, 0, False, 0, 0)
     consumer = ConsumerStatus("tag", "q", True, True, 5, arguments)
     assert second == ChannelStatus(2, 5, 7, True, 3, 0, (consumer,))
@@ -60,6 +60,6 @@ def test_prefetch_0_is_told_for_no_limit_and_for_no_ack(kit, queue, new_peer):
     peer.call(1, commands.Basic.Consume(0, "q", "a"))
     peer.call(1, commands.Basic.Qos(0, 5, False))
     peer.call(1, commands.Basic.Consume(0, "q", "b", no_ack=True))
-    [channel] = peer.info.control.channels()
+    [channel] = peer.info.control.channels(0)
     told = [(each.tag, each.ack_required, each.prefetch_count) for each in channel.consumers]
     assert told == [("a", True, 0), ("b", False, 0)]
