@@ -83,7 +83,10 @@ def why(source: Source, name: str, vhost: str | None, as_json: bool) -> None:
     if as_json:
         _print_json(found)
     else:
-        _console().print(explanation_view(found))
+        console = _console()
+        console.print(found["sentence"], markup=False, soft_wrap=not sys.stdout.isatty())
+        console.print()
+        console.print(explanation_view(found))
 
 
 @flow.command()

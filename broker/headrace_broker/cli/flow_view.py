@@ -65,8 +65,8 @@ def summary(rows: Iterable[Row]) -> str:
 
 
 def explanation_view(found: Row) -> RenderableType:
-    """Return an answer of GET /api/flow/why."""
-    parts: list[RenderableType] = [Text(found["sentence"]), ""]
+    """Return an answer of GET /api/flow/why, without its sentence."""
+    parts: list[RenderableType] = []
     facts = Table(box=None, padding=(0, 2, 0, 0), show_header=False, show_edge=False)
     facts.add_column(no_wrap=True)
     facts.add_column()
@@ -81,7 +81,8 @@ def explanation_view(found: Row) -> RenderableType:
         facts.add_row("lacks", escape(f"no answer from {', '.join(found['missing'])}"))
     parts.append(facts)
     if found["causes"]:
-        parts += ["", Text("who brings the load"), causes_table(found["causes"])]
+        title = "who brings the load" if found["limit"] else "what comes in"
+        parts += ["", Text(title), causes_table(found["causes"])]
     if found["held"]:
         parts += ["", Text("whom it stops"), connections_table(found["held"], WIDE_COLUMNS_MIN)]
     return Group(*parts)

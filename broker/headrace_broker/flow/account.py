@@ -10,6 +10,7 @@ from typing import Final, final
 
 from mypy_extensions import i64, mypyc_attr
 
+from headrace_broker.flow.activity import StopCounter
 from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.model.flow import Cause
 
@@ -163,6 +164,7 @@ class Ledger:
         limits: those in force.
         dropped_messages: publishes that were held and had nowhere to go when their channel ended.
         dropped_octets: the same in octets.
+        stops: for how long connections were stopped, by limit.
     """
 
     def __init__(self, limits: FlowLimits) -> None:
@@ -170,6 +172,7 @@ class Ledger:
         self.accounts: dict[str, Account] = {}
         self.dropped_messages: i64 = 0
         self.dropped_octets: i64 = 0
+        self.stops = StopCounter()
         self._closed: set[str] = set()
 
     def open(self, cause: Cause, debtor: Debtor | None = None) -> Account:

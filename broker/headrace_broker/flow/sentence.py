@@ -62,8 +62,9 @@ def queue_sentence(queue: QueueFlow, limit: str, causes: list[CauseStatus], fact
     count = len(facts.held)
     publishers = f"{count} publisher{'' if count == 1 else 's'}"
     if limit == WATERMARK:
-        text = f"{who} withholds confirms of {wording.messages(queue.withheld)}"
-        text += f": {_passed_watermark(queue)}"
+        text = f"{who} is saturated: {_passed_watermark(queue)}"
+        if queue.withheld:
+            text += f"; it withholds the confirms of {wording.messages(queue.withheld)}"
     elif limit == QUEUE:
         text = f"{who} holds {publishers} back: {_pending(facts)}; {_takes(queue)}"
     else:
@@ -183,13 +184,14 @@ def _consumption(queue: QueueFlow) -> str:
     if queue.consumers == 0:
         return f"it has no consumers and {wording.messages(waiting)}"
     its = f"its {queue.consumers:,} consumer{'' if queue.consumers == 1 else 's'}"
+    if queue.busy == queue.consumers:
+        its += ", whose prefetch is full,"
     verb = "acknowledges" if queue.consumers == 1 else "acknowledge"
-    full = ", with all that they may hold in their hands" if queue.busy == queue.consumers else ""
     if arrived > 0 and settled < KEEPS_UP * arrived:
         pace = f"{wording.rate(settled)} of {wording.rate(arrived)}"
     else:
         pace = f"{wording.rate(settled)} and {wording.messages(waiting)} wait"
-    return f"{its} {verb} {pace}{full}"
+    return f"{its} {verb} {pace}"
 
 
 def _pending(facts: Facts) -> str:

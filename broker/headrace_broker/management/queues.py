@@ -32,6 +32,7 @@ from headrace_broker.model.status import QueueStatus
 
 RESERVED_PREFIX: Final = "amq."
 COUNTS_SECONDS_MAX: Final = 2.0  # for what other nodes say in a listing; the rest is without counts
+FLOWS_SECONDS_MAX: Final = 1.0  # likewise for what moves in queues; the rest is listed as calm
 COUNTS_AT_ONCE: Final = 64  # questions to leaders under way for one listing
 
 
@@ -84,7 +85,7 @@ class QueueEndpoints:
     async def _flows(self) -> dict[int, QueueFlow]:
         """Return the flow state of the queues in which something moves, if the nodes answer."""
         try:
-            async with asyncio.timeout(COUNTS_SECONDS_MAX):
+            async with asyncio.timeout(FLOWS_SECONDS_MAX):
                 return await self._node.flow_report.moving_queues()
         except TimeoutError:
             return {}

@@ -21,6 +21,7 @@ from headrace_broker.management.exchanges import ExchangeEndpoints
 from headrace_broker.management.flow import FlowEndpoints
 from headrace_broker.management.flow_limits import FlowLimitEndpoints
 from headrace_broker.management.messages import MessageEndpoints
+from headrace_broker.management.metrics import MetricEndpoints
 from headrace_broker.management.policies import PolicyEndpoints
 from headrace_broker.management.queues import QueueEndpoints
 from headrace_broker.management.rate import SAMPLE_INTERVAL_S, RateMeter
@@ -102,6 +103,7 @@ class ManagementServer:
             FlowEndpoints(self._node),
             FlowLimitEndpoints(self._node, self._source),
             MessageEndpoints(self._node),
+            MetricEndpoints(self._node.flow_report, self._source),
             PolicyEndpoints(self._node, operator=False),
             PolicyEndpoints(self._node, operator=True),
             QueueEndpoints(self._node, self._source),

@@ -118,6 +118,7 @@ HELD_MESSAGE_OCTETS: Final = 160  # octets reckoned for a publish that is held, 
 NODE_HELD_OCTETS: Final = 128 << 20  # octets of publishes outside of the log, for all connections of a node
 FLOW_ROWS_MAX: Final = 500  # accounts, connections and queues, each, that a node names when asked who stops whom; ten times what people read
 FLOW_TABS_MAX: Final = 16  # queues of an account in such an answer, the deepest debts; more than people read
+METRIC_QUEUES_MAX: Final = 20  # queues with metrics of their own, the largest; each costs some ten series
 FLOW_CANDIDATES_MAX: Final = 10  # names offered where one that was asked for is ambiguous
 TURN_MESSAGES: Final = 2048  # publishes passed on in one turn of the loop while consumers wait; some 10 ms
 TURN_OCTETS: Final = 4 << 20  # the same in octets

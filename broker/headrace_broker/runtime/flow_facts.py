@@ -8,8 +8,8 @@ from itertools import chain
 from typing import Any, Final
 
 from headrace_broker.catalog.view import CatalogView
+from headrace_broker.core.queue.session import ConsumerInfo
 from headrace_broker.flow.account import RECENT_S, Account, Ledger, Tab
-from headrace_broker.model.flow import LIMIT_NAMES
 from headrace_broker.model.flow_status import (
     AccountStatus,
     AlarmStatus,
@@ -49,6 +49,7 @@ class FlowFacts:
         clock_us: the clock of activities.
 
     Attributes:
+        ledger: its accounts.
         gates: octets pending at a queue, how many wait, and whether none need to; None where
             nothing was published from here.
         alarms: those that are on, in the whole cluster.
@@ -70,7 +71,7 @@ class FlowFacts:
         self.alarms: Callable[[], Iterable[AlarmStatus]] = tuple
         self.figures: Callable[[], dict[str, int]] = dict
         self._connections = connections
-        self._ledger = ledger
+        self.ledger = ledger
         self._hosts = hosts
         self._view = view
         self._rates = rates
@@ -91,7 +92,7 @@ class FlowFacts:
     # Accounts
 
     def _accounts(self, question: Flow) -> list[FlowRow]:
-        wanted: Iterable[Account] = self._ledger.accounts.values()
+        wanted: Iterable[Account] = self.ledger.accounts.values()
         if question.name:
             infos = self._named(question.name)
             wanted = [info.account for info in infos if info.account is not None]
@@ -108,8 +109,7 @@ class FlowFacts:
     # Connections
 
     def _named(self, name: str) -> list[ConnectionInfo]:
-        infos = list(self._connections().values())
-        return [info for info in infos if _answers_to(info, name)]
+        return [info for info in self.connections() if _answers_to(info, name)]
 
     def _connection_rows(self, question: Flow) -> list[FlowRow]:
         now = self._clock_us()
@@ -156,7 +156,7 @@ class FlowFacts:
         if question.group:
             host = self._hosts.get(question.group)
             return [self.queue(host)] if host is not None and host.serving else []
-        led = [host for host in self._hosts.values() if host.serving]
+        led = self.led()
         if question.moving:
             moves = self._rates.moves
             led = [each for each in led if each.machine.saturated or moves(each.queue.group)]
@@ -178,7 +178,7 @@ class FlowFacts:
             unsettled=int(machine.unsettled_count),
             unsettled_octets=int(machine.unsettled_octets),
             consumers=int(machine.consumer_count),
-            busy=machine.busy_consumer_count(),
+            busy=sum(1 for each in machine.consumers() if _is_busy(each)),
             arrived=arrived,
             delivered=delivered,
             settled=settled,
@@ -204,15 +204,26 @@ class FlowFacts:
 
     def limits(self) -> dict[str, int]:
         """Return the figures in force."""
-        limits = self._ledger.limits
+        limits = self.ledger.limits
         return {name: int(limits.scaled(getattr(limits, name))) for name in FIGURES}
 
-    def connections_by_limit(self) -> dict[str, int]:
-        """Return how many connections each limit stops now; "" for none."""
-        counts = dict.fromkeys(LIMIT_NAMES, 0)
-        for info in self._connections().values():
-            counts[LIMIT_NAMES[info.flow.limit]] += 1
-        return counts
+    # For sums
+
+    def connections(self) -> list[ConnectionInfo]:
+        """Return the open connections."""
+        return list(self._connections().values())
+
+    def now_us(self) -> int:
+        """Return the time for activities."""
+        return self._clock_us()
+
+    def led(self) -> list[QueueHost]:
+        """Return the replicas that lead."""
+        return [host for host in self._hosts.values() if host.serving]
+
+    def largest_queues(self, count: int) -> list[QueueFlow]:
+        """Return the largest queues led here, those that withhold confirms first."""
+        return [self.queue(host) for host in heapq.nlargest(count, self.led(), key=_weight)]
 
 
 FIGURES: Final = (  # attributes of FlowLimits
@@ -289,6 +300,10 @@ def _account_status(account: Account, group: int) -> AccountStatus:
             for tab in deepest
         ),
     )
+
+
+def _is_busy(consumer: ConsumerInfo) -> bool:
+    return consumer.attached and consumer.unsettled_count >= consumer.prefetch
 
 
 def _weight(host: QueueHost) -> tuple[bool, int, int]:

@@ -142,6 +142,9 @@ class FlowReport:
         view: the catalog.
         peers: name by id of the other nodes.
         inquiries: by which they are asked.
+
+    Attributes:
+        facts: of this node.
     """
 
     def __init__(

@@ -95,8 +95,8 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
         {},
         {},
         f"{WHO} had confirms withheld 83 % of the last 10 s by queue 'orders' (leader n2): its "
-        "watermark of 64 MiB is passed because its 3 consumers acknowledge 120/s of 4,000/s, with "
-        f"all that they may hold in their hands{BATCH}",
+        "watermark of 64 MiB is passed because its 3 consumers, whose prefetch is full, "
+        f"acknowledge 120/s of 4,000/s{BATCH}",
         "add consumers to 'orders' or have them acknowledge sooner, or raise high-watermark-bytes "
         "with a policy",
     ),
@@ -252,9 +252,9 @@ def test_a_queue_says_what_it_stops() -> None:
     found = explain_queue(queue(), facts())
     assert (found.state, found.limit) == ("flow", "watermark")
     assert found.sentence == (
-        "queue 'orders' (vhost /, leader n2) withholds confirms of 900 messages: its watermark of "
-        "64 MiB is passed because its 3 consumers acknowledge 120/s of 4,000/s, with all that "
-        f"they may hold in their hands{BATCH}"
+        "queue 'orders' (vhost /, leader n2) is saturated: its watermark of 64 MiB is passed "
+        "because its 3 consumers, whose prefetch is full, acknowledge 120/s of 4,000/s; it "
+        f"withholds the confirms of 900 messages{BATCH}"
     )
     calm = queue(saturated=False)
     gates = [GateFlow("n1", GROUP, 16 * MIB, 1, False)]

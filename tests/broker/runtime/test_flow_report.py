@@ -49,6 +49,13 @@ NAMES = {1: "n1", 2: "n2", 3: "n3"}
 NOW = 1_000 * SECOND_US
 
 
+class FakeConsumer:
+    attached = True
+
+    def __init__(self, busy: bool) -> None:
+        self.prefetch, self.unsettled_count = 5, 5 if busy else 4
+
+
 class FakeMachine:
     def __init__(self) -> None:
         self.ready_count = self.ready_octets = 0
@@ -60,8 +67,8 @@ class FakeMachine:
         self.high_watermark = self.low_watermark = 0
         self.high_watermark_octets = self.low_watermark_octets = 0
 
-    def busy_consumer_count(self) -> int:
-        return self.busy
+    def consumers(self) -> list[FakeConsumer]:
+        return [FakeConsumer(number < self.busy) for number in range(self.consumer_count)]
 
 
 class FakeMoves:
@@ -217,8 +224,8 @@ def test_the_culprit_on_another_node_is_named_from_every_node(slow: Any, node: i
     assert found.causes[0].share == pytest.approx(0.9)
     assert found.sentence == (
         "conn 10.0.0.5:4711 (user app, vhost /) had confirms withheld 80 % of the last 10 s by "
-        "queue 'orders' (leader n2): its watermark of 64 MiB is passed because its 3 consumers "
-        "acknowledge 20/s of 100/s, with all that they may hold in their hands; 90 % of its load "
+        "queue 'orders' (leader n2): its watermark of 64 MiB is passed because its 3 consumers, "
+        "whose prefetch is full, acknowledge 20/s of 100/s; 90 % of its load "
         "came from 10.0.0.9:4711 (user batch)"
     )
 

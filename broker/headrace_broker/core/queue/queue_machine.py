@@ -254,15 +254,6 @@ class QueueMachine:
             if consumer.state == ATTACHED or consumer.state == DETACHED
         ]
 
-    def busy_consumer_count(self) -> int:
-        """Return how many attached consumers hold all that they may; looks at each of them."""
-        busy = 0
-        for session in self._state.sessions.values():
-            for consumer in session.consumers.values():
-                if consumer.state == ATTACHED and consumer.credit() == 0:
-                    busy += 1
-        return busy
-
     def live_entries(self) -> array[int]:
         """Return the log positions, ascending, of the entries that hold messages of the queue.
 

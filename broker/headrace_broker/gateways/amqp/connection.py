@@ -64,7 +64,7 @@ class Connection(ChannelOwner):
     def __init__(self, broker: Broker, shell: Shell, info: ConnectionInfo, loopback: bool) -> None:
         self.state: i64 = states.AWAIT_HEADER
         self.info = info
-        info.flow = Activity(broker.clock_us())
+        info.flow = Activity(broker.clock_us(), broker.ledger.stops)
         self.outlet = Outlet(broker, shell, info)
         self.channels = Channels(self.outlet, self, info)
         self._broker = broker

@@ -1,0 +1,113 @@
+"""This node's flow control, added up: as many figures with one connection as with thousands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from headrace_broker.flow.account import Ledger
+from headrace_broker.flow.activity import SECOND_US
+from headrace_broker.model.flow import (
+    BLOCKED,
+    BLOCKING,
+    CONNECTION,
+    DEAD_LETTERS,
+    EXPIRY,
+    FLOW,
+    LIMIT_DISK,
+    LIMIT_MEMORY,
+    LIMIT_NAMES,
+    NO_LIMIT,
+    REPLAY,
+    REPUBLISH,
+    RUNNING,
+    STREAM,
+)
+from headrace_broker.runtime.flow_facts import FlowFacts
+from headrace_broker.runtime.flow_state import state_name
+from headrace_broker.runtime.port import ConnectionInfo
+
+STATES = (RUNNING, FLOW, BLOCKING, BLOCKED)
+KINDS = (CONNECTION, STREAM, EXPIRY, DEAD_LETTERS, REPLAY, REPUBLISH)
+ALARMS = (LIMIT_NAMES[LIMIT_MEMORY], LIMIT_NAMES[LIMIT_DISK])
+
+
+class FlowTotals(msgspec.Struct):
+    """Sums over a node.
+
+    Attributes:
+        connections: by state.
+        stopped: connections by the limit that stops them now.
+        stopped_seconds: for how long they were stopped since the node's start, by limit.
+        debt_messages: owed, by kind of account.
+        debt_octets: likewise.
+        in_debt: accounts that owe more than they may.
+        dropped: held publishes of lost connections for which there was no room.
+        figures: of the intake.
+        limits: in force.
+        alarms: of this node, 1 for those that are on.
+        saturated: queues led here.
+        withheld: messages whose confirms these withhold.
+    """
+
+    connections: dict[str, float]
+    stopped: dict[str, float]
+    stopped_seconds: dict[str, float]
+    debt_messages: dict[str, float]
+    debt_octets: dict[str, float]
+    in_debt: int
+    dropped: int
+    figures: dict[str, float]
+    limits: dict[str, float]
+    alarms: dict[str, float]
+    saturated: int
+    withheld: int
+
+
+def flow_totals(facts: FlowFacts) -> FlowTotals:
+    """Return the sums as they are now."""
+    connections, stopped = _connections(facts.connections(), facts.now_us())
+    messages, octets, in_debt = _debts(facts.ledger)
+    own = [alarm.kind for alarm in facts.alarms() if alarm.node == facts.name]
+    led = facts.led()
+    stops = facts.ledger.stops.stopped_us
+    return FlowTotals(
+        connections=connections,
+        stopped=stopped,
+        stopped_seconds={
+            name: stops[limit] / SECOND_US for limit, name in enumerate(LIMIT_NAMES) if name
+        },
+        debt_messages=messages,
+        debt_octets=octets,
+        in_debt=in_debt,
+        dropped=int(facts.ledger.dropped_messages),
+        figures=dict(facts.figures()),
+        limits=dict(facts.limits()),
+        alarms={kind: float(kind in own) for kind in ALARMS},
+        saturated=sum(host.machine.saturated for host in led),
+        withheld=sum(int(host.machine.withheld_count) for host in led),
+    )
+
+
+def _connections(
+    infos: Iterable[ConnectionInfo], now_us: int
+) -> tuple[dict[str, float], dict[str, float]]:
+    states = dict.fromkeys(STATES, 0.0)
+    stopped = {name: 0.0 for name in LIMIT_NAMES if name}
+    for info in infos:
+        info.flow.settle(now_us)
+        states[state_name(info.state, info.flow, now_us)] += 1
+        if info.flow.limit != NO_LIMIT:
+            stopped[LIMIT_NAMES[info.flow.limit]] += 1
+    return states, stopped
+
+
+def _debts(ledger: Ledger) -> tuple[dict[str, float], dict[str, float], int]:
+    messages, octets = dict.fromkeys(KINDS, 0.0), dict.fromkeys(KINDS, 0.0)
+    in_debt = 0
+    for account in ledger.accounts.values():
+        messages[account.cause.kind] += int(account.messages)
+        octets[account.cause.kind] += int(account.octets)
+        in_debt += account.in_debt
+    return messages, octets, in_debt
