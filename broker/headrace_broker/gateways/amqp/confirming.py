@@ -149,12 +149,16 @@ class Confirms:
                 first = 0
                 whole = self._emit_singly(out, ticket)
             else:
-                begin = ticket.first if ticket.untold is None else ticket.untold.first
-                end = self._answer_front(ticket)
-                if end >= begin:
-                    first = begin if first == 0 else first
-                    last = end
-                whole = end == ticket.last
+                whole = not ticket.held
+                if whole and ticket.untold is None:
+                    ticket.answered = True
+                    first = ticket.first if first == 0 else first
+                    last = ticket.last
+                else:
+                    gone = self._answer_front(ticket)
+                    if gone:
+                        first = gone[0] if first == 0 else first
+                        last = gone[len(gone) - 1] - 1
             if not whole:
                 break
             head += 1
@@ -167,19 +171,18 @@ class Confirms:
             del tickets[:head]
             self._head = 0
 
-    def _answer_front(self, ticket: Ticket) -> i64:
+    def _answer_front(self, ticket: Ticket) -> list[int]:
         """Answer a ticket before which all is answered, up to what a queue withholds.
 
         Returns:
-            The last number that is answered.
+            Those that are answered by that, in rows.
         """
         untold = ticket.untold
-        if untold is None or ticket.holds is None or not ticket.holds:
-            ticket.answered = True
-            return ticket.last
-        end: i64 = min([numbers.first for numbers in ticket.holds])
-        untold.remove(ticket.first, end)
-        return end - 1
+        assert untold is not None, "it was withheld in part"
+        end: i64 = min([numbers.first for numbers in ticket.holds or []], default=ticket.last + 1)
+        gone = untold.remove(ticket.first, end)
+        ticket.answered = not untold
+        return gone
 
     def _emit_range(self, out: BytesWriter, first: i64, last: i64) -> None:
         """Confirm all up to `last`; everything before `first` (0: nothing) is answered."""

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+from random import Random
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from librt.strings import BytesWriter
 from pamqp import commands, frame
 
 from headrace_broker.gateways.amqp.confirming import Confirms
+from headrace_broker.model.ranges import Ranges
+from headrace_broker.runtime.port import Ticket
 
 
 def emitted(confirms: Confirms) -> list[tuple[str, int, bool]]:
@@ -105,3 +109,155 @@ def test_every_publish_is_answered_once_and_right(shape, random, emit_every):
                 assert outstanding.pop(each) == name
     assert outstanding == {}
     assert confirms.outstanding_count == 0
+
+
+def withheld(confirms: Confirms, ticket: Ticket, group: int, *tags: int) -> Ranges:
+    """One queue answers and withholds some."""
+    numbers = Ranges()
+    ticket.hold(numbers)
+    for tag in tags:
+        numbers.append(tag, tag + 1)
+    confirms.withhold(group, [ticket])
+    return numbers
+
+
+def test_rest_of_a_ticket_does_not_wait_for_what_is_withheld():
+    confirms = Confirms(1)
+    ticket = confirms.issue(6, 1)
+    numbers = withheld(confirms, ticket, 7, 3, 5)
+    assert confirms.withheld_by() == 7
+    assert emitted(confirms) == [("ack", 2, True), ("ack", 4, False), ("ack", 6, False)]
+    assert confirms.outstanding_count == 1
+    ticket.end_hold(numbers, 5, 6)
+    confirms.complete(7, [ticket], 0)
+    assert emitted(confirms) == [("ack", 5, False)]
+    ticket.end_hold(numbers, 1, 7)
+    confirms.complete(7, [ticket], 1)
+    assert emitted(confirms) == [("ack", 3, False)]
+    assert (confirms.withheld_by(), confirms.outstanding_count) == (0, 0)
+
+
+def test_ticket_behind_withheld_ones_is_answered_singly():
+    confirms = Confirms(1)
+    first, second = confirms.issue(2, 1), confirms.issue(2, 1)
+    numbers = withheld(confirms, first, 7, 1, 2)
+    confirms.settle([second])
+    assert emitted(confirms) == [("ack", 3, False), ("ack", 4, False)]
+    assert confirms.outstanding_count == 1
+    first.end_hold(numbers, 1, 3)
+    confirms.complete(7, [first], 1)
+    assert emitted(confirms) == [("ack", 2, True)]
+
+
+def test_message_waits_for_each_queue_that_withholds_it():
+    confirms = Confirms(1)
+    ticket = confirms.issue(3, 3)
+    one = withheld(confirms, ticket, 7, 2, 3)
+    ticket.end_hold(one, 3, 4)  # before the others have answered
+    confirms.complete(7, [ticket], 0)
+    other = withheld(confirms, ticket, 8, 1, 2)
+    assert emitted(confirms) == []
+    confirms.settle([ticket])
+    assert emitted(confirms) == [("ack", 3, False)]
+    ticket.end_hold(other, 1, 3)
+    confirms.complete(8, [ticket], 1)
+    assert emitted(confirms) == [("ack", 1, False)]
+    assert confirms.withheld_by() == 7
+    ticket.end_hold(one, 2, 3)
+    confirms.complete(7, [ticket], 1)
+    assert emitted(confirms) == [("ack", 2, False)]
+
+
+def test_answered_tickets_behind_a_withheld_one_are_forgotten():
+    confirms = Confirms(1)
+    first = confirms.issue(1, 1)
+    numbers = withheld(confirms, first, 7, 1)
+    for _ in range(5_000):
+        confirms.settle([confirms.issue(1, 1)])
+        emitted(confirms)
+    assert confirms.outstanding_count == 1
+    assert len(confirms._tickets) < 2_500
+    first.end_hold(numbers, 1, 2)
+    confirms.complete(7, [first], 1)
+    assert emitted(confirms) == [("ack", 1, False)]
+    assert confirms.outstanding_count == 0
+
+
+class QueueAnswers:
+    """What the queues of some tickets say, in any order that they can say it in."""
+
+    def __init__(self, confirms: Confirms, random: Random) -> None:
+        self.confirms = confirms
+        self.random = random
+        self.steps: list[tuple[int, int, Ticket]] = []  # key, group, ticket
+        self.open: dict[int, set[tuple[int, int]]] = {}  # tag -> steps that it waits for
+        self.holds: dict[tuple[int, int], Ranges] = {}
+
+    def add(self, ticket: Ticket, queues: int) -> None:
+        for group in range(1, queues + 1):
+            self.steps.append((ticket.first, group, ticket))
+            for tag in range(ticket.first, ticket.last + 1):
+                self.open.setdefault(tag, set()).add((ticket.first, group))
+
+    def step(self) -> None:
+        """Let one queue answer, or complete something."""
+        at = self.random.randrange(len(self.steps))
+        key, group, ticket = self.steps[at]
+        tags = range(ticket.first, ticket.last + 1)
+        place = (key, group)
+        if place not in self.holds:
+            kept = [
+                t for t in tags if t not in (ticket.refused or ()) and self.random.random() < 0.4
+            ]
+            if kept:
+                self.holds[place] = withheld(self.confirms, ticket, group, *kept)
+            else:
+                self.steps.pop(at)
+                self.confirms.settle([ticket])
+            done = [tag for tag in tags if tag not in kept]
+        else:
+            numbers = self.holds[place]
+            first = self.random.choice(tags)
+            stop = self.random.randint(first + 1, ticket.last + 1)
+            done = [tag for tag in range(first, stop) if tag in numbers]
+            if ticket.end_hold(numbers, first, stop) == 0:
+                assert not done
+                return
+            if not numbers:
+                self.steps.pop(at)
+            self.confirms.complete(group, [ticket], 0 if numbers else 1)
+        for tag in done:
+            self.open[tag].discard(place)
+
+
+@given(
+    shape=st.lists(
+        st.tuples(st.integers(1, 6), st.integers(1, 3), st.sets(st.integers(0, 5), max_size=2)),
+        min_size=1,
+        max_size=12,
+    ),
+    random=st.randoms(use_true_random=False),
+)
+@settings(max_examples=200, deadline=None)
+def test_publishes_are_answered_as_soon_as_no_queue_withholds_them(shape, random):
+    confirms = Confirms(1)
+    queues = QueueAnswers(confirms, random)
+    unanswered = {}
+    for count, targets, refused in shape:
+        ticket = confirms.issue(count, targets)
+        for tag in range(ticket.first, ticket.last + 1):
+            unanswered[tag] = "nack" if tag - ticket.first in refused else "ack"
+            if tag - ticket.first in refused:
+                ticket.refuse(tag, tag)
+        queues.add(ticket, targets)
+    while queues.steps:
+        queues.step()
+        for name, tag, multiple in emitted(confirms):
+            tags = [each for each in unanswered if each <= tag] if multiple else [tag]
+            assert tag in tags
+            for each in tags:
+                assert not queues.open[each]
+                assert unanswered.pop(each) == name
+        assert all(queues.open[tag] for tag in unanswered)
+    assert unanswered == {}
+    assert (confirms.outstanding_count, confirms.withheld_by()) == (0, 0)
