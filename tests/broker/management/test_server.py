@@ -42,6 +42,12 @@ class FakeNode:
     def not_ready_reason(self) -> str:
         return self.reason
 
+    def alarms(self) -> list[Any]:
+        return []
+
+    def flow_limits(self) -> dict[str, Any]:
+        return {}
+
     def overview(self) -> Overview:
         voters = (ReplicaStatus("n1", "1", "voter"),)
         damages = (DamageStatus("the catalog", "byte 7"),)

@@ -24,6 +24,7 @@ from headrace_broker.model.definition import (
     Queue,
     User,
 )
+from headrace_broker.model.flow import CONNECTION, Cause
 from headrace_broker.model.message import Publish
 from headrace_broker.runtime import queue_timer
 from headrace_broker.runtime.dead_letter_carrier import Carrier
@@ -53,6 +54,7 @@ class Island:
         raft: Any = NoRaft()
         self.hosting = Hosting(raft, 1, [], lambda node, data: False, clock)
         ledger = self.hosting.ledger
+        self.account = ledger.open(Cause("1/publisher", CONNECTION, "a publisher", "n1"))
         self.debts = RemoteDebts((1, "n1"), ledger, lambda: 1, lambda node, data: False)
         charges = self.debts.charges
         self.hosting.on_session = charges.register

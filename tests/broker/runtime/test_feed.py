@@ -75,6 +75,15 @@ class Sink(SessionEnd):
     def timed_out(self, consumer):
         raise AssertionError("a feed only delivers")
 
+    def withheld(self, rows):
+        raise AssertionError("a feed only delivers")
+
+    def completed(self, rows):
+        raise AssertionError("a feed only delivers")
+
+    def still_withheld(self, last, rows):
+        raise AssertionError("a feed only delivers")
+
 
 class Line:
     """A feed with messages to acquire."""

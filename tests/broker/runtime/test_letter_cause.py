@@ -52,7 +52,14 @@ def open_letters(world, node, listener):
     reach = LetterReach(world.boards[node], runs)
     account = world.ledger.open(Cause(f"letters of {node}", DEAD_LETTERS, "", ""))
     session = QueueSession(
-        number, world.queue, listener, reach, world.owner, world.traffic, account
+        number,
+        world.queue,
+        listener,
+        reach,
+        world.owner,
+        world.traffic,
+        account,
+        world.gates.enter(world.queue.group),
     )
     world.boards[node].sessions[number] = session.end
     return session, runs

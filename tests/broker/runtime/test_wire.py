@@ -35,6 +35,10 @@ class HostNotes(HostEnd):
         self.calls.append(("window", session, consumer, octets))
         return True
 
+    def ask_withheld(self, session):
+        self.calls.append(("ask_withheld", session))
+        return True
+
 
 class SessionNotes(SessionEnd):
     """Notes calls."""
@@ -71,6 +75,15 @@ class SessionNotes(SessionEnd):
     def timed_out(self, consumer):
         self.calls.append(("timed_out", consumer))
 
+    def withheld(self, rows):
+        self.calls.append(("withheld", list(rows)))
+
+    def completed(self, rows):
+        self.calls.append(("completed", list(rows)))
+
+    def still_withheld(self, last, rows):
+        self.calls.append(("still_withheld", last, list(rows)))
+
 
 class Wire:
     """Nodes 1 and 2; payloads arrive at once unless `lost`."""
@@ -106,6 +119,7 @@ def wire():
         ("resync", (SESSION, 3, 1 << 40, -5, True, b"")),
         ("resync", (SESSION, 3, 1, 5, False, b"\x00\x00\x00\x00")),
         ("window", (SESSION, 3, 1 << 20)),
+        ("ask_withheld", (SESSION,)),
     ],
 )
 def test_calls_to_a_host_arrive_as_they_were(wire, name, arguments):
@@ -123,6 +137,8 @@ def test_calls_to_a_host_arrive_as_they_were(wire, name, arguments):
         ("refused", (0, True, False)),
         ("detached", (1 << 24,)),
         ("timed_out", (5,)),
+        ("completed", ([1, 2, 9, 9],)),
+        ("still_withheld", (17, [3, 4])),
     ],
 )
 def test_calls_to_a_session_arrive_as_they_were(wire, name, arguments):
