@@ -120,6 +120,7 @@ FLOW_ROWS_MAX: Final = 500  # accounts, connections and queues, each, that a nod
 FLOW_TABS_MAX: Final = 16  # queues of an account in such an answer, the deepest debts; more than people read
 METRIC_QUEUES_MAX: Final = 20  # queues with metrics of their own, the largest; each costs some ten series
 FLOW_CANDIDATES_MAX: Final = 10  # names offered where one that was asked for is ambiguous
+TELL_AFTER_MS_MAX: Final = 3_600_000  # milliseconds of being held after which a client is told; later nobody waits for it
 TURN_MESSAGES: Final = 2048  # publishes passed on in one turn of the loop while consumers wait; some 10 ms
 TURN_OCTETS: Final = 4 << 20  # the same in octets
 WATERMARK_OCTETS: Final = 64 << 20  # octets a queue holds where nothing else is said before it withholds confirms; a second or two of consuming

@@ -90,6 +90,10 @@ class NodeBroker(Broker):
         return time.monotonic_ns() // 1000
 
     @override
+    def tell_after_ms(self, user: str, vhost: str) -> i64:
+        return self.flow.tell_after_ms
+
+    @override
     def tells_channel_flow(self, user: str, vhost: str) -> bool:
         return False
 
@@ -146,6 +150,10 @@ class NodeBroker(Broker):
     @override
     def queue(self, vhost: str, name: str) -> Queue | None:
         return self._view.queue(vhost, name)
+
+    @override
+    def queue_by_group(self, group: int) -> Queue | None:
+        return self._view.queue_by_group(group)
 
     @override
     def exchange(self, vhost: str, name: str) -> Exchange | None:

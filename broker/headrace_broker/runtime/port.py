@@ -296,6 +296,14 @@ class Broker:
         """Return a time in microseconds that only goes forward, from an unknown beginning."""
 
     @abstractmethod
+    def tell_after_ms(self, user: str, vhost: str) -> i64:
+        """Return when a user's clients in a vhost are told that they are held, 0 for never."""
+
+    @abstractmethod
+    def queue_by_group(self, group: int) -> Queue | None:
+        """Return the definition of the queue that has a group."""
+
+    @abstractmethod
     def tells_channel_flow(self, user: str, vhost: str) -> bool:
         """Return whether alarms are told to a user's clients in a vhost by channel.flow too."""
 

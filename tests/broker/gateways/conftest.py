@@ -74,6 +74,7 @@ class FakeBroker(Broker):
         self.channel_flow = False
         self.gate = Gate()
         self.hold_confirms = self.congested = False
+        self.hold_loans = False
         self.blocked = ""
         self.watchers: list[Callable[[str], None]] = []
         self.clients: list[FakeClient] = []
@@ -123,6 +124,11 @@ class FakeBroker(Broker):
         self.blocked = reason
         for watcher in list(self.watchers):
             watcher(reason)
+
+    def repay(self) -> None:
+        """All that was published anywhere is applied."""
+        for client in self.clients:
+            client.repay()
 
     def end_congestion(self) -> None:
         self.congested = False
@@ -192,6 +198,13 @@ class FakeBroker(Broker):
 
     def clock_us(self) -> int:
         return self.now_us
+
+    def tell_after_ms(self, user: str, vhost: str) -> int:
+        return int(self.flow.tell_after_ms)
+
+    def queue_by_group(self, group: int) -> Queue | None:
+        found = [fake.definition for fake in self.queues.values()]
+        return next((queue for queue in found if queue.group == group), None)
 
     def tells_channel_flow(self, user: str, vhost: str) -> bool:
         return self.channel_flow

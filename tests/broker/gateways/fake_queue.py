@@ -14,6 +14,7 @@ from headrace_broker.model.definition import Queue
 from headrace_broker.model.flow import LIMIT_QUEUE
 from headrace_broker.model.message import DeliveryRun, Publish
 from headrace_broker.model.reply_code import ACCESS_REFUSED, NOT_FOUND, AmqpError
+from headrace_broker.runtime.lane import message_cost
 from headrace_broker.runtime.port import (
     GET_CONSUMER,
     MODIFY_FAILED,
@@ -146,10 +147,14 @@ class FakeClient(QueueClient):
         self.waiting: list[Ticket] = []
         self.attachments: list[Attachment] = []
         self.commands: list[tuple[str, int]] = []  # those that were to be whole
+        self.owed: list[tuple[int, int]] = []  # messages and octets that are not repaid
 
     def publish(self, publishes: list[Publish], ticket: Ticket | None) -> bool:
         assert not self.closed
         self.published.append((list(publishes), ticket))
+        octets = sum(int(message_cost(publish)) for publish in publishes)
+        self.owed.append((len(publishes), octets))
+        self.account.tab(self.queue.group).borrow(len(publishes), octets)
         return not self.broker.congested
 
     def settle(self, consumer: int, operation: int, first: int, last: int) -> None:
@@ -183,6 +188,8 @@ class FakeClient(QueueClient):
         settles, self.settles = self.settles, []
         for consumer, operation, first, last in settles:
             self._settle(consumer, operation, first, last)
+        if not self.broker.hold_loans:
+            self.repay()
         if not self.broker.hold_confirms:
             self.confirm(len(self.waiting), self.fake.refusing)
         self.fake.dispatch()
@@ -196,6 +203,12 @@ class FakeClient(QueueClient):
             self.listener.on_rejected(self, tickets)
         elif tickets:
             self.listener.on_confirmed(self, tickets)
+
+    def repay(self) -> None:
+        """All that was published is applied, or given up."""
+        owed, self.owed = self.owed, []
+        for messages, octets in owed:
+            self.account.tab(self.queue.group).repay(messages, octets)
 
     def _settle(self, number: int, operation: int, first: int, last: int) -> None:
         for delivery in range(first, last + 1):

@@ -161,7 +161,7 @@ def _flow(channel: Channel, command: commands.Channel.Flow) -> None:
 
 
 def _flow_ok(channel: Channel, command: commands.Channel.FlowOk) -> None:
-    """This server never sends channel.flow; an answer to it changes nothing."""
+    """The answer to our channel.flow; what is published all the same is held."""
 
 
 def _confirm_select(channel: Channel, command: commands.Confirm.Select) -> None:

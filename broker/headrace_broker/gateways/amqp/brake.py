@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final, final
 
-from mypy_extensions import i64
+from mypy_extensions import i64, trait
 from typing_extensions import override
 
 from headrace_broker.flow.account import Debtor
@@ -39,6 +39,19 @@ STOP_RATE: Final = 2  # the user or the vhost has published too fast
 DEEPEST_TABS_MAX: Final = 16  # queues among which the one is looked for where most is owed
 
 
+@trait
+class Teller:
+    """Tells the client what stops it."""
+
+    def stopped(self) -> None:
+        """A publish is held, the first since nothing was."""
+        raise AssertionError("abstract")
+
+    def going(self) -> None:
+        """None is held any more."""
+        raise AssertionError("abstract")
+
+
 @final
 class Brake(Debtor):
     """Stops the publishes of a connection: at alarms, rates and debts, which concern all channels.
@@ -47,6 +60,8 @@ class Brake(Debtor):
         account: what the connection owes.
         intake: the node's.
         stops: STOP_* bits.
+        publisher: something was published.
+        teller: tells the client, None before it is open.
         timers: the connection's.
         moved: publishes that were held were passed on since whoever clears this looked last.
         draining: the connection closes once nothing is held.
@@ -60,6 +75,8 @@ class Brake(Debtor):
         self.account = self._broker.ledger.open(cause, self)
         self.intake = self._broker.intake
         self.stops: i64 = 0
+        self.publisher = False
+        self.teller: Teller | None = None
         self.moved = False
         self.draining = False
         self.timers = Timers(self._broker, outlet.shell)
@@ -81,8 +98,13 @@ class Brake(Debtor):
 
     @property
     def is_holding(self) -> bool:
-        """Whether any publish is held."""
+        """Whether any publish is held, or waits behind an operation."""
         return self._held_messages > 0
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether a limit stops any channel."""
+        return len(self._holders) > 0
 
     def limit(self, served: bool) -> i64:
         """Return the limit that stops all channels now, NO_LIMIT for none.
@@ -153,11 +175,16 @@ class Brake(Debtor):
     def join(self, holder: Holding) -> None:
         """A channel holds publishes from now on."""
         self._holders.append(holder)
+        self.publisher = True
+        if len(self._holders) == 1 and self.teller is not None:
+            self.teller.stopped()
 
     def leave(self, holder: Holding) -> None:
         """It holds none any more."""
         self._holders.remove(holder)
         self.show()
+        if not self._holders and self.teller is not None:
+            self.teller.going()
 
     def stall(self, stalled: bool) -> None:
         """Too many other inputs wait in one channel, or no longer."""
@@ -216,6 +243,7 @@ class Brake(Debtor):
 
     def published(self, publishes: list[Publish]) -> None:
         """Take note of publishes that pass; those behind them have to wait if that was too fast."""
+        self.publisher = True
         quotas = self._broker.quotas
         info = self._info
         if quotas.limited and quotas.take(info.user, info.vhost, publishes):

@@ -313,6 +313,8 @@ class Channel(QueueListener, Passer):
         if kind == states.CHANNEL_INPUT_OPEN and self.state == states.CHANNEL_OPEN:
             self._begin()
             self.send(channel_open_ok())
+            if self.outlet.channels_stopped:
+                self.send(commands.Channel.Flow(False))
         elif kind == states.CHANNEL_INPUT_CLOSE:
             self.confirms.emit(self.outlet.out)
             self._release()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import final
 
 from mypy_extensions import i64
+from pamqp import commands
 
 from headrace_broker.codecs.event import Acked
 from headrace_broker.gateways.amqp.channel import Channel
@@ -75,6 +76,11 @@ class Channels:
         for channel in self._acking:
             channel.end_chunk()
         self._acking = []
+
+    def tell_flow(self, active: bool) -> None:
+        """Send channel.flow to all clients' channels; they answer with channel.flow-ok."""
+        for channel in self.open_channels():
+            channel.send(commands.Channel.Flow(active))
 
     def remove(self, number: i64) -> None:
         """Forget a channel that is closed."""

@@ -72,7 +72,7 @@ class Connection(ChannelOwner):
         self._loopback = loopback
         # A client that has not logged in may not have contents kept for it.
         self._parser = FrameParser(FRAME_BYTES_MAX, 0)
-        self._presence = Presence(self.outlet, info)
+        self._presence = Presence(self.outlet, info, self.channels)
         self._opening = Opening(info, self.outlet, self._parser, self._presence)
         self._pulse = Pulse()
         self._operations: i64 = 0

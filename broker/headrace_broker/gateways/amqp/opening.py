@@ -48,7 +48,7 @@ class Opening:
             User and password; no password for a user whom its certificate has proven, "" being
             none.
 
-        Raises as `handshake.credentials`.
+        Raises as `handshake.credentials` and `Presence.take_properties`.
         """
         user: str
         password: str | None
@@ -63,6 +63,7 @@ class Opening:
         self._info.client_properties = properties
         self._info.user = user
         self._outlet.cancel_notify = handshake.capability(properties, "consumer_cancel_notify")
+        self._presence.take_properties(properties)
         self._presence.tell_blocked = handshake.capability(properties, "connection.blocked")
         return user, password
 

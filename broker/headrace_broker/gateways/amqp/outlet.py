@@ -55,6 +55,7 @@ class Outlet(Reader):
         pauses: PAUSE_* bits, not 0: the socket is not read.
         brake: what stops its publishes, which does not stop the reading.
         share: what is held for it.
+        channels_stopped: its channels were sent channel.flow to stop, new ones are too.
     """
 
     def __init__(self, broker: Broker, shell: Shell, info: ConnectionInfo) -> None:
@@ -67,6 +68,7 @@ class Outlet(Reader):
         self.frame_max: i64 = FRAME_BYTES_MAX
         self.out = BytesWriter()
         self.writable = True
+        self.channels_stopped = False
         self.wrote = False
         self.pauses: i64 = 0
         self._info = info
