@@ -276,3 +276,37 @@ def test_a_file_that_is_no_toml_or_not_there_is_refused(tmp_path: Path) -> None:
 )
 def test_an_address_is_split(address: str, parts: tuple[str, int]) -> None:
     assert split_address(address) == parts
+
+
+def test_limits_of_flow_control_are_given_where_they_are_not_the_default(tmp_path: Path) -> None:
+    text = MINIMAL + "[limits]\nmemory_high_watermark = 0.4\naccount_messages = 50\n"
+    environment = {
+        "HEADRACE_LIMITS_MEMORY_PAGING_WATERMARK": "0.25",
+        "HEADRACE_LIMITS_COMMANDS": "5",
+    }
+    assert load(tmp_path, text, environment).limits.flow() == {
+        "disk-free-limit": 2 << 30,
+        "memory-high-watermark": "0.4",
+        "memory-paging-watermark": "0.25",
+        "account-messages": 50,
+        "commands": 5,
+    }
+    text = MINIMAL + "[limits]\nmemory_high_watermark = 1073741824\n"
+    assert load(tmp_path, text).limits.flow()["memory-high-watermark"] == 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("commands = 0", "limits.commands: 0 is not an integer from 1 to 1000000 (commands)"),
+        ("commands = 0.5", "node.toml: limits.commands: 0.5 is not allowed; it must be an integer"),
+        ("account_octets = -1", "limits.account_octets: -1 is not an integer from 1 to "),
+        ("memory_high_watermark = 1.5", "limits.memory_high_watermark: 1.5 is not an integer"),
+        ("memory_high_watermark = 'much'", "limits.memory_high_watermark: 'much' is not allowed"),
+        ("memory_high_watermark = nan", "limits.memory_high_watermark: nan is not an integer"),
+    ],
+)
+def test_limits_of_flow_control_are_checked_at_the_start(
+    tmp_path: Path, line: str, reason: str
+) -> None:
+    assert reason in refusal(tmp_path, MINIMAL + "[limits]\n" + line)

@@ -199,7 +199,7 @@ def parameter_problem(name: str, value: Any) -> str:
         fits = _is_fraction(value) and float(value) <= parameter.fraction_max
     else:
         fits = False
-    shown = value if isinstance(value, int | str) else type(value).__name__
+    shown = value if isinstance(value, int | float | str) else type(value).__name__
     return "" if fits else f"{name}: {shown!s:.64} is not {parameter.rule}"
 
 

@@ -148,4 +148,5 @@ SHARE_MIN: Final = 10  # percentage of the limits of flow control that is left j
 ALARM_RENEW_MS: Final = 1000  # milliseconds between reports of a node to the others; changes are told at once
 ALARM_LEASE_MS: Final = 5000  # milliseconds after which a node that reports no more has no alarms; four lost reports
 RELIEF_CACHE_PERCENT: Final = 25  # of the cache of log entries that is left when memory is scarce
+TRIM_EVERY_MS: Final = 5000  # milliseconds between times that free memory goes back to the system, while it is scarce; each takes up to 100 ms of a thread
 ALARM_CACHE_BYTES: Final = 1 << 20  # bytes of it in an alarm: what replicas and consumers want at once

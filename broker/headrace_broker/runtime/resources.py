@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -13,7 +15,7 @@ from headrace_broker.runtime.disk_watch import DiskWatch
 from headrace_broker.runtime.flow_settings import FlowSettings
 from headrace_broker.runtime.memory_meter import MemoryMeter
 from headrace_broker.runtime.memory_watch import MemoryWatch
-from headrace_broker.runtime.relief import BodyCache, Relief
+from headrace_broker.runtime.relief import BodyCache, Relief, Trimmer
 
 ROOT: Final = Path("/")
 
@@ -31,6 +33,14 @@ class Log(BodyCache, Protocol):
 class Resources:
     """Ties the watches to the alarms and to the limits of flow control.
 
+    Args:
+        config: of the node.
+        logs: its replicated logs.
+        settings: limits of flow control.
+        alarms: where the node's own are told.
+        root: where the kernel's file systems are; another directory for tests.
+        trim: gives free memory back to the system; None for what the C library offers.
+
     Attributes:
         memory: of the process, or of its control group.
         disk: of the data directory.
@@ -43,12 +53,14 @@ class Resources:
         settings: FlowSettings,
         alarms: AlarmBoard,
         root: Path = ROOT,
+        trim: Callable[[], None] | None = None,
     ) -> None:
         self.memory = MemoryWatch(_meter(root), self._memory_looked)
         self.disk = DiskWatch(config.node.data_dir, lambda: logs.disk_full, self._disk_looked)
         self._settings = settings
         self._alarms = alarms
-        self._relief = Relief(logs, config.log.cache_bytes)
+        trim = Trimmer().start if trim is None else trim
+        self._relief = Relief(logs, config.log.cache_bytes, trim)
         settings.watch(self._limits_changed)
 
     def start(self) -> None:
@@ -76,8 +88,8 @@ class Resources:
         own.memory_limit = memory.limit
         if own.memory_stage != memory.stage:
             own.memory_stage = memory.stage
-            self._relief.apply(memory.stage)
             self._alarms.tell()
+        self._relief.apply(memory.stage, time.monotonic_ns() // 1_000_000)
         self._settings.set_share(memory.share)
         self._limit_disk()
 

@@ -13,6 +13,7 @@ from headrace_broker.catalog import command as commands
 from headrace_broker.catalog.effective import queue_arguments
 from headrace_broker.catalog.event import (
     NodeAdded,
+    ParameterChanged,
     PermissionChanged,
     PolicyChanged,
     UserChanged,
@@ -394,3 +395,51 @@ def test_node_says_what_machine_it_runs_and_keeps_that_under_another_address(dri
     assert driver.do(commands.DeclareNodes((moved,))) == Exists()
     assert driver.do(commands.AnnounceNode(9, 2)) == NotFound("node 9")
     assert isinstance(driver.do(commands.AnnounceNode(2, 0)), Refused)
+
+
+def test_parameters_are_set_changed_and_taken_back(driver: Any) -> None:
+    driver.do(BOOT)
+    name = "memory-high-watermark"
+    assert driver.do(commands.SetParameter(name, "0.4")) == Ok("0.4")
+    assert driver.events == [ParameterChanged(name, "0.4")]
+    assert driver.do(commands.SetParameter(name, "0.4")) == Ok("0.4")
+    assert driver.events == []
+    driver.do(commands.SetParameter(name, 5000))
+    driver.do(commands.SetParameter("commands", 8))
+    assert driver.catalog.parameters() == {name: 5000, "commands": 8}
+    assert driver.do(commands.SetParameter(name)) == Ok(None)
+    assert driver.events == [ParameterChanged(name, None)]
+    assert driver.do(commands.SetParameter(name)) == Ok(None)
+    assert driver.events == []
+    assert driver.catalog.parameters() == {"commands": 8}
+    assert isinstance(driver.do(commands.SetParameter("n" * 256, 1)), Refused)
+
+
+def test_parameters_are_judged_before_they_are_proposed_and_not_when_applied(driver: Any) -> None:
+    driver.do(BOOT)
+    for name, value in (("warp", 9), ("commands", 0), ("commands", "0.5")):
+        command = commands.SetParameter(name, value)
+        assert name in propose(driver, command).text
+        assert driver.do(command) == Ok(value), "another version may know better"
+    assert propose(driver, commands.SetParameter("warp")) == Ok(None)
+
+
+def test_parameters_are_kept_in_snapshots_that_older_nodes_refuse(driver: Any) -> None:
+    driver.do(BOOT)
+    driver.do(commands.SetParameter("commands", 8))
+    driver.do(commands.SetParameter("memory-high-watermark", "0.4"))
+    data = driver.catalog.snapshot()
+    assert msgspec.msgpack.decode(data)["version"] == 3
+    again = Catalog.restore(data)
+    assert again.snapshot() == data
+    assert again.parameters() == driver.catalog.parameters()
+    for name in driver.catalog.parameters():
+        driver.do(commands.SetParameter(name))
+    behind = Catalog.restore(data)
+    events = behind.load(driver.catalog.snapshot())
+    assert ParameterChanged("commands", None) in events
+    assert ParameterChanged("memory-high-watermark", None) in events
+    assert set(driver.catalog.load(data)) == {
+        ParameterChanged("commands", 8),
+        ParameterChanged("memory-high-watermark", "0.4"),
+    }

@@ -302,3 +302,50 @@ def test_help_is_no_error(ctl):
 )
 def test_values_in_tables(value, text):
     assert shown(value) == text
+
+
+def limit(node: Any, name: str) -> object:
+    return node.flow_settings[name]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name", "value"),
+    [
+        (("set_vm_memory_high_watermark", "0.4"), "memory-high-watermark", "0.4"),
+        (("set_vm_memory_high_watermark", "0"), "memory-high-watermark", "0.0"),
+        (("set_vm_memory_high_watermark", "1"), "memory-high-watermark", "1.0"),
+        (("set_vm_memory_high_watermark", "0.000000001"), "memory-high-watermark", "0.000000001"),
+        (("set_vm_memory_high_watermark", "absolute", "77"), "memory-high-watermark", 77),
+        (("set_vm_memory_high_watermark", "absolute", "2GiB"), "memory-high-watermark", 2 << 30),
+        (("set_vm_memory_high_watermark", "absolute", "1M"), "memory-high-watermark", 1 << 20),
+        (("set_vm_memory_high_watermark", "absolute", "3kB"), "memory-high-watermark", 3000),
+        (("set_disk_free_limit", "2GB"), "disk-free-limit", 2 * 10**9),
+        (("set_disk_free_limit", "mem_relative", "1.5"), "disk-free-limit", "1.5"),
+    ],
+)
+def test_watermarks_are_set_for_all_nodes(ctl, fake_node, arguments, name, value):
+    code, out, err = ctl(*arguments)
+    assert (code, err) == (0, "")
+    assert out.startswith("Setting ")
+    assert limit(fake_node, name) == value
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "error"),
+    [
+        (("set_vm_memory_high_watermark",), 64, "FRACTION or absolute BYTES"),
+        (("set_vm_memory_high_watermark", "relative", "0.5"), 64, "FRACTION or absolute BYTES"),
+        (("set_vm_memory_high_watermark", "much"), 65, "'much' is no fraction"),
+        (("set_vm_memory_high_watermark", "nan"), 65, "'nan' is no fraction"),
+        (("set_vm_memory_high_watermark", "1.1"), 70, "memory-high-watermark: 1.1 is not"),
+        (("set_vm_memory_high_watermark", "absolute", "2Gx"), 65, "'2Gx' is no number of bytes"),
+        (("set_disk_free_limit", "2", "3"), 64, "BYTES or mem_relative FRACTION"),
+        (("set_disk_free_limit", "mem_relative", "11"), 70, "disk-free-limit: 11.0 is not"),
+    ],
+)
+def test_watermarks_that_cannot_be_are_refused(ctl, fake_node, arguments, code, error):
+    before = [limit(fake_node, name) for name in ("memory-high-watermark", "disk-free-limit")]
+    found, _, err = ctl(*arguments)
+    assert (found, error in err) == (code, True), err
+    after = [limit(fake_node, name) for name in ("memory-high-watermark", "disk-free-limit")]
+    assert after == before

@@ -12,6 +12,7 @@ from headrace_broker.catalog.command import encode_request
 from headrace_broker.catalog.machine import Catalog
 from headrace_broker.catalog.request import Request
 from headrace_broker.core.queue.queue_machine import QueueMachine
+from headrace_broker.management.rendering import render_nodes
 from headrace_broker.model.definition import Node, User
 from headrace_broker.model.status import DamageStatus, ReplicaStatus
 from headrace_broker.runtime.alarms import AlarmBoard
@@ -147,3 +148,25 @@ def test_damaged_replicas_are_named_on_their_own_node_only(world: World) -> None
         DamageStatus("group 99", "lost"),
     )
     assert [node.quarantined for node in others] == [(), ()]
+
+
+def test_memory_and_disk_of_a_node_are_told_as_it_reported_them(world: World) -> None:
+    own = world.alarms.own
+    own.memory_used, own.memory_limit, own.memory_total, own.memory_stage = 7, 6, 10, 2
+    own.disk_free, own.disk_limit, own.disk_alarm = 5, 4, False
+    first, second, _ = world.status.overview().nodes
+    assert second.resources is None
+    rendered = render_nodes([first, second])
+    assert "resources" not in rendered[0] | rendered[1]
+    assert {
+        name: rendered[0][name] for name in rendered[0] if name.startswith(("mem_", "disk_"))
+    } == {
+        "mem_used": 7,
+        "mem_limit": 6,
+        "mem_total": 10,
+        "mem_stage": 2,
+        "mem_alarm": True,
+        "disk_free": 5,
+        "disk_free_limit": 4,
+        "disk_free_alarm": False,
+    }

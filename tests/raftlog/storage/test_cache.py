@@ -99,3 +99,20 @@ def test_long_entry_does_not_take_the_place_of_others() -> None:
     assert cache.find(2) is None
     assert cache.find(1) is not None
     assert cache.used == used
+
+
+def test_a_smaller_bound_counts_at_once_and_a_larger_one_for_what_comes(disk: MemoryFiles) -> None:
+    group = StoredGroup(1, SegmentReader(disk, "/log"), Ledger(8192))
+    cache = EntryCache(10 * COST)
+    runs = appended(cache, group, 6)
+    for entries in runs[:4]:
+        cache.settle(group, entries, COST)
+    cache.resize(3 * COST)
+    assert in_memory(group) == [4, 5, 6]
+    cache.resize(0)
+    assert in_memory(group) == [5, 6], "what is not durable stays"
+    cache.resize(4 * COST)
+    for entries in runs[4:]:
+        cache.settle(group, entries, COST)
+    assert in_memory(group) == [5, 6]
+    assert cache.used == 2 * COST
