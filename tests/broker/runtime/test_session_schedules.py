@@ -51,20 +51,52 @@ class Channel(QueueListener):
         self.run = run
         self.index = index
         self.consumers = {}
+        self.starts = {}  # number on the publish lane of a ticket's first publish
+        self.published = 0
         self.session = run.world.open(GATEWAYS[index], self)
 
     def on_confirmed(self, client, tickets):
         for ticket in tickets:
             assert ticket.refused is None
+            assert not ticket.held
             del self.run.unconfirmed[ticket]
+            self.check_complete(ticket)
 
     def on_rejected(self, client, tickets):
         for ticket in tickets:
-            bodies = self.run.unconfirmed.pop(ticket)
             assert ticket.refused
-            for number in ticket.refused:
-                assert bodies[number - 1] not in self.run.seen, "refused what it delivered"
-                self.run.refused.add(bodies[number - 1])
+            assert not ticket.held
+            self.note_refused(ticket, self.run.unconfirmed.pop(ticket))
+            self.check_complete(ticket)
+
+    def on_withheld(self, client, tickets):
+        for ticket in tickets:
+            assert ticket.held
+            self.note_refused(ticket, self.run.unconfirmed[ticket])
+            self.run.withheld += 1
+            self.check_complete(ticket)
+
+    def on_completed(self, client, tickets, over):
+        for ticket in tickets:
+            self.check_complete(ticket)
+        finished = {ticket for ticket in tickets if not ticket.held}
+        assert len(finished) == over
+        for ticket in finished:
+            del self.run.unconfirmed[ticket]
+
+    def note_refused(self, ticket, bodies):
+        for number in ticket.refused or ():
+            assert bodies[number - 1] not in self.run.seen, "refused what it delivered"
+            self.run.refused.add(bodies[number - 1])
+
+    def check_complete(self, ticket):
+        """What is complete here is complete at the queue, and once for all."""
+        _, rows = self.run.world.hosts[1].machine.withheld_of(self.session.session)
+        start = self.starts[ticket]
+        for number in range(ticket.first, ticket.last + 1):
+            seq = start + number - ticket.first
+            if not any(number in numbers for numbers in ticket.holds or ()):
+                assert not any(first <= seq < stop for first, stop in _pairs(rows))
 
     def on_timed_out(self, client, consumer):
         raise AssertionError("nothing times out")
@@ -105,6 +137,7 @@ class Run:
         self.published = 0
         self.unconfirmed = {}  # bodies by ticket
         self.refused = set()
+        self.withheld = 0
         self.seen = set()
         self.may_return = set()
         self.holder = {}
@@ -161,7 +194,10 @@ class Run:
             bodies.append(b"%d-%04d" % (channel.index, self.published))
             self.published += 1
         ticket = Ticket(1, len(bodies))
+        ticket.patient = True
         self.unconfirmed[ticket] = bodies
+        channel.starts[ticket] = channel.published + 1
+        channel.published += len(bodies)
         channel.session.publish(self.publishes(*bodies), ticket)
         channel.session.flush()
 
@@ -304,6 +340,7 @@ class Run:
     def is_quiet(self):
         return not self.unconfirmed and all(
             not channel.session.publishing.lane.pending
+            and not channel.session.publishing.holding
             and not channel.session.control.lane.pending
             and all(
                 task is None or task.done()
@@ -339,6 +376,10 @@ class Run:
         assert self.world.hosts[self.world.leader].feed_count == 0
 
 
+def _pairs(rows):
+    return zip(rows[::2], rows[1::2], strict=True)
+
+
 KINDS = sorted(
     name[3:] for name in vars(Run) if name.startswith("do_") and name != "do_attach_last"
 )
@@ -349,14 +390,19 @@ STEPS = st.lists(
 )
 
 
-def explore(world, publishes, steps, length_max):
-    """Run one example to its end; the queue refuses what is above `length_max`, 0 for no limit."""
+def explore(world, publishes, steps, length_max, high):
+    """Run one example to its end; return how many tickets were withheld.
+
+    The queue refuses what is above `length_max` and withholds above `high`, 0 for no limit.
+    """
 
     async def work():
         world.watcher.version = MACHINE_VERSION
         if length_max:
             world.watcher.settings.max_length = length_max
             world.watcher.settings.overflow = OVERFLOW_REJECT_PUBLISH
+        world.watcher.settings.high_watermark = high
+        world.watcher.settings.low_watermark = high // 2
         assert world.hosts[1].configure()
         world.settle_down()
         run = Run(world, publishes)
@@ -364,20 +410,21 @@ def explore(world, publishes, steps, length_max):
             await run.step(kind, who, amount)
         await run.come_to_rest()
         await run.close()
+        return run.withheld
 
     with (
         mock.patch.object(subscription, "DELIVERY_WINDOW_OCTETS", WINDOW_OCTETS),
         mock.patch.object(lane, "COMMAND_OCTETS_MAX", COMMAND_OCTETS),
     ):
-        asyncio.run(work())
+        return asyncio.run(work())
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)
-@given(steps=STEPS, length_max=st.sampled_from([0, 1, 5]))
+@given(steps=STEPS, length_max=st.sampled_from([0, 1, 5]), high=st.sampled_from([0, 1, 4, 9]))
 def test_everything_arrives_once_whatever_happens_on_the_way(
-    make_world, publishes, steps, length_max
+    make_world, publishes, steps, length_max, high
 ):
-    explore(make_world(), publishes, steps, length_max)
+    explore(make_world(), publishes, steps, length_max, high)
 
 
 @pytest.mark.parametrize("seed", range(LONG_SCHEDULES))
@@ -391,4 +438,6 @@ def test_everything_arrives_once_in_long_schedules(world, publishes, seed):
         (kind, chance.randrange(len(GATEWAYS)), chance.randrange(5))
         for kind in chance.choices(KINDS, weights, k=LONG_STEPS)
     ]
-    explore(world, publishes, steps, chance.choice([0, 0, 6]))
+    length_max, high = chance.choice([0, 0, 6]), seed % 3 * 4
+    withheld = explore(world, publishes, steps, length_max, high)
+    assert (withheld > 0) == (high > 0)
