@@ -24,6 +24,8 @@ SERVER_NAME_PREFIX: Final = "amq.gen-"  # of the names that the broker gives
 _CONFLICTS: Final = (
     ("x-last-value-key", "x-max-priority", "a replaced message keeps its place"),
     ("x-last-value-key", "x-group-key", "the two keys cannot be told apart"),
+    ("x-fairness-key", "x-last-value-key", "a replaced message keeps its place"),
+    ("x-fairness-key", "x-group-key", "a group goes to one consumer in the order of arrival"),
 )
 _UNSAID: Final = ("", "undefined")  # queue types that some clients send for none
 

@@ -204,6 +204,9 @@ QUEUE_SETTINGS: Final[dict[str, Setting]] = {
     # Not in RabbitMQ.
     "last-value-key": Setting(Text(1), policy=False),
     "group-key": Setting(Text(1), policy=False),
+    "fairness-key": Setting(
+        Text(1)
+    ),  # of a queue with one of the keys above a policy's has no effect
     "message-deduplication": Setting(Flag()),
     "deduplication-size": Setting(
         Integer(1, DEDUPLICATION_SIZE_MAX), operator=True, merged=SMALLER, weighed=SMALLER

@@ -65,6 +65,7 @@ def queue_settings(queue: Queue, arguments: Mapping[str, Any]) -> QueueSettings:
     _set_retry(settings, arguments)
     settings.last_value_key = _name(arguments, "last-value-key")
     settings.group_key = _name(arguments, "group-key")
+    settings.fairness_key = _name(arguments, "fairness-key")
     _set_watermarks(settings, arguments)
     return settings
 

@@ -8,7 +8,7 @@ import pytest
 
 from headrace_broker.codecs.batch import encode_batch
 from headrace_broker.core.queue import command, leader_command
-from headrace_broker.core.queue.command import SettleItem
+from headrace_broker.core.queue.command import ACCEPT, SettleItem
 from headrace_broker.core.queue.effect import Acquired, Deliver, Effect, EntryDead
 from headrace_broker.core.queue.queue_machine import QueueMachine
 from headrace_broker.core.queue.settings import QueueSettings, decode_settings, encode_settings
@@ -302,3 +302,33 @@ def replay(machine: QueueMachine, entries: list[bytes], start: int = 0) -> list[
     for offset, data in enumerate(entries[start:]):
         told.extend(map(repr, machine.apply(start + offset + 1, data)))
     return told
+
+
+# Messages that take turns
+
+A, B, C = 1, 2, 3  # tenants
+
+
+def of(tenant: int, body: bytes = b"", **more: int) -> tuple[bytes, bytes]:
+    """A message of a tenant."""
+    return properties(headers={b"tenant": tenant}, **more), body
+
+
+NOBODY = (properties(headers={}), b"")
+
+
+@pytest.fixture
+def fair() -> QueueLog:
+    """A queue whose tenants take turns."""
+    queue = QueueLog()
+    queue.configure(fairness_key=b"tenant", priority_max=31)
+    return queue
+
+
+def taken(queue: QueueLog, count: int) -> list[int]:
+    """Ids in the order in which a consumer that settles at once gets them, one at a time."""
+    got = [m.message_id for m in messages(queue.attach(BERT, 1, 1, 1))]
+    for number in range(1, count):
+        effects = queue.settle(BERT, number + 1, ACCEPT, (1, number, number))
+        got += [m.message_id for m in messages(effects)]
+    return got

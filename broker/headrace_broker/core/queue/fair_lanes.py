@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import zlib
 from collections import deque
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, nsmallest
 from typing import Final, final
 
 from mypy_extensions import i64
@@ -294,8 +294,8 @@ class FairLanes:
         return [lane for lane in self.in_order() if lane.key]
 
 
-def how_much_waits(lanes: list[Lane]) -> list[FairValue]:
-    """Return how much waits of each value, all priorities together."""
+def how_much_waits(lanes: list[Lane], limit: i64) -> list[FairValue]:
+    """Return how much waits of up to `limit` values, of all priorities together, most first."""
     found: dict[bytes, FairValue] = {}
     for lane in lanes:
         if lane.count == 0:
@@ -306,7 +306,11 @@ def how_much_waits(lanes: list[Lane]) -> list[FairValue]:
             found[lane.key] = value
         value.waiting += lane.count
         value.octets += lane.octets
-    return list(found.values())
+    return nsmallest(int(limit), found.values(), key=_most_first)
+
+
+def _most_first(value: FairValue) -> tuple[int, bytes]:
+    return (-int(value.waiting), value.value)
 
 
 def look_through(lanes: list[Lane], after_id: i64, limit: i64) -> list[Acquired]:

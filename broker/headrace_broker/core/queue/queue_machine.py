@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from heapq import nsmallest
+from itertools import islice
 from typing import Final, final
 
 from mypy_extensions import i64
@@ -177,10 +177,7 @@ class QueueMachine:
 
     def fairness(self, limit: i64) -> list[FairValue]:
         """Return what waits of the values that take turns, most first; empty where none do."""
-        state = self._state
-        if not state.settings.fairness_key and state.ready.fair.count == 0:
-            return []
-        return nsmallest(limit, state.ready.values(), key=_most_first)
+        return self._state.fairness(limit)
 
     def filtered_credit(self, session: i64, consumer: i64) -> i64:
         """Return how many messages a filtered consumer may get now, 0 for one that is not there."""
@@ -202,12 +199,8 @@ class QueueMachine:
 
     def kept_dead(self, limit: i64) -> list[tuple[Acquired, int]]:
         """Return up to `limit` dead messages that are kept, and why they died; oldest first."""
-        kept: list[tuple[Acquired, int]] = []
-        for dead in self._state.dead.values():
-            if len(kept) >= limit:
-                break
-            kept.append((dead.message, int(dead.reason)))
-        return kept
+        oldest = islice(self._state.dead.values(), int(limit))
+        return [(dead.message, int(dead.reason)) for dead in oldest]
 
     def has_session(self, session: i64) -> bool:
         """Whether the session is known."""
@@ -371,7 +364,3 @@ class QueueMachine:
                 suspect_session(self._state, session, effects)
             elif session_boot(session.number) != command.boot_keep:
                 forget_session(self._state, session, False, effects)
-
-
-def _most_first(value: FairValue) -> tuple[int, bytes]:
-    return (-int(value.waiting), value.value)

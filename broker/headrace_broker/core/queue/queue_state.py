@@ -11,6 +11,7 @@ from headrace_broker.core.queue.budget import Budget
 from headrace_broker.core.queue.deduplication import Deduplication
 from headrace_broker.core.queue.delayed import DelayedMessages
 from headrace_broker.core.queue.effect import Acquired, Effect
+from headrace_broker.core.queue.fair_lanes import FairValue, how_much_waits
 from headrace_broker.core.queue.ready_list import ReadyList
 from headrace_broker.core.queue.rotation import Rotation
 from headrace_broker.core.queue.session import ATTACHED, DETACHED, Consumer, Session
@@ -119,6 +120,12 @@ class QueueState:
         ):
             mark.saturated = True
         mark.end(effects)
+
+    def fairness(self, limit: i64) -> list[FairValue]:
+        """Return what waits of the values that take turns, most first; empty where none do."""
+        if not self.settings.fairness_key and self.ready.fair.count == 0:
+            return []
+        return how_much_waits([*self.ready.lanes, *self.ready.fair.of_values()], limit)
 
     def open_session(self, number: i64) -> Session:
         """Return a session, new where it is not known."""

@@ -10,13 +10,7 @@ from mypy_extensions import i64
 from headrace_broker.core.queue.batch import Batch
 from headrace_broker.core.queue.budget import Budget
 from headrace_broker.core.queue.effect import Acquired, Effect
-from headrace_broker.core.queue.fair_lanes import (
-    FairLanes,
-    FairValue,
-    how_much_waits,
-    is_fair,
-    look_through,
-)
+from headrace_broker.core.queue.fair_lanes import FairLanes, is_fair, look_through
 from headrace_broker.core.queue.groups import Groups
 from headrace_broker.core.queue.lane import Lane
 from headrace_broker.core.queue.live_entries import LiveEntries
@@ -341,10 +335,6 @@ class ReadyList:
         if first is not None and (oldest == 0 or first.arrived_ms < oldest):
             oldest = first.arrived_ms
         return oldest
-
-    def values(self) -> list[FairValue]:
-        """Return how much waits of each value of a fairness key, in no order."""
-        return how_much_waits([*self.lanes, *self.fair.of_values()])
 
     def lane(self, priority: i64) -> Lane:
         """Return the lane of a priority."""
