@@ -160,15 +160,18 @@ def no_confirms(loader: Loader) -> None:
 
 
 def both_ways(loader: Loader) -> None:
-    """(d) A connection consumes, alone and while it floods another queue."""
+    """(d) A connection consumes, alone and while it publishes to a queue as fast as that takes."""
     feeder = Group("feeder", publish="d", window=1000, rate=5000)
-    alone = loader.run((feeder, Group("mixed", consume="d"))).groups["mixed"]
-    mixed = Group("mixed", publish="slow", consume="d", size=4096)
-    both = loader.run((feeder, mixed)).groups["mixed"]
-    loader.note("consumed/s alone", alone.received_s)
-    loader.note("consumed/s while publishing", both.received_s)
-    loader.note("published/s to the slow queue", both.sent_s)
-    loader.note("consumed / alone", ratio(both.received_s, alone.received_s), 0.8, None, 2)
+    consumer = Group("mixed", consume="d", prefetch=200, ack=20)
+    alone = loader.run((feeder, consumer)).groups["mixed"].received_s
+    loader.note("consumed/s alone", alone)
+    floods = (("window 1,000, 500 B", 1000, 500), ("no confirms, 4 KiB", 0, 4096))
+    for name, window, size in floods:
+        mixed = consumer._replace(publish="slow", window=window, size=size)
+        both = loader.run((feeder, mixed)).groups["mixed"]
+        loader.note(f"{name}: consumed/s while publishing", both.received_s)
+        loader.note(f"{name}: published/s", both.sent_s)
+        loader.note(f"{name}: consumed / alone", ratio(both.received_s, alone), 0.8, None, 2)
 
 
 def neighbours(loader: Loader) -> None:
