@@ -6,6 +6,7 @@ one; gates and switches hold it back where a test wants it slow.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -67,7 +68,7 @@ class FakeBroker(Broker):
         self.flow = FlowLimits()
         self.ledger = Ledger(self.flow)
         self.soon: list[Callable[[], None]] = []  # what is to be called in the next turn
-        self.bell = IntakeTurns(self.soon.append, lambda: self.now_us)
+        self.bell = IntakeTurns(self.call_soon, lambda: self.now_us)
         self.intake = self.bell.intake = Intake(self.flow, self.bell)
         self.republish_account = self.ledger.open(Cause("n1/republish", REPUBLISH, "", "n1"))
         self.blocked_limit = LIMIT_DISK
@@ -96,6 +97,15 @@ class FakeBroker(Broker):
         self.router.on_events([VhostAdded(Vhost("/"))])
         for kind in ("direct", "fanout", "topic", "headers"):
             self.add_exchange(Exchange("/", f"amq.{kind}", kind))
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Call in the next turn of the loop, or where there is none, of the test's peers."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            self.soon.append(callback)
+        else:
+            loop.call_soon(callback)
 
     def add_exchange(self, exchange: Exchange) -> None:
         self.exchanges[exchange.name] = exchange

@@ -213,7 +213,7 @@ def test_pika_exclusive_queue_is_free_once_its_connection_closed(serve):
     serve(in_thread(client))
 
 
-def test_pika_is_told_that_it_is_blocked(serve, broker):
+def test_pika_that_publishes_is_told_that_it_is_blocked(serve, broker):
     async def client(listener: AmqpListener) -> None:
         loop = asyncio.get_running_loop()
         events: list[str] = []
@@ -225,6 +225,8 @@ def test_pika_is_told_that_it_is_blocked(serve, broker):
                     lambda _, method: events.append(method.method.reason)
                 )
                 connection.add_on_connection_unblocked_callback(lambda *_: told.set())
+                with connection.channel() as channel:
+                    channel.basic_publish("", "nobody", b"x")
                 loop.call_soon_threadsafe(broker.block, "low on memory")
                 loop.call_soon_threadsafe(broker.block, "")
                 while not told.is_set():
@@ -375,6 +377,7 @@ def test_client_that_stops_reading_holds_a_bounded_number_of_octets(serve, kit, 
     for start in range(0, count, 50):
         numbers = range(start, start + 50)
         publisher.feed(b"".join(kit.publish(1, "", "q", b"%0*d" % (size, n)) for n in numbers))
+        publisher.turn()
 
     async def client(listener: AmqpListener) -> None:
         consume = encode_method(1, commands.Basic.Consume(queue="q", consumer_tag="c", no_ack=True))
