@@ -201,14 +201,16 @@ class Ledger:
             account.look()
 
     def sample(self, elapsed_s: float) -> None:
-        """Bring the rates of all tabs up to date.
+        """Bring the rates of all tabs up to date, and forget those at which nothing happens.
 
         Args:
             elapsed_s: since the last time; more than 0.
         """
         for account in self.accounts.values():
-            for tab in account.tabs.values():
+            for tab in list(account.tabs.values()):
                 tab.sample(elapsed_s)
+                if tab.message_rate == 0.0 and tab.octet_rate == 0.0:
+                    account.close_tab(tab.group)
 
     def debtors(self, group: int) -> list[Tab]:
         """Return who owes something at a queue, the deepest in debt first."""

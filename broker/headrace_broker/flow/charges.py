@@ -14,7 +14,8 @@ from typing import Final, final
 
 from mypy_extensions import i64, mypyc_attr
 
-from headrace_broker.flow.account import Account, Ledger, Tab
+from headrace_broker.flow.account import Account, Ledger
+from headrace_broker.flow.loan import Loan
 from headrace_broker.model.flow import Cause
 from headrace_broker.model.limits import CAUSES_REMEMBERED_MAX, REMOTE_DEBTS_MAX
 from headrace_broker.model.session import session_node
@@ -38,25 +39,25 @@ class Charge:
     Attributes:
         cause: session id, or NO_CAUSE.
         home: the node to which it is told, 0 where the account is here.
-        tab: the debt.
+        loan: the debt.
     """
 
-    def __init__(self, charges: Charges, cause: i64, home: int, tab: Tab) -> None:
+    def __init__(self, charges: Charges, cause: i64, home: int, loan: Loan) -> None:
         self.cause = cause
         self.home = home
-        self.tab = tab
+        self.loan = loan
         self._charges = charges
 
     def borrow(self, messages: i64, octets: i64) -> None:
         """Work begins."""
-        self.tab.borrow(messages, octets)
+        self.loan.borrow(messages, octets)
         if self.home:
             self._charges.observer.on_changed(self.home)
 
     def repay(self, messages: i64, octets: i64) -> None:
         """Work is done, or was dropped."""
-        self.tab.repay(messages, octets)
-        if self.tab.messages == 0:
+        self.loan.repay(messages, octets)
+        if self.loan.messages == 0:
             self._charges.forget(self)
         if self.home:
             self._charges.observer.on_changed(self.home)
@@ -129,14 +130,14 @@ class Charges:
             account = self.account(cause)
         if account is None:
             return self._charge_unknown(group)
-        charge = Charge(self, cause, home, Tab(account, group))
+        charge = Charge(self, cause, home, Loan(account, group))
         self._charges[(cause, group)] = charge
         return charge
 
     def _charge_unknown(self, group: int) -> Charge:
         charge = self._charges.get((NO_CAUSE, group))
         if charge is None:
-            charge = Charge(self, NO_CAUSE, 0, Tab(self.unknown, group))
+            charge = Charge(self, NO_CAUSE, 0, Loan(self.unknown, group))
             self._charges[(NO_CAUSE, group)] = charge
         return charge
 
@@ -149,10 +150,10 @@ class Charges:
 
     def forget(self, charge: Charge) -> None:
         """Keep no place for a debt that is repaid."""
-        key = (int(charge.cause), charge.tab.group)
+        key = (int(charge.cause), charge.loan.group)
         if self._charges.get(key) is charge:
             del self._charges[key]
-        if charge.home and charge.tab.account.messages == 0:
+        if charge.home and charge.loan.account.messages == 0:
             self._proxies.pop(int(charge.cause), None)
 
     # Looking

@@ -12,13 +12,14 @@ from typing import Final, NamedTuple, final
 
 from mypy_extensions import i64
 
-from headrace_broker.flow.account import Account, Tab
+from headrace_broker.flow.account import Account
+from headrace_broker.flow.loan import Loan
 from headrace_broker.model.limits import REMOTE_DEBTS_MAX
 
 REPORT_MS: Final = 100  # between reports; debts that are repaid faster are not told
 REPEAT_MS: Final = 1000  # after which a report that was not answered is sent again
 REFRESH_MS: Final = 5000  # after which a debt that stays as it is is told again
-FIGURE_MAX: Final = (1 << 60) - 1  # of messages or octets in a report; what is more is cut
+FIGURE_MAX: Final = (1 << 48) - 1  # of messages or octets in a report; what is more is cut
 
 
 class Debt(NamedTuple):
@@ -93,7 +94,7 @@ class ReportedDebts:
 
     def __init__(self, account: Callable[[int], Account | None]) -> None:
         self._account = account
-        self._tabs: dict[int, dict[tuple[int, int], Tab]] = {}  # node -> cause and group -> debt
+        self._loans: dict[int, dict[tuple[int, int], Loan]] = {}  # node -> cause and group -> debt
         self._newest: dict[int, tuple[int, int]] = {}  # node -> its boot and number of report
 
     def hear(self, node: int, boot: int, number: int, debts: Iterable[Debt]) -> None:
@@ -101,36 +102,30 @@ class ReportedDebts:
         if self._newest.get(node, (0, 0)) >= (boot, number):
             return
         self._newest[node] = (boot, number)
-        before = self._tabs.pop(node, {})
-        now: dict[tuple[int, int], Tab] = {}
+        before = self._loans.pop(node, {})
+        now: dict[tuple[int, int], Loan] = {}
         for debt in debts:
             if debt.messages <= 0 or len(now) == REMOTE_DEBTS_MAX:
                 continue
             key = (debt.cause, debt.group)
-            tab = before.pop(key, None) or now.get(key) or self._tab(debt)
-            if tab is not None:
-                now[key] = tab
-                _owe(tab, min(debt.messages, FIGURE_MAX), min(max(debt.octets, 0), FIGURE_MAX))
+            loan = before.pop(key, None) or now.get(key) or self._loan(debt)
+            if loan is not None:
+                now[key] = loan
+                loan.owe(min(debt.messages, FIGURE_MAX), min(max(debt.octets, 0), FIGURE_MAX))
         if now:
-            self._tabs[node] = now
-        for tab in before.values():
-            tab.repay_all()
+            self._loans[node] = now
+        for loan in before.values():
+            loan.repay_all()
 
     def drop(self, node: int) -> None:
         """A node is gone, and with it the work: nobody owes for it any more."""
-        for tab in self._tabs.pop(node, {}).values():
-            tab.repay_all()
+        for loan in self._loans.pop(node, {}).values():
+            loan.repay_all()
 
-    def tabs(self) -> list[tuple[int, Tab]]:
+    def loans(self) -> list[tuple[int, Loan]]:
         """Return all debts with the nodes where the work waits."""
-        return [(node, tab) for node, tabs in self._tabs.items() for tab in tabs.values()]
+        return [(node, loan) for node, loans in self._loans.items() for loan in loans.values()]
 
-    def _tab(self, debt: Debt) -> Tab | None:
+    def _loan(self, debt: Debt) -> Loan | None:
         account = self._account(debt.cause)
-        return None if account is None else Tab(account, debt.group)
-
-
-def _owe(tab: Tab, messages: i64, octets: i64) -> None:
-    """Make a debt what it is to be; it is not forgiven in between."""
-    tab.borrow(max(messages - tab.messages, 0), max(octets - tab.octets, 0))
-    tab.repay(tab.messages - messages, tab.octets - octets)
+        return None if account is None else Loan(account, debt.group)

@@ -166,8 +166,8 @@ class RemoteDebts:
     def causes(self, group: int) -> list[Owed]:
         """Return who of this node's clients owes something at a queue, the deepest in debt first.
 
-        What they owe for their own publishes is not in it: see `Ledger.debtors`. The lists of all
-        nodes together have each debt once.
+        What they owe for their own publishes is not in it; `Ledger.debtors` has all. The lists of
+        all nodes together have each debt once.
         """
         return [owed for owed in self._all() if owed.group == group]
 
@@ -180,23 +180,25 @@ class RemoteDebts:
 
         Their nodes have them in `causes`, with names.
         """
-        found = self.charges.select(lambda charge: charge.home > 0 and charge.tab.group == group)
-        return [(int(c.cause), int(c.tab.messages), int(c.tab.octets)) for c in found]
+        found = self.charges.select(lambda charge: charge.home > 0 and charge.loan.group == group)
+        return [(int(c.cause), int(c.loan.messages), int(c.loan.octets)) for c in found]
 
     def _all(self) -> list[Owed]:
         here = self.charges.select(lambda charge: charge.home == 0)
-        tabs = [(self._node, charge.tab) for charge in here] + self.reported.tabs()
+        loans = [(self._node, charge.loan) for charge in here] + self.reported.loans()
         owed = [
-            Owed(tab.account.cause, node, tab.group, int(tab.messages), int(tab.octets))
-            for node, tab in tabs
+            Owed(loan.account.cause, node, loan.group, int(loan.messages), int(loan.octets))
+            for node, loan in loans
         ]
         owed.sort(key=lambda each: each.octets, reverse=True)
         return owed
 
 
 def _line(charge: Charge) -> DebtLine:
-    tab = charge.tab
-    return DebtLine(cause=charge.cause, group=tab.group, messages=tab.messages, octets=tab.octets)
+    loan = charge.loan
+    return DebtLine(
+        cause=charge.cause, group=loan.group, messages=loan.messages, octets=loan.octets
+    )
 
 
 def _nothing() -> None:

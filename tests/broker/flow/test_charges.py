@@ -48,7 +48,8 @@ def test_work_of_a_client_here_is_its_accounts_debt(node):
     charge = node.charges.charge(HERE, GROUP)
     charge.borrow(3, 30)
     assert (node.account.messages, node.account.octets) == (3, 30)
-    assert node.account.tabs == {}  # those are for what it publishes
+    [tab] = node.ledger.debtors(GROUP)
+    assert (tab.account, tab.messages) == (node.account, 3)
     charge.repay(3, 30)
     assert (node.account.messages, node.charges.count, node.observer.homes) == (0, 0, [])
 
@@ -57,7 +58,7 @@ def test_work_of_a_client_elsewhere_is_noted_for_its_node(node):
     charge = node.charges.charge(THERE, GROUP)
     charge.borrow(3, 30)
     assert node.observer.homes == [2]
-    assert [(c.cause, c.tab.messages) for c in node.charges.owed_to(2)] == [(THERE, 3)]
+    assert [(c.cause, c.loan.messages) for c in node.charges.owed_to(2)] == [(THERE, 3)]
     assert (node.account.messages, node.unknown.messages) == (0, 0)
     node.charges.charge(THERE, GROUP).repay(3, 30)
     assert (node.charges.owed_to(2), node.charges.proxy_count) == ([], 0)

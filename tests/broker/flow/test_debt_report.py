@@ -45,10 +45,10 @@ def test_newest_report_says_all(home):
     home.debts.hear(2, 1, 3, [Debt(A, GROUP, 2, 90)])
     home.debts.hear(2, 1, 2, [Debt(A, GROUP, 9, 99)])  # overtaken
     assert (home.account.messages, home.account.octets) == (2, 90)
-    [(node, tab)] = home.debts.tabs()
-    assert (node, tab.group, tab.messages) == (2, GROUP, 2)
+    [(node, loan)] = home.debts.loans()
+    assert (node, loan.group, loan.messages) == (2, GROUP, 2)
     home.debts.hear(2, 1, 4, [])
-    assert (home.account.messages, home.account.octets, home.debts.tabs()) == (0, 0, [])
+    assert (home.account.messages, home.account.octets, home.debts.loans()) == (0, 0, [])
 
 
 def test_reports_of_several_nodes_add_up_and_a_node_that_goes_takes_its_own_along(home):
@@ -68,7 +68,7 @@ def test_report_of_a_node_that_started_again_is_newer(home):
 
 def test_report_of_what_nobody_knows_is_harmless(home):
     home.debts.hear(2, 1, 1, [Debt(session_id(1, 1, 77), GROUP, 5, 50), Debt(A, GROUP, 1, 1)])
-    assert (home.account.messages, len(home.debts.tabs())) == (1, 1)
+    assert (home.account.messages, len(home.debts.loans())) == (1, 1)
 
 
 @pytest.mark.parametrize("again", [Debt(A, GROUP, 2, 20), Debt(A, GROUP, 9, 90)])
@@ -158,7 +158,7 @@ class Node:
             if telling.look(now_ms, bool(owed)):
                 telling.number += 1
                 lines = [
-                    Debt(int(c.cause), c.tab.group, int(c.tab.messages), int(c.tab.octets))
+                    Debt(int(c.cause), c.loan.group, int(c.loan.messages), int(c.loan.octets))
                     for c in owed
                 ]
                 world.post("report", self, home, (self.boot, int(telling.number), lines))
@@ -237,18 +237,18 @@ class World:
         """What homes believe, and what is so: rows that are equal."""
         believed, so = [], []
         for home in self.nodes.values():
-            for number, tab in home.reported.tabs():
-                believed.append(_row(number, tab.account.cause.account, tab))
+            for number, loan in home.reported.loans():
+                believed.append(_row(number, loan.account.cause.account, loan))
         for node in self.nodes.values():
             for other in node.tellings:
                 living = self.nodes[other].sessions()
                 owed = [c for c in node.charges.owed_to(other) if c.cause in living]
-                so += [_row(node.number, f"{c.cause:x}", c.tab) for c in owed]
+                so += [_row(node.number, f"{c.cause:x}", c.loan) for c in owed]
         return sorted(believed), sorted(so)
 
 
-def _row(node, account, tab):
-    return node, account, tab.group, tab.messages, tab.octets
+def _row(node, account, loan):
+    return node, account, loan.group, loan.messages, loan.octets
 
 
 OFTEN = ("borrow", "repay", "tell", "deliver")
@@ -276,7 +276,7 @@ def test_homes_come_to_know_what_is_owed_and_nothing_is_left_in_the_end(steps):
     world.quiet()
     for node in world.nodes.values():
         assert (node.charges.count, node.charges.proxy_count) == (0, 0)
-        assert node.reported.tabs() == []
+        assert node.reported.loans() == []
         for account in node.ledger.accounts.values():
             assert (account.messages, account.octets) == (0, 0)
         assert all(telling.is_over for telling in node.tellings.values())

@@ -54,7 +54,7 @@ class Island:
         raft: Any = NoRaft()
         self.hosting = Hosting(raft, 1, [], lambda node, data: False, clock)
         ledger = self.hosting.ledger
-        self.account = ledger.open(Cause("1/publisher", CONNECTION, "a publisher", "n1"))
+        self.account = ledger.open(Cause("client", CONNECTION, "client", "n1"))
         self.debts = RemoteDebts((1, "n1"), ledger, lambda: 1, lambda node, data: False)
         charges = self.debts.charges
         self.hosting.on_session = charges.register
