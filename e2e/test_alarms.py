@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -73,6 +74,43 @@ def set_watermark(cluster: Cluster, value: float | None, name: str = "n1") -> No
         assert ask(cluster, "DELETE", LIMIT, name=name)[0] == 204
     else:
         assert ask(cluster, "PUT", LIMIT, {"value": value}, name)[0] == 204
+
+
+def test_the_alarm_of_a_node_that_is_killed_ends_by_itself(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.kill("n2")
+    monkeypatch.setenv("HEADRACE_LIMITS_DISK_FREE_BYTES_MIN", str(1 << 50))  # no disk has that
+    cluster.start()
+    with Watcher(cluster.port("n1")) as watcher:
+        wait_for("the alarm of n2", lambda: watcher.told)
+        assert re.match("low on disk: node n2 has [0-9]+ MiB free", watcher.told[0])
+        channel = cluster.connect("n3").channel()
+        channel.queue_declare("work", durable=True)
+        channel.basic_publish("", "work", b"held until then")
+        cluster.kill("n2")
+        wait_for("the alarm to end", lambda: not watcher.told[-1])
+        wait_for("the message", lambda: channel.basic_get("work", auto_ack=True)[2])
+        assert "node n2 has not reported for" in cluster.log("n1")
+        status = ask(cluster, "GET", "/api/health/checks/alarms", name="n3")[0]
+        assert status == 200
+        cluster.start()
+        wait_for("the alarm of n2 again", lambda: watcher.told[-1])
+    assert len(watcher.told) == 3
+
+
+def test_a_watermark_survives_a_restart_of_all_nodes(cluster: Cluster) -> None:
+    assert ask(cluster, "PUT", "/api/flow/limits/commands", {"value": 7})[0] == 204
+    set_watermark(cluster, 0.9)
+    cluster.kill(*NODES)
+    cluster.start()
+    for name in NODES:
+        assert limit_of(cluster, "commands", name)["value"] == 7
+        assert limit_of(cluster, "memory-high-watermark", name)["value"] == 0.9
+
+
+def limit_of(cluster: Cluster, limit: str, name: str) -> Any:
+    return ask(cluster, "GET", f"/api/flow/limits/{limit}", name=name)[1]
 
 
 def test_an_alarm_stops_publishers_of_all_nodes_and_no_consumer(

@@ -127,6 +127,13 @@ class Intake:
             self._full = False
             self._look()
 
+    def look(self) -> None:
+        """Compare with limits that have changed."""
+        if self._full and self.pending <= self._pending_max() // 2:
+            self._full = False
+            self._look()
+        self.shares.look()
+
     def figures(self) -> IntakeFigures:
         """Return how things stand."""
         shares = self.shares

@@ -19,6 +19,7 @@ from headrace_broker.model.message import Publish
 from headrace_broker.model.reply_code import INTERNAL_ERROR, NOT_FOUND, AmqpError
 from headrace_broker.runtime.authenticator import Authenticator
 from headrace_broker.runtime.client_counts import ClientCounts
+from headrace_broker.runtime.client_flow import ClientFlow
 from headrace_broker.runtime.counts import CountsClient
 from headrace_broker.runtime.hosting import Hosting
 from headrace_broker.runtime.leader_client import LeaderUnavailableError, QueueGoneError
@@ -43,6 +44,7 @@ class NodeBroker(Broker):
     Attributes:
         connections: open client connections by id.
         queue_gates: what is under way to each queue from here.
+        client_flow: what clients are told of flow control, and how they weigh.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class NodeBroker(Broker):
         self.quotas = Quotas()
         self.connections: dict[str, ConnectionInfo] = {}
         self.client_counts = ClientCounts(view, self.connections)
+        self.client_flow = ClientFlow(view, hosting.ledger)
         self.ledger = hosting.ledger
         self.flow = hosting.ledger.limits
         self.intake = hosting.intake
@@ -91,15 +94,21 @@ class NodeBroker(Broker):
 
     @override
     def tell_after_ms(self, user: str, vhost: str) -> i64:
-        return self.flow.tell_after_ms
+        return self.client_flow.tell_after_ms(user, vhost)
 
     @override
     def tells_channel_flow(self, user: str, vhost: str) -> bool:
-        return False
+        return self.client_flow.channel_flow(user, vhost)
 
-    def set_blocked(self, reason: str) -> None:
-        """Block publishers for a reason, or with "" let them go on, and tell the connections."""
+    def set_blocked(self, reason: str, limit: int = LIMIT_DISK) -> None:
+        """Block publishers for a reason, or with "" let them go on, and tell the connections.
+
+        Args:
+            reason: for people; another one while they are blocked is told as well.
+            limit: LIMIT_MEMORY or LIMIT_DISK.
+        """
         self._blocked = reason
+        self.blocked_limit = limit
         for watcher in list(self._watchers):
             watcher(reason)
 
@@ -253,6 +262,8 @@ class NodeBroker(Broker):
     @override
     def connection_opened(self, info: ConnectionInfo) -> None:
         self.connections[info.id] = info
+        if info.account is not None:
+            info.account.weight = self.client_flow.weight(info.user)
 
     @override
     def connection_closed(self, info: ConnectionInfo) -> None:

@@ -19,7 +19,6 @@ from headrace_broker.runtime.alarms import AlarmBoard
 from headrace_broker.runtime.broker import NodeBroker
 from headrace_broker.runtime.browsing import BrowsingClient
 from headrace_broker.runtime.catalog_service import CatalogService, CatalogUnavailableError
-from headrace_broker.runtime.client_flow import ClientFlow
 from headrace_broker.runtime.client_list import ClientList
 from headrace_broker.runtime.counts import CountsClient
 from headrace_broker.runtime.dead_letter_carrier import Carrier
@@ -85,7 +84,6 @@ class BrokerNode:
         flow_settings: keeps the limits of flow control up to date.
         alarms: whether publishers are blocked, and why.
         resources: memory and disk of this node.
-        client_flow: what clients are told of flow control, and how they weigh.
         hosting: queues on this node and sessions of its gateways.
         broker: what gateways use.
         clients: the client connections of the cluster.
@@ -111,15 +109,15 @@ class BrokerNode:
         self.peers_up: dict[int, int] = dict.fromkeys(others, 0)
         nodes = [Node(member.id, member.name, member.address) for member in config.cluster.nodes]
         self.flow_settings = FlowSettings(self.flow, config.limits.flow())
-        self.flow_settings.watch(self.ledger.look)
         names = {member.id: member.name for member in config.cluster.nodes}
         self.alarms = AlarmBoard(node, names, lambda: self.raft.boot, self.raft.send)
         self.resources = Resources(config, self.raft, self.flow_settings, self.alarms)
         self.catalog = CatalogService(self.raft, node, nodes, self._send_catalog)
-        self.client_flow = ClientFlow(self.catalog.catalog, self.ledger)
         self.router = Router(self.catalog.catalog)
         self.replies = Replies(node, self.raft.send)
         self.hosting = Hosting(self.raft, node, others, self.raft.send, ledger=self.ledger)
+        for look in (self.ledger.look, self.hosting.queue_gates.look, self.hosting.intake.look):
+            self.flow_settings.watch(look)
         self.counts = CountsClient(
             node, self.hosting.hosts, self.hosting.locate, self.raft.send, self._queue_exists
         )
@@ -194,7 +192,7 @@ class BrokerNode:
         self.catalog.subscribe(self.broker.quotas.on_events)
         self.catalog.subscribe(self.clients.on_events)
         self.catalog.subscribe(self.flow_settings.on_events)
-        self.catalog.subscribe(self.client_flow.on_events)
+        self.catalog.subscribe(self.broker.client_flow.on_events)
         self.alarms.watch(self._block)
         self._block()
         self.hosting.start()
@@ -242,7 +240,7 @@ class BrokerNode:
         self.hosting.configure(queue.group for queue in self.duties.on_events(events))
 
     def _block(self) -> None:
-        self.broker.set_blocked(self.alarms.reason)
+        self.broker.set_blocked(self.alarms.reason, self.alarms.limit)
 
     def _send_catalog(self, peer: int, data: bytes) -> bool:
         payload = ClusterPayload(catalog_forward=data)

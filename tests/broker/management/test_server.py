@@ -25,9 +25,7 @@ from headrace_broker.model.status import (
     QueueStatus,
     ReplicaStatus,
 )
-from headrace_broker.runtime.alarms import AlarmStatus
 from headrace_broker.runtime.counts import QueueCounts
-from headrace_broker.runtime.flow_settings import Setting
 
 GUEST = {"Authorization": "Basic " + base64.b64encode(b"guest:guest").decode()}
 
@@ -83,12 +81,6 @@ class FakeNode:
 
     def queue(self, vhost: str, name: str) -> QueueStatus | None:
         return next((queue for queue in self.queues() if queue.name == name), None)
-
-    def alarms(self) -> list[AlarmStatus]:
-        return []
-
-    def flow_limits(self) -> dict[str, Setting]:
-        return {}
 
     async def authenticate(self, user: str, password: str, loopback: bool) -> bool:
         self.checks.append((user, password, loopback))
