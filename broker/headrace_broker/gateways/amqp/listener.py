@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import socket
 from collections.abc import Coroutine, Iterator
 from typing import Any, Final
 
@@ -12,7 +13,12 @@ from headrace_broker.gateways.amqp.pace import Pace
 from headrace_broker.gateways.amqp.protocol import AmqpProtocol
 from headrace_broker.gateways.amqp.tls_server import TlsServer
 from headrace_broker.gateways.tls import ServerTls
-from headrace_broker.model.limits import CLOSE_SECONDS_MAX, CONNECTIONS_MAX, LISTEN_BACKLOG
+from headrace_broker.model.limits import (
+    CLOSE_SECONDS_MAX,
+    CONNECTIONS_MAX,
+    LISTEN_BACKLOG,
+    SOCKET_RECEIVE_BYTES,
+)
 from headrace_broker.runtime.port import Broker
 
 _LOG: Final = logging.getLogger(__name__)
@@ -80,8 +86,11 @@ class AmqpListener:
                 self.port = await self._tls.start(self._host, self.port)
                 return
             self._server = await loop.create_server(
-                self._accept, self._host, self.port, backlog=LISTEN_BACKLOG
+                self._accept, self._host, self.port, backlog=LISTEN_BACKLOG, start_serving=False
             )
+            for listening in self._server.sockets:
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SOCKET_RECEIVE_BYTES)
+            await self._server.start_serving()
         except OSError:
             await self.stop()
             raise

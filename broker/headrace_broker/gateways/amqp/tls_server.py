@@ -13,7 +13,12 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from headrace_broker.gateways.tls import ServerTls
-from headrace_broker.model.limits import CLOSE_SECONDS_MAX, HANDSHAKE_SECONDS_MAX, LISTEN_BACKLOG
+from headrace_broker.model.limits import (
+    CLOSE_SECONDS_MAX,
+    HANDSHAKE_SECONDS_MAX,
+    LISTEN_BACKLOG,
+    SOCKET_RECEIVE_BYTES,
+)
 
 ACCEPT_PAUSE_SECONDS: Final = 1.0  # after a failed accept: the process has no descriptors left
 
@@ -55,6 +60,7 @@ class TlsServer:
                     (str(address[0]), int(address[1])), family=family, backlog=LISTEN_BACKLOG
                 )
                 listening.setblocking(False)
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SOCKET_RECEIVE_BYTES)
                 self._sockets.append(listening)
         except OSError:
             await self.stop()

@@ -19,7 +19,11 @@ from pamqp import commands, frame
 
 from headrace_broker.codecs.method import encode_method
 from headrace_broker.gateways.amqp.listener import AmqpListener
-from headrace_broker.model.limits import OUTPUT_DELIVERY_BYTES_MAX
+from headrace_broker.model.limits import (
+    OUTPUT_DELIVERY_BYTES_MAX,
+    READ_BYTES_MAX,
+    SOCKET_RECEIVE_BYTES,
+)
 
 Body = Callable[[AmqpListener], Awaitable[None]]
 Serve = Callable[..., None]
@@ -414,6 +418,43 @@ def test_client_that_stops_reading_holds_a_bounded_number_of_octets(serve, kit, 
 
     serve(client)
     assert len(queue.ready) == 0
+
+
+def test_flooding_client_is_read_in_pieces_and_others_between_them(serve, kit, broker):
+    """It sends 16 MiB at once; what another client asks is answered long before all are read."""
+    queue = broker.add_queue("q")
+    flood = kit.publish(1, "", "q", bytes(1000)) * 16_000
+
+    async def client(listener: AmqpListener) -> None:
+        loud = await asyncio.to_thread(raw, listener)
+        quiet = await asyncio.to_thread(raw, listener)
+        with loud, quiet:
+            sending = asyncio.create_task(asyncio.to_thread(loud.sendall, flood))
+            quiet.sendall(encode_method(2, commands.Channel.Open()))
+            opened = asyncio.create_task(
+                asyncio.to_thread(read_until, quiet, commands.Channel.OpenOk)
+            )
+            most = before = 0
+            while len(queue.ready) < 16_000:
+                await asyncio.sleep(0)
+                most = max(most, len(queue.ready) - before)
+                before = len(queue.ready)
+            await asyncio.gather(sending, opened)
+            assert most * 1000 <= 2 * READ_BYTES_MAX
+
+    serve(client)
+
+
+def test_kernel_keeps_little_for_a_client_that_is_not_read(serve):
+    async def client(listener: AmqpListener) -> None:
+        sock = await asyncio.to_thread(raw, listener)
+        with sock:
+            [protocol] = listener._protocols
+            accepted = protocol._transport.get_extra_info("socket")
+            size = accepted.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+            assert size <= 2 * SOCKET_RECEIVE_BYTES  # Linux doubles it for its own
+
+    serve(client)
 
 
 def test_stop_asks_clients_to_go(serve):
