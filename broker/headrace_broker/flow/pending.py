@@ -47,7 +47,7 @@ class Pending:
         """So many were handed over."""
         self.octets += octets
         self._intake.add_pending(octets)
-        if self.gate.room and self.octets + octets > self._bound():
+        if self.gate.room and self.octets + octets > self.bound():
             self.gate.set_room(False)
 
     def done(self, octets: i64) -> None:
@@ -59,9 +59,10 @@ class Pending:
 
     def look(self) -> None:
         """Open the gate if that may be; also called when limits have changed."""
-        if not self.gate.room and self.octets <= self._bound() // 2:
+        if not self.gate.room and self.octets <= self.bound() // 2:
             self.gate.set_room(True)
 
-    def _bound(self) -> i64:
+    def bound(self) -> i64:
+        """Return how many octets may be under way."""
         limits = self._limits
         return min(limits.scaled(limits.queue_octets), self._octets_max)

@@ -200,8 +200,7 @@ def _pending(facts: Facts) -> str:
     if not gates:
         return "what the publishers of a node have pending there has reached its bound"
     gate = gates[0]
-    bound = _node_limit(facts, gate.node, "queue_octets")
-    of = f" of {wording.octets(bound)}" if bound else ""
+    of = f" of {wording.octets(gate.octets_max)}" if gate.octets_max else ""
     pending = f"{wording.octets(gate.octets)}{of} that publishers on {gate.node} may have pending"
     waiting = f", and {gate.waiting:,} channels wait" if gate.waiting > 1 else ""
     return f"{pending} there are not applied{waiting}"

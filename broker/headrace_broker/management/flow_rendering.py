@@ -154,8 +154,8 @@ def _render_detail(value: Any, view: CatalogView) -> Any:
     if isinstance(value, QueueFlow):
         return render_queue(value)
     if isinstance(value, GateFlow):
-        gate = {"node": value.node, "octets": value.octets, "waiting": value.waiting}
-        return {**gate, "open": value.open}
+        gate: dict[str, Any] = msgspec.to_builtins(value)
+        return {name: gate[name] for name in gate if name not in ("type", "group")}
     if isinstance(value, AccountStatus):
         return _render_account(value, view)
     return msgspec.to_builtins(value)

@@ -100,12 +100,14 @@ class GateFlow(msgspec.Struct, frozen=True, tag="gate"):
 
     Attributes:
         octets: handed over and not applied.
+        octets_max: that may be.
         waiting: channels that wait at the gate.
     """
 
     node: str
     group: int
     octets: int = 0
+    octets_max: int = 0
     waiting: int = 0
     open: bool = True
 

@@ -7,9 +7,12 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any, Final
 
+import msgspec
+
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.core.queue.session import ConsumerInfo
 from headrace_broker.flow.account import RECENT_S, Account, Ledger, Tab
+from headrace_broker.flow.blame import load
 from headrace_broker.model.flow_status import (
     AccountStatus,
     AlarmStatus,
@@ -21,19 +24,19 @@ from headrace_broker.model.flow_status import (
     TabStatus,
 )
 from headrace_broker.model.limits import FLOW_TABS_MAX
+from headrace_broker.runtime.flow_sources import fairness_status
 from headrace_broker.runtime.flow_state import activity_status, state_name
 from headrace_broker.runtime.inquiry import Flow
 from headrace_broker.runtime.port import ConnectionInfo
 from headrace_broker.runtime.queue_host import QueueHost
 from headrace_broker.runtime.queue_rates import QueueRates
+from headrace_broker.runtime.remote_debt import Owed
 
 ACCOUNT: Final = "account"
 CONNECTION: Final = "connection"
 GATE: Final = "gate"
 QUEUE: Final = "queue"
 NODE: Final = "node"
-
-Gates = Callable[[int], tuple[int, int, bool] | None]
 
 
 class FlowFacts:
@@ -50,8 +53,9 @@ class FlowFacts:
 
     Attributes:
         ledger: its accounts.
-        gates: octets pending at a queue, how many wait, and whether none need to; None where
-            nothing was published from here.
+        gate: that of a queue on this node, None where nobody publishes to it from here.
+        owed: what accounts of this node owe beside their tabs: for work on other nodes, and for
+            what is done on their behalf.
         alarms: those that are on, in the whole cluster.
         figures: of its intake, by name.
     """
@@ -67,7 +71,8 @@ class FlowFacts:
         clock_us: Callable[[], int],
     ) -> None:
         self.name = name
-        self.gates: Gates = _no_gate
+        self.gate: Callable[[int], GateFlow | None] = _no_gate
+        self.owed: Callable[[], Iterable[Owed]] = tuple
         self.alarms: Callable[[], Iterable[AlarmStatus]] = tuple
         self.figures: Callable[[], dict[str, int]] = dict
         self._connections = connections
@@ -97,14 +102,20 @@ class FlowFacts:
             infos = self._named(question.name)
             wanted = [info.account for info in infos if info.account is not None]
         group = question.group
-        if group:
-            wanted = [account for account in wanted if group in account.tabs]
-        deepest = heapq.nlargest(
-            question.rows_max,
-            (account for account in wanted if account.messages or _moves(account)),
-            key=lambda account: _load_at(account, group),
-        )
-        return [_account_status(account, group) for account in deepest]
+        beside: dict[str, list[Owed]] = {}
+        for owed in self.owed():
+            if owed.group == group or not group:
+                beside.setdefault(owed.cause.account, []).append(owed)
+        loads = [
+            (weight, account)
+            for account in wanted
+            if (weight := _load_at(account, group, beside.get(account.cause.account, [])))
+        ]
+        deepest = heapq.nlargest(question.rows_max, loads, key=_first)
+        return [
+            _account_status(account, group, beside.get(account.cause.account, []))
+            for _, account in deepest
+        ]
 
     # Connections
 
@@ -146,11 +157,8 @@ class FlowFacts:
     # Queues
 
     def _gate_rows(self, question: Flow) -> list[FlowRow]:
-        found = self.gates(question.group)
-        if found is None:
-            return []
-        octets, waiting, is_open = found
-        return [GateFlow(self.name, question.group, octets, waiting, is_open)]
+        found = self.gate(question.group)
+        return [found] if found is not None else []
 
     def _queues(self, question: Flow) -> list[FlowRow]:
         if question.group:
@@ -190,6 +198,7 @@ class FlowFacts:
             low_octets=int(settings.low_watermark_octets),
             held_messages=int(machine.held_count),
             held_octets=int(machine.held_octets),
+            fairness=fairness_status(machine.fairness),
         )
 
     def queue_at(self, group: int) -> QueueFlow | None:
@@ -261,22 +270,41 @@ def _client_name(info: ConnectionInfo) -> str:
     return found if isinstance(found, str) else ""
 
 
-def _moves(account: Account) -> bool:
-    return any(tab.octet_rate or tab.message_rate for tab in account.tabs.values())
+def _first(pair: tuple[float, Account]) -> float:
+    return pair[0]
 
 
 def _load(tab: Tab) -> float:
     return int(tab.octets) + RECENT_S * tab.octet_rate
 
 
-def _load_at(account: Account, group: int) -> float:
-    tabs = [account.tabs[group]] if group else account.tabs.values()
-    return sum(_load(tab) for tab in tabs)
+def _load_at(account: Account, group: int, beside: list[Owed]) -> float:
+    own = sum(_load(tab) for tab in _tabs(account, group))
+    return own + sum(owed.octets for owed in beside)
 
 
-def _account_status(account: Account, group: int) -> AccountStatus:
-    tabs = [account.tabs[group]] if group else list(account.tabs.values())
-    deepest = heapq.nlargest(FLOW_TABS_MAX, tabs, key=_load)
+def _tabs(account: Account, group: int) -> list[Tab]:
+    if not group:
+        return list(account.tabs.values())
+    tab = account.tabs.get(group)
+    return [tab] if tab is not None else []
+
+
+def _account_status(account: Account, group: int, beside: list[Owed]) -> AccountStatus:
+    tabs = {
+        tab.group: TabStatus(
+            tab.group,
+            int(tab.messages),
+            int(tab.octets),
+            round(tab.message_rate, 2),
+            round(tab.octet_rate, 2),
+        )
+        for tab in _tabs(account, group)
+    }
+    for owed in beside:
+        tab = tabs.get(owed.group, TabStatus(owed.group))
+        messages, octets = tab.messages + owed.messages, tab.octets + owed.octets
+        tabs[owed.group] = msgspec.structs.replace(tab, messages=messages, octets=octets)
     cause = account.cause
     return AccountStatus(
         account=cause.account,
@@ -289,16 +317,7 @@ def _account_status(account: Account, group: int) -> AccountStatus:
         octets=int(account.octets),
         in_debt=account.in_debt,
         weight=int(account.weight),
-        tabs=tuple(
-            TabStatus(
-                tab.group,
-                int(tab.messages),
-                int(tab.octets),
-                round(tab.message_rate, 2),
-                round(tab.octet_rate, 2),
-            )
-            for tab in deepest
-        ),
+        tabs=tuple(heapq.nlargest(FLOW_TABS_MAX, tabs.values(), key=load)),
     )
 
 
@@ -312,5 +331,5 @@ def _weight(host: QueueHost) -> tuple[bool, int, int]:
     return machine.saturated, octets, int(machine.ready_count)
 
 
-def _no_gate(group: int) -> tuple[int, int, bool] | None:
+def _no_gate(group: int) -> GateFlow | None:
     return None

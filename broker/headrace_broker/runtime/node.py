@@ -28,6 +28,7 @@ from headrace_broker.runtime.expiry_account import ExpiryAccounts
 from headrace_broker.runtime.flow_facts import FlowFacts
 from headrace_broker.runtime.flow_report import FlowReport
 from headrace_broker.runtime.flow_settings import FlowSettings
+from headrace_broker.runtime.flow_sources import FlowSources
 from headrace_broker.runtime.hosting import Hosting
 from headrace_broker.runtime.pb.cluster_pb2 import ClusterPayload
 from headrace_broker.runtime.queue_rates import QueueRates
@@ -161,6 +162,11 @@ class BrokerNode:
             self.rates,
             _now_us,
         )
+        sources = FlowSources(
+            config.node.name, self.hosting.queue_gates, self.hosting.intake, self.alarms
+        )
+        facts.gate, facts.figures, facts.alarms = sources.gate, sources.figures, sources.alarms
+        facts.owed = self.debts.owed
         view = self.catalog.catalog
         self.flow_report = FlowReport(facts, view, others_names, self.clients.inquiries)
 

@@ -121,7 +121,12 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
     ),
     (
         "queue-bytes",
-        {"gates": [GateFlow("n3", GROUP, 5, 0), GateFlow("n1", GROUP, 16 * MIB, 12, False)]},
+        {
+            "gates": [
+                GateFlow("n3", GROUP, 5, 9, 0),
+                GateFlow("n1", GROUP, 16 * MIB, 16 * MIB, 12, False),
+            ]
+        },
         {},
         f"{WHO} was held 83 % of the last 10 s by queue 'orders' (leader n2): 16 MiB of 16 MiB "
         "that publishers on n1 may have pending there are not applied, and 12 channels wait; it "
@@ -257,7 +262,7 @@ def test_a_queue_says_what_it_stops() -> None:
         f"withholds the confirms of 900 messages{BATCH}"
     )
     calm = queue(saturated=False)
-    gates = [GateFlow("n1", GROUP, 16 * MIB, 1, False)]
+    gates = [GateFlow("n1", GROUP, 16 * MIB, 16 * MIB, 1, False)]
     held = [connection(stopped("queue-bytes", 0.5))]
     found = explain_queue(calm, facts(gates=gates, held=held))
     assert found.limit == "queue-bytes"

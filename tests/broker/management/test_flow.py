@@ -105,7 +105,7 @@ class Report:
                 "account": self.account,
                 "queue": self.queue,
                 "largest_queues": [self.queue],
-                "gates": [GateFlow("n1", self.queue.group, 5, 2, False)],
+                "gates": [GateFlow("n1", self.queue.group, 5, 6, 2, False)],
             },
             missing=self.missing,
         )
@@ -188,7 +188,9 @@ def test_an_explanation_has_its_sentence_its_causes_and_the_facts(api: Any, repo
     assert cause["message_rate"] == 3.1416
     assert body["held"][0]["flow"]["queue"] == "orders"
     details = body["details"]
-    assert details["gates"] == [{"node": "n1", "octets": 5, "waiting": 2, "open": False}]
+    assert details["gates"] == [
+        {"node": "n1", "octets": 5, "octets_max": 6, "waiting": 2, "open": False}
+    ]
     assert details["account"]["tabs"][0]["queue"] == "orders"
     assert details["queue"] == details["largest_queues"][0]
     assert body["missing"] == []

@@ -36,6 +36,9 @@ class Machine:
         self.held_count = self.held_octets = number
         self.settings = QueueSettings()
 
+    def fairness(self, limit: int) -> list[Any]:
+        return []
+
     def consumers(self) -> list[Any]:
         return []
 

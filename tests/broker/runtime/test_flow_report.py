@@ -67,6 +67,9 @@ class FakeMachine:
         self.high_watermark = self.low_watermark = 0
         self.high_watermark_octets = self.low_watermark_octets = 0
 
+    def fairness(self, limit: int) -> list[Any]:
+        return []
+
     def consumers(self) -> list[FakeConsumer]:
         return [FakeConsumer(number < self.busy) for number in range(self.consumer_count)]
 

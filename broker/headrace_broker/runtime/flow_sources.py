@@ -1,0 +1,87 @@
+"""Where a node's flow facts come from: its gates, its intake, its alarms, debts across nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from headrace_broker.core.queue.fair_lanes import FairValue
+from headrace_broker.flow.intake import Intake
+from headrace_broker.model.flow_status import AlarmStatus, FairnessStatus, GateFlow
+from headrace_broker.runtime.alarms import AlarmBoard
+from headrace_broker.runtime.queue_gates import QueueGates
+
+ALARM_SUFFIX: Final = "-alarm"  # of the names of alarms' limits
+TEXT_KEY: Final = 0x53  # first octet of a fairness value that is text, see `header_key`
+INTEGER_KEY: Final = 0x6C
+FAIRNESS_ROWS_MAX: Final = 10  # values that are told of a queue, the most waiting first
+
+
+class FlowSources:
+    """Asks the parts of a node.
+
+    Args:
+        name: of the node.
+        gates: of queues.
+        intake: of the node.
+        alarms: of the cluster.
+    """
+
+    def __init__(self, name: str, gates: QueueGates, intake: Intake, alarms: AlarmBoard) -> None:
+        self._name = name
+        self._gates = gates
+        self._intake = intake
+        self._alarms = alarms
+
+    def gate(self, group: int) -> GateFlow | None:
+        """Return the gate of a queue, None where nobody publishes to it from here."""
+        pending = self._gates.by_group.get(group)
+        if pending is None:
+            return None
+        gate = pending.gate
+        counts = (int(pending.octets), int(pending.bound()), int(gate.waiting_count))
+        return GateFlow(self._name, group, *counts, bool(gate.room))
+
+    def figures(self) -> dict[str, int]:
+        """Return what the node's intake holds, and may hold."""
+        figures = self._intake.figures()
+        return {
+            "held_octets": figures.held,
+            "partial_octets": figures.partial,
+            "pending_octets": figures.pending,
+            "octets_max": figures.bound,
+            "turn_messages": figures.turn_messages,
+            "turn_octets": figures.turn_octets,
+            "waiting_channels": figures.waiting,
+            "unread_connections": figures.unread,
+            "large_publishes": figures.large,
+            "large_publishes_waiting": figures.large_waiting,
+        }
+
+    def alarms(self) -> list[AlarmStatus]:
+        """Return the alarms that are on in the cluster."""
+        return [
+            AlarmStatus(alarm.node, f"{alarm.resource}{ALARM_SUFFIX}", alarm.reason)
+            for alarm in self._alarms.listing()
+        ]
+
+
+def fairness_status(fairness: Callable[[int], list[FairValue]]) -> tuple[FairnessStatus, ...]:
+    """Return what waits in a queue by the value of its fairness key, for people."""
+    return tuple(
+        FairnessStatus(_shown(value), int(value.waiting), int(value.octets))
+        for value in fairness(FAIRNESS_ROWS_MAX)
+    )
+
+
+def _shown(value: FairValue) -> str:
+    key = value.value
+    if value.shared:
+        return f"others (lane {key.decode('ascii', 'replace')})"
+    if not key:
+        return ""
+    if key[0] == TEXT_KEY:
+        return key[1:].decode("utf-8", "replace")
+    if key[0] == INTEGER_KEY:
+        return str(int.from_bytes(key[1:], "big", signed=True))
+    return key.hex()
