@@ -7,12 +7,9 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any, Final
 
-import msgspec
-
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.core.queue.session import ConsumerInfo
 from headrace_broker.flow.account import RECENT_S, Account, Ledger, Tab
-from headrace_broker.flow.blame import load
 from headrace_broker.model.flow_status import (
     AccountStatus,
     AlarmStatus,
@@ -30,7 +27,6 @@ from headrace_broker.runtime.inquiry import Flow
 from headrace_broker.runtime.port import ConnectionInfo
 from headrace_broker.runtime.queue_host import QueueHost
 from headrace_broker.runtime.queue_rates import QueueRates
-from headrace_broker.runtime.remote_debt import Owed
 
 ACCOUNT: Final = "account"
 CONNECTION: Final = "connection"
@@ -54,8 +50,6 @@ class FlowFacts:
     Attributes:
         ledger: its accounts.
         gate: that of a queue on this node, None where nobody publishes to it from here.
-        owed: what accounts of this node owe beside their tabs: for work on other nodes, and for
-            what is done on their behalf.
         alarms: those that are on, in the whole cluster.
         figures: of its intake, by name.
     """
@@ -72,7 +66,6 @@ class FlowFacts:
     ) -> None:
         self.name = name
         self.gate: Callable[[int], GateFlow | None] = _no_gate
-        self.owed: Callable[[], Iterable[Owed]] = tuple
         self.alarms: Callable[[], Iterable[AlarmStatus]] = tuple
         self.figures: Callable[[], dict[str, int]] = dict
         self._connections = connections
@@ -102,20 +95,11 @@ class FlowFacts:
             infos = self._named(question.name)
             wanted = [info.account for info in infos if info.account is not None]
         group = question.group
-        beside: dict[str, list[Owed]] = {}
-        for owed in self.owed():
-            if owed.group == group or not group:
-                beside.setdefault(owed.cause.account, []).append(owed)
         loads = [
-            (weight, account)
-            for account in wanted
-            if (weight := _load_at(account, group, beside.get(account.cause.account, [])))
+            (weight, account) for account in wanted if (weight := _load_at(account, group)) > 0
         ]
         deepest = heapq.nlargest(question.rows_max, loads, key=_first)
-        return [
-            _account_status(account, group, beside.get(account.cause.account, []))
-            for _, account in deepest
-        ]
+        return [_account_status(account, group) for _, account in deepest]
 
     # Connections
 
@@ -278,9 +262,8 @@ def _load(tab: Tab) -> float:
     return int(tab.octets) + RECENT_S * tab.octet_rate
 
 
-def _load_at(account: Account, group: int, beside: list[Owed]) -> float:
-    own = sum(_load(tab) for tab in _tabs(account, group))
-    return own + sum(owed.octets for owed in beside)
+def _load_at(account: Account, group: int) -> float:
+    return sum(_load(tab) for tab in _tabs(account, group))
 
 
 def _tabs(account: Account, group: int) -> list[Tab]:
@@ -290,21 +273,8 @@ def _tabs(account: Account, group: int) -> list[Tab]:
     return [tab] if tab is not None else []
 
 
-def _account_status(account: Account, group: int, beside: list[Owed]) -> AccountStatus:
-    tabs = {
-        tab.group: TabStatus(
-            tab.group,
-            int(tab.messages),
-            int(tab.octets),
-            round(tab.message_rate, 2),
-            round(tab.octet_rate, 2),
-        )
-        for tab in _tabs(account, group)
-    }
-    for owed in beside:
-        tab = tabs.get(owed.group, TabStatus(owed.group))
-        messages, octets = tab.messages + owed.messages, tab.octets + owed.octets
-        tabs[owed.group] = msgspec.structs.replace(tab, messages=messages, octets=octets)
+def _account_status(account: Account, group: int) -> AccountStatus:
+    deepest = heapq.nlargest(FLOW_TABS_MAX, _tabs(account, group), key=_load)
     cause = account.cause
     return AccountStatus(
         account=cause.account,
@@ -317,7 +287,16 @@ def _account_status(account: Account, group: int, beside: list[Owed]) -> Account
         octets=int(account.octets),
         in_debt=account.in_debt,
         weight=int(account.weight),
-        tabs=tuple(heapq.nlargest(FLOW_TABS_MAX, tabs.values(), key=load)),
+        tabs=tuple(
+            TabStatus(
+                tab.group,
+                int(tab.messages),
+                int(tab.octets),
+                round(tab.message_rate, 2),
+                round(tab.octet_rate, 2),
+            )
+            for tab in deepest
+        ),
     )
 
 

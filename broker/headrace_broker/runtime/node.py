@@ -166,7 +166,6 @@ class BrokerNode:
             config.node.name, self.hosting.queue_gates, self.hosting.intake, self.alarms
         )
         facts.gate, facts.figures, facts.alarms = sources.gate, sources.figures, sources.alarms
-        facts.owed = self.debts.owed
         view = self.catalog.catalog
         self.flow_report = FlowReport(facts, view, others_names, self.clients.inquiries)
 

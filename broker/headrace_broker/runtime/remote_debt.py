@@ -169,11 +169,11 @@ class RemoteDebts:
         What they owe for their own publishes is not in it; `Ledger.debtors` has all. The lists of
         all nodes together have each debt once.
         """
-        return [owed for owed in self.owed() if owed.group == group]
+        return [owed for owed in self._all() if owed.group == group]
 
     def owed_by(self, account: Account) -> list[Owed]:
         """Return what one account of this node owes, likewise."""
-        return [owed for owed in self.owed() if owed.cause is account.cause]
+        return [owed for owed in self._all() if owed.cause is account.cause]
 
     def proxies(self, group: int) -> list[tuple[int, int, int]]:
         """Return sessions of other nodes with the messages and octets that they owe at a queue.
@@ -183,8 +183,7 @@ class RemoteDebts:
         found = self.charges.select(lambda charge: charge.home > 0 and charge.loan.group == group)
         return [(int(c.cause), int(c.loan.messages), int(c.loan.octets)) for c in found]
 
-    def owed(self) -> list[Owed]:
-        """Return what all accounts of this node owe, likewise."""
+    def _all(self) -> list[Owed]:
         here = self.charges.select(lambda charge: charge.home == 0)
         loans = [(self._node, charge.loan) for charge in here] + self.reported.loans()
         owed = [

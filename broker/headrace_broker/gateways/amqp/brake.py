@@ -18,6 +18,7 @@ from headrace_broker.model.flow import (
     LIMIT_ACCOUNT,
     LIMIT_INTAKE,
     LIMIT_RATE,
+    LIMIT_WATERMARK,
     NO_LIMIT,
     RUNNING,
     Cause,
@@ -81,6 +82,7 @@ class Brake(Debtor):
         self.draining = False
         self.timers = Timers(self._broker, outlet.shell)
         self._holders: deque[Holding] = deque()
+        self._withheld: list[Holding] = []  # channels of which confirms are withheld
         self._due = False
         self._held_octets: i64 = 0
         self._held_messages: i64 = 0
@@ -186,6 +188,14 @@ class Brake(Debtor):
         if not self._holders and self.teller is not None:
             self.teller.going()
 
+    def withhold(self, holder: Holding) -> None:
+        """Confirms of a channel are withheld, or no longer."""
+        if holder.withheld_by == 0:
+            self._withheld.remove(holder)
+        elif holder not in self._withheld:
+            self._withheld.append(holder)
+        self.show()
+
     def stall(self, stalled: bool) -> None:
         """Too many other inputs wait in one channel, or no longer."""
         self._outlet.stall(stalled)
@@ -199,6 +209,9 @@ class Brake(Debtor):
             if flow.limit != head.limit or flow.group != head.group:
                 flow.stop(head.limit, head.group, self.now_us())
             self._info.state = BLOCKED if alarm else FLOW
+        elif self._withheld:
+            flow.stop(LIMIT_WATERMARK, self._withheld[0].withheld_by, self.now_us())
+            self._info.state = BLOCKING if alarm else FLOW
         else:
             if flow.limit != NO_LIMIT:
                 flow.go(self.now_us())

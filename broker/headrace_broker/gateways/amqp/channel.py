@@ -333,6 +333,7 @@ class Channel(QueueListener, Passer):
         self.deliveries.clear()
         self.transaction.discard()
         self.confirms.discard()
+        self.holding.withhold(0)
         self.consumers.clear()
         self._cancels.clear()
         self.set_replies(None)
@@ -396,6 +397,7 @@ class Channel(QueueListener, Passer):
         """Confirm what the queue does not withhold; the others are still under way to it."""
         if self.links.find(client) is not None:
             self.confirms.withhold(client.queue.group, tickets)
+            self.holding.withhold(self.confirms.withheld_by())
             self._confirm()
 
     def on_completed(self, client: QueueClient, tickets: list[Ticket], over: int) -> None:
@@ -404,6 +406,7 @@ class Channel(QueueListener, Passer):
         if link is not None:
             link.tickets -= over
             self.confirms.complete(client.queue.group, tickets, over)
+            self.holding.withhold(self.confirms.withheld_by())
             self._confirm()
 
     def on_delivery(self, client: QueueClient, run: DeliveryRun) -> None:

@@ -20,6 +20,7 @@ from headrace_broker.model.flow import (
     LIMIT_COMMANDS,
     LIMIT_CREDIT,
     LIMIT_INTAKE,
+    LIMIT_WATERMARK,
     NO_LIMIT,
 )
 from headrace_broker.model.limits import CHANNEL_COMMANDS_MAX
@@ -125,6 +126,8 @@ class Holding(Waiter):
         flow: what stops the channel.
         messages: publishes in both rows.
         octets: the same in octets.
+        withheld_by: the queue that withholds confirms of the channel for longest, 0 for none. That
+            holds nothing here, so it is what stops the channel only where nothing else does.
     """
 
     def __init__(self, brake: Brake, passer: Passer, flow: Activity) -> None:
@@ -132,6 +135,7 @@ class Holding(Waiter):
         self.flow = flow
         self.messages: i64 = 0
         self.octets: i64 = 0
+        self.withheld_by: i64 = 0
         self._brake = brake
         self._passer = passer
         self._held: deque[Held] = deque()  # begins with publishes that are stopped
@@ -303,6 +307,21 @@ class Holding(Waiter):
             flow.stop(limit, group, self._brake.now_us())
             self._brake.show()
 
+    def withhold(self, group: i64) -> None:
+        """A queue withholds confirms, another one does so for longest now, or with 0 none does."""
+        if group != self.withheld_by:
+            self.withheld_by = group
+            if not self._joined:
+                self._rest()
+            self._brake.withhold(self)
+
+    def _rest(self) -> None:
+        """Nothing is held: what stops the channel is that confirms are withheld, or nothing."""
+        if self.withheld_by != 0:
+            self.flow.stop(LIMIT_WATERMARK, self.withheld_by, self._brake.now_us())
+        elif self.flow.limit != NO_LIMIT:
+            self.flow.go(self._brake.now_us())
+
     def _leave_gate(self) -> None:
         if self._gate is not None:
             self._gate.leave(self)
@@ -353,8 +372,7 @@ class Holding(Waiter):
         if self._joined and not self._held:
             self._joined = False
             self._leave_gate()
-            if self.flow.limit != NO_LIMIT:
-                self.flow.go(self._brake.now_us())
+            self._rest()
             self._brake.leave(self)
 
     # The end
