@@ -31,7 +31,6 @@ Serve = Callable[..., None]
 
 def server(broker: Any, factory: Callable[[], asyncio.AbstractEventLoop]) -> Serve:
     async def session(body: Body, more: dict[str, Any]) -> None:
-        broker.call_soon = asyncio.get_running_loop().call_soon
         listener = AmqpListener(broker, "127.0.0.1", 0, **more)
         await listener.start()
         try:
