@@ -88,6 +88,7 @@ class Gate:
         limit: a LIMIT constant of `model.flow`.
         group: the queue it belongs to, 0 for the whole node.
         room: the limit is not reached.
+        overdrawn: it is exceeded by so much that not even those go past it who cannot wait.
         is_open: there is room and nobody waits: what comes anew need not wait either.
         waiting_count: how many wait here.
     """
@@ -96,6 +97,7 @@ class Gate:
         self.limit = limit
         self.group = group
         self.room = True
+        self.overdrawn = False
         self.is_open = True
         self.waiting_count: i64 = 0
         self._bell = bell

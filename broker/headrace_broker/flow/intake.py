@@ -89,6 +89,10 @@ class Intake:
         """Return whether the node may hold so many octets more."""
         return self.shares.has_room(octets)
 
+    def can_take(self, octets: i64) -> bool:
+        """Return whether so much may be handed to queues whatever this turn's budget is."""
+        return self.pending + octets <= self._pending_max()
+
     def take(self, messages: i64, octets: i64) -> None:
         """Publishes are passed on; spends the turn's budget."""
         self.messages_left -= messages

@@ -47,8 +47,12 @@ class Pending:
         """So many were handed over."""
         self.octets += octets
         self._intake.add_pending(octets)
-        if self.gate.room and self.octets + octets > self.bound():
-            self.gate.set_room(False)
+        gate = self.gate
+        if gate.room:
+            if self.octets + octets > self.bound():
+                gate.set_room(False)
+        elif self.octets > self.bound() // 2 * 3:
+            gate.overdrawn = True
 
     def done(self, octets: i64) -> None:
         """So many are applied, or were refused or dropped."""
@@ -60,6 +64,7 @@ class Pending:
     def look(self) -> None:
         """Open the gate if that may be; also called when limits have changed."""
         if not self.gate.room and self.octets <= self.bound() // 2:
+            self.gate.overdrawn = False
             self.gate.set_room(True)
 
     def bound(self) -> i64:

@@ -92,6 +92,13 @@ class NodeBroker(Broker):
     def clock_us(self) -> i64:
         return time.monotonic_ns() // 1000
 
+    def limits_changed(self) -> None:
+        """The limits of flow control are other ones: who waits looks anew."""
+        self._hosting.limits_changed()
+        for info in list(self.connections.values()):
+            if info.control is not None:
+                info.control.limits_changed()
+
     @override
     def tell_after_ms(self, user: str, vhost: str) -> i64:
         return self.client_flow.tell_after_ms(user, vhost)

@@ -22,6 +22,10 @@ class ConnectionControl:
         """Close it with CONNECTION_FORCED, telling the client the reason."""
 
     @abstractmethod
+    def limits_changed(self) -> None:
+        """Let go on what waits, as far as the limits of flow control allow it now."""
+
+    @abstractmethod
     def channels(self, now_us: int) -> list[Any]:
         """Return a `model.status.ChannelStatus` of each open channel, by number.
 

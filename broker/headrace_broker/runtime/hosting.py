@@ -397,6 +397,13 @@ class Hosting:
         self.switchboard.sessions[session.session] = session.end
         return session
 
+    def limits_changed(self) -> None:
+        """Have queues and sessions compare what is under way with limits that have changed."""
+        self.queue_gates.look()
+        self.intake.look()
+        for session in list(self._sessions.values()):
+            session.publishing.look()
+
     def session_closed(self, session: int) -> None:
         """Forget a session that its queue has forgotten."""
         closed = self._sessions.pop(session, None)

@@ -198,6 +198,7 @@ class BrokerNode:
         self.catalog.subscribe(self.clients.on_events)
         self.catalog.subscribe(self.flow_settings.on_events)
         self.catalog.subscribe(self.broker.client_flow.on_events)
+        self.flow_settings.watch(self.broker.limits_changed)
         self.alarms.watch(self._block)
         self._block()
         self.hosting.start()

@@ -29,6 +29,8 @@ class Control(ConnectionControl):
     def shut_down(self, reason: str) -> None:
         self.reasons.append(reason)
 
+    def limits_changed(self) -> None: ...
+
     def channels(self, now_us: int) -> list[Any]:
         return [ChannelStatus(n, 0, 0, False, 0, 0) for n in range(1, self._channels + 1)]
 

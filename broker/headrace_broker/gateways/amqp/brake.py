@@ -156,7 +156,7 @@ class Brake(Debtor):
 
     def has_room(self, octets: i64) -> bool:
         """Return whether publishes of a channel that ends may be handed over all the same."""
-        return self.stops & STOP_ALARM == 0 and self._broker.intake.has_room(octets)
+        return self.stops & STOP_ALARM == 0 and self.intake.can_take(octets)
 
     def drop(self, messages: i64, octets: i64) -> None:
         """Take note of publishes that were not."""

@@ -291,10 +291,9 @@ class Channel(QueueListener, Passer):
 
     def force(self, publishes: list[Publish]) -> bool:
         """Publish whatever stops it, unless it is void."""
-        if self.is_open and not self.transaction.selected:
-            self.publisher.publish(publishes, True, force=True)
-            return True
-        return False
+        if not self.is_open or self.transaction.selected:
+            return False
+        return not self.publisher.publish(publishes, True, force=True)
 
     def crash(self) -> None:
         """Close the connection for the exception being handled."""

@@ -287,7 +287,7 @@ class Connection(ChannelOwner):
         self._opening.open(command)
         self.outlet.send(0, commands.Connection.OpenOk())
         self._shell.set_timer(self.info.heartbeat_s / 2)
-        self.info.control = Control(self.channels, self, self.info)
+        self.info.control = Control(self.channels, self, self.info, self.outlet.brake)
         self._presence.enter()
 
     # Closing

@@ -6,6 +6,7 @@ from typing import Any, final
 
 from typing_extensions import override
 
+from headrace_broker.gateways.amqp.brake import Brake
 from headrace_broker.gateways.amqp.channel import Channel
 from headrace_broker.gateways.amqp.channel_port import ChannelOwner
 from headrace_broker.gateways.amqp.channels import Channels
@@ -22,7 +23,10 @@ from headrace_broker.runtime.port import ConnectionControl, ConnectionInfo
 class Control(ConnectionControl):
     """The handle of one connection while it is open."""
 
-    def __init__(self, channels: Channels, owner: ChannelOwner, info: ConnectionInfo) -> None:
+    def __init__(
+        self, channels: Channels, owner: ChannelOwner, info: ConnectionInfo, brake: Brake
+    ) -> None:
+        self._brake = brake
         self._channels = channels
         self._owner = owner
         self._info = info
@@ -30,6 +34,10 @@ class Control(ConnectionControl):
     @override
     def shut_down(self, reason: str) -> None:
         self._owner.fail(AmqpError(CONNECTION_FORCED, reason), 0)
+
+    @override
+    def limits_changed(self) -> None:
+        self._brake.wake()
 
     @override
     def channels(self, now_us: int) -> list[Any]:

@@ -81,7 +81,7 @@ class Passer:
         raise AssertionError("abstract")
 
     def force(self, publishes: list[Publish]) -> bool:
-        """Publish whatever stops it; False where that is void.
+        """Publish what cannot wait; False where that is void, or not all of it goes.
 
         Raises:
             AmqpError: it would have closed the channel.

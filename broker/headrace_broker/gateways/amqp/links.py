@@ -51,17 +51,19 @@ class Links:
         """Return the link of a queue client, None once it is closed."""
         return self._by_client.get(client)
 
-    def closed_gate(self, queues: tuple[Queue, ...], served: bool) -> Gate | None:
+    def closed_gate(self, queues: tuple[Queue, ...], served: bool, force: bool) -> Gate | None:
         """Return the first gate on the way to queues that is closed.
 
         Args:
             queues: where publishes are to go.
             served: they have waited at a gate for their turn, and it has come.
+            force: they cannot wait.
         """
         for queue in queues:
             gate = self.open(queue).client.gate
-            if not (gate.is_open or (served and gate.room)):
-                return gate
+            if gate.is_open or (served and gate.room) or (force and not gate.overdrawn):
+                continue
+            return gate
         return None
 
     def congest(self, link: Link) -> None:

@@ -72,7 +72,7 @@ class Publisher:
             current: this node's view of the catalog is up to date. If it need not be, what finds
                 no exchange or no queue is left, and so is all behind it.
             served: they stood at a gate, and it has called.
-            force: gates do not matter.
+            force: they cannot wait; only gates that are overdrawn stop them.
 
         Returns:
             What is left, to be published once the view is up to date, or if `closed` says so, once
@@ -87,7 +87,7 @@ class Publisher:
         outlet = self._outlet
         self.closed = None
         self._served = served
-        self._force = force or self._transaction.selected
+        self._force = force
         route = outlet.broker.route(outlet.vhost, head.route)
         version = outlet.broker.permissions.version
         if route.exchange != self._permitted or version != self._permitted_version:
@@ -108,8 +108,8 @@ class Publisher:
 
     def _is_closed(self, route: Route) -> bool:
         """Return whether a queue on the way lets nobody pass, and note which gate it is."""
-        if not self._force and route.queues:
-            self.closed = self._links.closed_gate(route.queues, self._served)
+        if route.queues and not self._transaction.selected:
+            self.closed = self._links.closed_gate(route.queues, self._served, self._force)
         return self.closed is not None
 
     def _publish_singly(

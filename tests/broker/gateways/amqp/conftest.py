@@ -226,7 +226,7 @@ def any_link(new_broker: type[Any]) -> Link:
     )
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def kit() -> type[Kit]:
     return Kit
 

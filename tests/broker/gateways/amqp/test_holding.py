@@ -432,3 +432,26 @@ def test_account_of_a_lost_connection_lives_until_it_owes_nothing(kit, broker, q
     broker.repay()
     broker.ledger.sweep()
     assert peer.info.id not in broker.ledger.accounts
+
+
+def test_limit_that_is_raised_lets_publishes_go_on(kit, broker, queue, peer):
+    broker.flow.account_messages = 2
+    broker.hold_loans = True
+    send(kit, peer, "q", b"1", b"2", b"3", b"4")
+    peer.turn()
+    assert len(queue.ready) == 3
+    broker.flow.account_messages = 100
+    broker.ledger.look()
+    peer.info.control.limits_changed()
+    peer.turn()
+    assert len(queue.ready) == 4
+
+
+def test_lost_connection_drops_what_it_holds_for_a_queue_that_has_far_too_much(
+    kit, broker, queue, peer
+):
+    closed(queue)
+    queue.gate.overdrawn = True
+    send(kit, peer, "q", b"1", b"2")
+    peer.connection.lost()
+    assert (bodies(queue), broker.ledger.dropped_messages) == ([], 2)
