@@ -172,7 +172,8 @@ class MessageService:
 
         Each is taken, published with its properties and body as they are, and settled once every
         queue has confirmed it. When this node or the queue's leader fails in between, a message
-        may be in both places; it is never in none.
+        may be in both places; it is never in none. An alarm that comes up stops it: what is left
+        stays where it is, and is told as refused.
 
         Args:
             queue: where from.
@@ -181,13 +182,19 @@ class MessageService:
 
         Raises:
             AmqpError: NOT_FOUND the queue or the exchange is not there, ACCESS_REFUSED the exchange
-                is internal, INTERNAL_ERROR the queue does not answer.
+                is internal, INTERNAL_ERROR the queue does not answer, or an alarm is on.
         """
+        blocked = self._broker.blocked_reason()
+        if blocked:
+            raise AmqpError(
+                INTERNAL_ERROR, f"nothing is moved while publishers are blocked: {blocked}"
+            )
         await self._check_route(queue.vhost, route)
         move = _Move(self._broker, self._router, queue, route)
         try:
-            while message_ids:
+            while message_ids and not self._broker.blocked_reason():
                 message_ids = await move.some(message_ids)
+            move.outcome.refused += message_ids
             await move.source.applied()
         finally:
             move.close()

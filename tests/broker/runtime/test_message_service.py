@@ -11,7 +11,7 @@ from headrace_broker.core.queue.leader_command import encode_configure
 from headrace_broker.core.queue.queue_machine import MACHINE_VERSION
 from headrace_broker.core.queue.settings import OVERFLOW_REJECT_PUBLISH, QueueSettings
 from headrace_broker.model.limits import FETCHED_OCTETS_MAX, MOVED_OCTETS_MAX
-from headrace_broker.model.reply_code import ACCESS_REFUSED, NOT_FOUND, AmqpError
+from headrace_broker.model.reply_code import ACCESS_REFUSED, INTERNAL_ERROR, NOT_FOUND, AmqpError
 from headrace_broker.runtime.browsing import Page, page_of
 from headrace_broker.runtime.leader_client import LeaderUnavailableError, QueueGoneError
 from headrace_broker.runtime.message_service import MessageService
@@ -26,6 +26,7 @@ class Parts:
     def __init__(self, world):
         self.world = world
         self.known = True
+        self.blocked: list[str] = []  # answers to come; then nothing blocks
         self.internal = False
         self.needs_message = False
         self.targets = [world.queue]
@@ -42,6 +43,9 @@ class Parts:
         """Give the queue settings, as its leader does."""
         self.world.hosts[1].propose(encode_configure(MACHINE_VERSION, settings))
         self.world.settle_down()
+
+    def blocked_reason(self):
+        return self.blocked.pop(0) if self.blocked else ""
 
     def open_queue(self, queue, listener, account):
         assert account is self.republish_account
@@ -218,3 +222,24 @@ def test_browsing_without_a_leader_fails_as_amqp_does(world, parts, failure):
     parts.failure = failure
     with pytest.raises(AmqpError, match=str(failure)):
         world.run(parts.service.browse(world.queue, 0, 5, 9))
+
+
+def test_nothing_is_moved_while_an_alarm_is_on(world, parts, fill):
+    fill(b"a")
+    parts.blocked = ["low on memory: node n1"]
+    with pytest.raises(AmqpError) as caught:
+        world.run(parts.service.move(world.queue, [1], WORK))
+    assert caught.value.code == INTERNAL_ERROR
+    assert "while publishers are blocked: low on memory: node n1" in caught.value.text
+    assert left(world) == [(1, b"a")]
+
+
+def test_an_alarm_stops_a_move_between_its_turns(world, parts, fill):
+    for _ in range(3):
+        fill(bytes(MOVED_OCTETS_MAX))
+    parts.blocked = ["", "", "low on memory"]
+    moved = world.run(parts.service.move(world.queue, [1, 2, 3], WORK))
+    assert (moved.moved, moved.refused) == ([1], [2, 3])
+    world.settle_down()
+    waiting = world.hosts[1].machine.available_from(0, 9)
+    assert [message.message_id for message in waiting] == [2, 3, 4]
