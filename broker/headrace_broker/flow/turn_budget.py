@@ -7,7 +7,7 @@ times as much, and queues grow. The budget shrinks while queues grow whose consu
 this node, and grows again while there are none.
 
 A consumer that takes its time itself is no reason: its round takes longer than the node's turns
-explain.
+explain. Nor is anything while turns are short: consumers could not be served much faster.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from headrace_broker.flow.flow_limits import FlowLimits
-from headrace_broker.model.limits import TURN_MESSAGES_MIN, TURN_US_MAX
+from headrace_broker.model.limits import TURN_MESSAGES_MIN, TURN_US_MAX, TURN_US_SHORT
 
 FULL: Final = 1 << 16  # the whole of the limits, in the units of `share`
-ROUND_TURNS: Final = 32  # turns that a message and its acknowledgement take at most: gateway,
-# client, gateway, leader, followers, disk, leader; some of them several
+ROUND_TURNS: Final = 64  # turns that a message and its acknowledgement take at most: gateway,
+# client, gateway, leader, followers, disk, leader, some of them several, and the ack of a window
+SMOOTHING: Final = 8  # looks over which what leaves a queue is averaged
 GROWTH_STEPS: Final = 16  # a sixteenth more each time, while nothing speaks against it
 DRAIN_PERCENT: Final = 95  # of what leaves may come in, while too much waits
 
@@ -43,25 +44,55 @@ class Round:
         self.waiting: i64 = 0
         self.wanted: i64 = 0
 
-    def add(
-        self, arrived: i64, left: i64, waiting: i64, unsettled: i64, elapsed_us: i64, turn_us: i64
-    ) -> None:
-        """Add a queue.
-
-        Args:
-            arrived: messages since the last look.
-            left: messages that consumers have taken since.
-            waiting: messages that are ready now.
-            unsettled: messages at consumers now.
-            elapsed_us: since the last look.
-            turn_us: length of a turn of the loop.
-        """
-        if left <= 0 or unsettled * elapsed_us > left * ROUND_TURNS * turn_us:
-            return  # it has no consumer, or one that takes its time
+    def add(self, arrived: i64, left: i64, waiting: i64, unsettled: i64) -> None:
+        """Add a queue whose consumers hurry."""
         self.arrived += arrived
         self.left += left
         self.waiting += waiting
         self.wanted += unsettled
+
+
+@final
+class Sight:
+    """What is seen of a queue that is led here, from one look to the next.
+
+    Args:
+        last_id: id of the message that came last.
+        ready: messages that are ready.
+    """
+
+    def __init__(self, last_id: i64, ready: i64) -> None:
+        self._last_id = last_id
+        self._ready = ready
+        self._usual: i64 = 0  # messages that leave between two looks, in SMOOTHING parts of one
+
+    def look(
+        self,
+        last_id: i64,
+        ready: i64,
+        unsettled: i64,
+        elapsed_us: i64,
+        turn_us: i64,
+        round_: Round,
+    ) -> None:
+        """Look again, and add the queue to the round if its consumers hurry.
+
+        Args:
+            last_id: id of the message that came last.
+            ready: messages that are ready.
+            unsettled: messages at consumers.
+            elapsed_us: since the last look.
+            turn_us: length of a turn of the loop.
+            round_: to add to.
+        """
+        arrived = last_id - self._last_id
+        left = arrived + self._ready - ready
+        self._last_id = last_id
+        self._ready = ready
+        # Consumers acknowledge in bursts: what is usual tells how fast they are.
+        self._usual += left - self._usual // SMOOTHING
+        if left > 0 and unsettled * SMOOTHING * elapsed_us <= self._usual * ROUND_TURNS * turn_us:
+            round_.add(arrived, left, ready, unsettled)
 
 
 @final
@@ -99,7 +130,8 @@ class TurnBudget:
         share = self.share
         full = self._limits.scaled(self._limits.turn_messages)
         used = min(max(passed, TURN_MESSAGES_MIN) * FULL // full, share)
-        behind = round_.waiting > 2 * round_.wanted and round_.arrived > 0
+        waits = round_.waiting > 2 * round_.wanted and round_.arrived > 0
+        behind = waits and turn_us >= TURN_US_SHORT
         if behind:
             # Fewer than leave, so that what waits goes as well; by three quarters at most at once.
             aim = used * round_.left * DRAIN_PERCENT // (round_.arrived * 100)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import final
+from typing import Final, final
 
 from mypy_extensions import i64
 
 from headrace_broker.flow.gate import Bell, Gate
 from headrace_broker.flow.intake import Intake
+
+TURN_US_COUNTED: Final = 10_000_000  # of one turn; a process that was stopped says nothing
 
 
 @final
@@ -35,7 +37,7 @@ class IntakeTurns(Bell):
         self._began_us: i64 = 0
         self._asked_us: i64 = 0
         self._turns_us: i64 = 0
-        self._turn_count: i64 = 0
+        self._squares: i64 = 0
 
     def ring(self, gate: Gate) -> None:
         """Have a gate served in the next turn."""
@@ -71,18 +73,22 @@ class IntakeTurns(Bell):
         self._follows = bool(self._rung)
 
     def take_turn_us(self) -> int:
-        """Return the mean length of turns since the last call, 0 where there was none."""
-        count = self._turn_count
+        """Return how long the turns since the last call were, 0 where there was none.
+
+        It is the length of the turn that somebody meets who comes at any time: long ones count for
+        more.
+        """
         total = self._turns_us
-        self._turn_count = 0
+        squares = self._squares
         self._turns_us = 0
-        return int(total // count) if count > 0 else 0
+        self._squares = 0
+        return int(squares // total) if total > 0 else 0
 
     def _measure(self) -> None:
         now = self._clock_us()
-        if self._follows:
-            self._turns_us += now - self._began_us
-        else:  # it was asked for some time during the turn before: in the middle, on average
-            self._turns_us += 2 * (now - self._asked_us)
-        self._turn_count += 1
+        # One that does not follow was asked for during the turn before: in the middle, on average.
+        length = now - self._began_us if self._follows else 2 * (now - self._asked_us)
+        length = min(length, TURN_US_COUNTED)
+        self._turns_us += length
+        self._squares += length * length
         self._began_us = now

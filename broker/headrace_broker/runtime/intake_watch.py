@@ -8,22 +8,13 @@ from typing import TYPE_CHECKING, Final, final
 from mypy_extensions import i64
 
 from headrace_broker.flow.intake import Intake
-from headrace_broker.flow.turn_budget import FULL, Round
+from headrace_broker.flow.turn_budget import FULL, Round, Sight
 from headrace_broker.runtime.intake_turns import IntakeTurns
 
 if TYPE_CHECKING:
     from headrace_broker.runtime.queue_host import QueueHost
 
 LOOK_SECONDS: Final = 0.1  # between looks: some turns of a node that has much to do
-
-
-@final
-class _Sight:
-    """What was seen of a queue at the last look."""
-
-    def __init__(self, last_id: i64, ready: i64) -> None:
-        self.last_id = last_id
-        self.ready = ready
 
 
 @final
@@ -40,7 +31,7 @@ class IntakeWatch:
         self._intake = intake
         self._turns = turns
         self._hosts = hosts
-        self._seen: dict[int, _Sight] = {}
+        self._seen: dict[int, Sight] = {}
         self._looked_us: i64 = 0
 
     def look(self, now_us: i64) -> None:
@@ -60,26 +51,17 @@ class IntakeWatch:
         round_ = Round()
         for group, host in self._hosts.items():
             if host.serving:
-                self._add(round_, group, host, before.get(group), elapsed, turn_us)
+                machine = host.machine
+                sight = before.get(group)
+                if sight is None:
+                    sight = Sight(machine.last_id, machine.ready_count)
+                else:
+                    unsettled = machine.unsettled_count
+                    sight.look(
+                        machine.last_id, machine.ready_count, unsettled, elapsed, turn_us, round_
+                    )
+                self._seen[group] = sight
         intake.budget.look(round_, passed // turns if turns > 0 else 0, turn_us)
-
-    def _add(
-        self,
-        round_: Round,
-        group: int,
-        host: QueueHost,
-        before: _Sight | None,
-        elapsed_us: i64,
-        turn_us: i64,
-    ) -> None:
-        machine = host.machine
-        last_id = machine.last_id
-        ready = machine.ready_count
-        self._seen[group] = _Sight(last_id, ready)
-        if before is not None:
-            arrived = last_id - before.last_id
-            left = arrived + before.ready - ready
-            round_.add(arrived, left, ready, machine.unsettled_count, elapsed_us, turn_us)
 
 
 @final

@@ -129,7 +129,7 @@ def test_turns_are_measured_and_idle_time_is_not() -> None:
     node.loop.turn()
     node.loop.now_us = 60_000
     node.loop.turn()
-    assert node.turns.take_turn_us() == (2 * 3000 + 7000) // 2
+    assert node.turns.take_turn_us() == (6000 * 6000 + 7000 * 7000) // 13_000
     assert node.turns.take_turn_us() == 0
 
 
