@@ -21,6 +21,7 @@ from mypy_extensions import i64, mypyc_attr
 
 from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.flow.gate import Bell, Gate
+from headrace_broker.model.limits import LARGE_STALLED_LOOKS
 
 SMALL_PART: Final = 4  # a quarter of the node's bound is for what connections hold
 LARGE_PART: Final = 2  # a half for large publishes on their way in
@@ -35,6 +36,10 @@ class Reader:
     @abstractmethod
     def may_read(self, reading: bool) -> None:
         """Read the socket, or leave it unread; called at changes only, and must not block."""
+
+    @abstractmethod
+    def stalled(self) -> None:
+        """Close the socket: it stands in others' way with a publish of which nothing comes."""
 
 
 @final
@@ -55,6 +60,8 @@ class Share:
         self.missing: i64 = 0
         self.full = False
         self.slot: i64 = 0
+        self._still: i64 = 0  # looks at which nothing had come
+        self._seen: i64 = 0  # octets of its publish at the last of them
         self._quiet: i64 = 0
         self._shares = shares
         self._reader = reader
@@ -111,6 +118,20 @@ class Share:
             self.partial = 0
             self.missing = 0
             self._quiet = 0
+
+    def is_stalled(self, waited_for: bool) -> bool:
+        """Look whether anything of its large publish has come while others wait for it."""
+        if waited_for and not self.full and self.partial == self._seen:
+            self._still += 1
+        else:
+            self._still = 0
+        self._seen = self.partial
+        return self._still >= LARGE_STALLED_LOOKS
+
+    def stall(self) -> None:
+        """Give up on it."""
+        self._still = 0
+        self._reader.stalled()
 
     def set_full(self, full: bool) -> None:
         """Stop or go on reading."""
@@ -238,6 +259,16 @@ class Shares:
         for share in list(self._unread):
             if share.octets <= self._threshold() // 2:
                 self._resume(share)
+
+    def tick(self) -> None:
+        """Close those who came in through the turnstile and stand still; called ten times a second.
+
+        Otherwise a few clients that begin large publishes and send no more keep out all others.
+        """
+        waited_for = len(self._entering) > 0
+        for share in list(self._inside):
+            if share.is_stalled(waited_for):
+                share.stall()
 
     # The turnstile
 

@@ -128,6 +128,7 @@ WITHHELD_COMMANDS_MAX: Final = 32768  # publish commands of which a queue withho
 MEMORY_LOG_TURN_OCTETS: Final = 4 << 20  # octets of commands that an unreplicated queue applies in one turn of the loop; some 10 ms
 MEMORY_LOG_OCTETS_MAX: Final = 48 << 20  # octets of commands that wait for that, as in a replicated log; beyond, they are refused and sent again
 MEMORY_LOG_URGENT_OCTETS: Final = 16 << 20  # octets that settles may add to those
+LARGE_STALLED_LOOKS: Final = 300  # tenths of a second without an octet of a large publish that others wait for; then its client is gone or means harm
 SOCKET_RECEIVE_BYTES: Final = 128 << 10  # octets that the kernel keeps for a client's socket; left to itself it grows to 6 MiB each, seconds of publishes that nobody has seen
 READ_TURN_BYTES: Final = 4 << 20  # octets read in one turn of the loop from sockets that have more; parsing takes some 10 ms
 READ_BYTES_MAX: Final = 64 << 10  # octets read from a socket in one turn; some hundred small publishes

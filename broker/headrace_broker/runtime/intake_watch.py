@@ -37,6 +37,7 @@ class IntakeWatch:
     def look(self, now_us: i64) -> None:
         """Look at the queues led here. Where nothing waits for its turn, that costs nothing."""
         intake = self._intake
+        intake.shares.tick()
         elapsed = now_us - self._looked_us
         self._looked_us = now_us
         turns = intake.turns

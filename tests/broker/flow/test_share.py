@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.flow.intake import Intake
 from headrace_broker.flow.share import FREE_OCTETS, READ_OCTETS_MIN, Reader
+from headrace_broker.model.limits import LARGE_STALLED_LOOKS
 
 BOUND = 1 << 20
 LARGEST = BOUND // 8
@@ -33,6 +34,7 @@ class Client(Reader):
         self.reading = True
         self.share = intake.open(self)
         self.keeps = keeps
+        self.gone = False
         self._intake = intake
         self._channels = [list(contents) for contents in channels]
         self._under_way: dict[int, tuple[int, int]] = {}  # by channel: octets there, octets to come
@@ -40,6 +42,10 @@ class Client(Reader):
     def may_read(self, reading: bool) -> None:
         assert reading != self.reading
         self.reading = reading
+
+    def stalled(self) -> None:
+        self.share.close()
+        self.gone = True
 
     @property
     def done(self) -> bool:
@@ -141,6 +147,37 @@ def test_one_that_goes_in_the_middle_makes_room() -> None:
     intake.shares.look()
     assert second.reading
     assert intake.figures().large == 1
+
+
+def test_one_that_stands_still_while_others_wait_has_to_go() -> None:
+    intake = Intake(limits_of())
+    still, moving = (Client(intake, [[BOUND // 2]]) for _ in range(2))
+    for _ in range(10):
+        still.send(0)
+    for _ in range(2 * LARGE_STALLED_LOOKS):
+        intake.shares.tick()
+    assert [still.gone] == [False]  # nobody waits
+    for _ in range(10):
+        moving.send(0)
+    assert not moving.reading
+    for _ in range(LARGE_STALLED_LOOKS):
+        intake.shares.tick()
+    intake.shares.look()
+    assert [still.gone, moving.gone] == [True, False]
+    run(intake, [moving], BOUND)
+
+
+def test_one_that_is_slow_may_stay() -> None:
+    intake = Intake(limits_of())
+    slow, other = (Client(intake, [[BOUND // 2]]) for _ in range(2))
+    for client in (slow, other):
+        for _ in range(10):
+            client.send(0)
+    while not slow.done:
+        for _ in range(LARGE_STALLED_LOOKS - 1):
+            intake.shares.tick()
+        slow.send(0)
+    assert not slow.gone
 
 
 def test_a_connection_that_publishes_nothing_large_is_read_whatever_the_others_do() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from typing import Final, final
 
@@ -22,6 +23,8 @@ from headrace_broker.model.limits import (
     OUTPUT_FLUSH_BYTES,
 )
 from headrace_broker.runtime.port import Broker, ConnectionInfo
+
+_LOG: Final = logging.getLogger(__name__)
 
 PAUSE_HELD: Final = 1  # too many octets of its publishes are held
 PAUSE_COMMANDS: Final = 2  # too many commands wait in a channel
@@ -199,6 +202,14 @@ class Outlet(Reader):
     def may_read(self, reading: bool) -> None:
         """As many publishes are held as may be, or fewer again."""
         self._pause(PAUSE_HELD, not reading)
+
+    @override
+    def stalled(self) -> None:
+        """A large publish that others wait for does not go on."""
+        _LOG.warning(
+            "%s: closed: others wait for a publish of which nothing comes", self._info.name
+        )
+        self.shell.abort()
 
     def stall(self, stalled: bool) -> None:
         """One more, or one less, channel has too many commands waiting."""
