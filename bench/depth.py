@@ -138,10 +138,21 @@ class Bench:
 
     def fill(self, messages: int, declare: bool) -> dict[str, float]:
         """Publish so many messages, each confirmed."""
+        if declare:
+            self._declare()
         arguments = ["--messages", str(messages), "--consumers", "0"]
         arguments += ["--publishers", str(self.case.publishers)]
-        arguments += ["--window", str(self.case.window), "--declare", str(int(declare))]
+        arguments += ["--window", str(self.case.window), "--declare", "0"]
         return self.load(*arguments)
+
+    def _declare(self) -> None:
+        """Have the queue, empty, without the watermark by which it would never get deep."""
+        port = int(self.cluster.nodes[0].amqp.rpartition(":")[2])
+        with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port)) as connection:
+            channel = connection.channel()
+            arguments = {"x-queue-type": "quorum", "x-high-watermark-bytes": 0}
+            channel.queue_declare(QUEUE, durable=True, arguments=arguments)
+            channel.queue_purge(QUEUE)
 
     def drain(self, messages: int) -> dict[str, float]:
         """Take and acknowledge so many messages."""

@@ -38,7 +38,8 @@ def resident_bytes(cluster: Cluster, name: str) -> int:
 @pytest.mark.parametrize("no_ack", [True, False], ids=["no_ack", "ack"])
 def test_clients_that_do_not_read_are_bounded(small_caches: Cluster, no_ack: bool) -> None:
     cluster = small_caches
-    cluster.connect("n1").channel().queue_declare("work", durable=True)
+    unmarked = {"x-high-watermark-bytes": 0}  # confirms go on whatever the queue holds
+    cluster.connect("n1").channel().queue_declare("work", durable=True, arguments=unmarked)
     clients = [RawClient(cluster.port("n2")).log_in().open_channel() for _ in range(CLIENTS)]
     for client in clients:
         client.send(commands.Basic.Consume(0, "work", "", False, no_ack), 1)

@@ -69,6 +69,10 @@ REFUSED_POLICIES = [
     (policy({"message-ttl": [[]]}), "not a list"),
     (policy({"delayed-retry-type": "all"}), "'delayed-retry-min' is required"),
     (
+        policy({"high-watermark": 5, "low-watermark": 6}),
+        "'low-watermark' (6) must not be larger than 'high-watermark' (5)",
+    ),
+    (
         policy({"delayed-retry-min": 9, "delayed-retry-max": 8}),
         "'delayed-retry-max' (8) must not be smaller",
     ),

@@ -141,6 +141,10 @@ def test_highest_priority_that_applies_counts_and_then_the_first_name() -> None:
         ("delayed-retry-type", "all", "failed", "failed"),
         ("delayed-retry-min", 10, 5, 10),
         ("delayed-retry-max", 10, 5, 5),
+        ("high-watermark", 10, 5, 5),
+        ("high-watermark-bytes", 0, 5, 5),
+        ("high-watermark-bytes", 10, 0, 10),
+        ("low-watermark", 10, 0, 0),
     ],
 )
 def test_operator_policy_bounds_the_policy(
@@ -362,3 +366,20 @@ def test_what_is_effective_is_always_a_value_that_is_allowed_and_within_the_oper
     for name in ("max-length", "max-length-bytes", "message-ttl", "expires"):
         bounds = [each[name] for each in (arguments, definition, operator) if name in each]
         assert settings.get(name) == (min(bounds) if bounds else None)
+
+
+def test_vhost_gives_watermarks_to_queues_that_have_none() -> None:
+    limits = {"default-queue-high-watermark": 9, "default-queue-low-watermark-bytes": 5}
+    assert told(queue(), None, None, limits) == {"high-watermark": 9, "low-watermark-bytes": 5}
+    assert told(queue(x_high_watermark=7), None, None, limits)["high-watermark"] == 7
+
+
+def test_low_watermark_above_a_high_one_from_elsewhere_gives_way() -> None:
+    assert told(queue(x_low_watermark=7), {"high-watermark": 5}) == {"high-watermark": 5}
+    assert told(queue(x_low_watermark=7), {"high-watermark": 7}) == {
+        "high-watermark": 7,
+        "low-watermark": 7,
+    }
+    operator = {"high-watermark-bytes": 5}
+    both = {"high-watermark-bytes": 50, "low-watermark-bytes": 40}
+    assert told(queue(), both, operator) == {"high-watermark-bytes": 5}

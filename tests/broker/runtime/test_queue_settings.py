@@ -171,3 +171,32 @@ def test_values_of_other_types_count_as_not_given():
 @pytest.mark.parametrize(("arguments", "ms"), [({}, 0), ({"expires": 5}, 5), ({"expires": -1}, 0)])
 def test_expiry(arguments: dict[str, Any], ms: int):
     assert expires_ms(arguments) == ms
+
+
+def marks(queue: Queue = QUORUM, **arguments: Any) -> tuple[int, int, int, int]:
+    found = settings(queue, **arguments)
+    octets = (found.high_watermark_octets, found.low_watermark_octets)
+    return (*octets, found.high_watermark, found.low_watermark)
+
+
+@pytest.mark.parametrize("queue", [QUORUM, CLASSIC])
+def test_queue_that_is_told_nothing_has_a_watermark_of_octets(queue: Queue):
+    assert marks(queue) == (64 << 20, 48 << 20, 0, 0)
+
+
+@pytest.mark.parametrize("name", ["max_length", "max_length_bytes"])
+def test_queue_with_a_length_limit_has_only_the_watermarks_it_is_told(name: str):
+    assert marks(**{name: 100}) == (0, 0, 0, 0)
+    assert marks(**{name: 100}, high_watermark_bytes=8) == (8, 6, 0, 0)
+
+
+def test_low_watermark_is_three_quarters_unless_told():
+    assert marks(high_watermark=10, high_watermark_bytes=0) == (0, 0, 10, 7)
+    assert marks(high_watermark=1, low_watermark=0, high_watermark_bytes=0) == (0, 0, 1, 0)
+    most = (1 << 63) - 1
+    assert marks(high_watermark_bytes=most)[:2] == (most, most * 3 // 4)
+
+
+def test_low_watermark_above_the_high_one_that_counts_is_not_taken():
+    assert marks(low_watermark_bytes=1 << 40) == (64 << 20, 48 << 20, 0, 0)
+    assert marks(low_watermark=5) == (64 << 20, 48 << 20, 0, 0)
