@@ -30,11 +30,16 @@ def causes(cluster: Cluster, node: str, queue: str) -> list[dict[str, Any]]:
     return [dict(each) for each in body["causes"]]
 
 
+def leader(cluster: Cluster, node: str, name: str) -> str:
+    """Who leads a queue, as a node that may lead it knows."""
+    return str((cluster.queue(name, node) or {}).get("leader", ""))
+
+
 def declare_led_by(cluster: Cluster, node: str, name: str, **arguments: Any) -> None:
     """Declare a queue through a node, which then leads it."""
     named = {f"x-{key.replace('_', '-')}": value for key, value in arguments.items()}
     cluster.connect(node).channel().queue_declare(name, durable=True, arguments=named)
-    wait_for(f"{node} to lead {name}", lambda: cluster.leader(name) == node)
+    wait_for(f"{node} to lead {name}", lambda: leader(cluster, node, name) == node)
 
 
 def reject_all(channel: BlockingChannel, queue: str, count: int) -> None:
@@ -71,14 +76,13 @@ def test_who_rejects_owes_for_the_letters_that_wait_on_another_node(
     for node in ("n1", "n2"):
         [cause] = causes(cluster, node, "dead")
         assert (cause["node"], cause["messages"], cause["kind"]) == ("n1", count, "connection")
-    assert cluster.queue("aside", "n1") is not None
     assert other_publishes(cluster)
 
     cluster.start()
     wait_for("the debt to be repaid", lambda: row(cluster)["owed_messages"] == 0, WAIT_SECONDS)
     method = wait_for("the held publish", lambda: channel.basic_get("aside", auto_ack=True)[0])
     assert method.routing_key == "aside"
-    wait_for("all letters", lambda: (cluster.queue("dead") or {}).get("messages") == count)
+    wait_for("all letters", lambda: (cluster.queue("dead", "n3") or {}).get("messages") == count)
     assert row(cluster)["state"] in ("running", "flow")
 
 

@@ -85,7 +85,9 @@ class FakeMessages:
         self.asked.append(("remove", queue.name, message_ids))
         return self.removed
 
-    async def move(self, queue: Queue, message_ids: list[int], route: bytes) -> Moved:
+    async def move(
+        self, queue: Queue, message_ids: list[int], route: bytes, user: str = ""
+    ) -> Moved:
         self.asked.append(("move", queue.name, message_ids, route))
         return self.moved
 

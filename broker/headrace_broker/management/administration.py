@@ -61,8 +61,10 @@ class MessagePort(Protocol):
     async def remove(self, queue: Queue, message_ids: list[int]) -> int:
         """Remove waiting messages; returns how many there were."""
 
-    async def move(self, queue: Queue, message_ids: list[int], route: bytes) -> Moved:
-        """Move waiting messages to where a route leads."""
+    async def move(
+        self, queue: Queue, message_ids: list[int], route: bytes, user: str = ""
+    ) -> Moved:
+        """Move waiting messages to where a route leads; the user is named as who caused it."""
 
 
 class Administration(Protocol):

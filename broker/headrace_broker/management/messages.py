@@ -137,7 +137,7 @@ class MessageEndpoints:
         who = caller()
         check_allowed(who, self._node.view, queue.vhost, WRITE, "exchange", exchange)
         route = _short("exchange", exchange) + _short("routing_key", routing_key)
-        moved = await self._node.message_service.move(queue, body.ids, route)
+        moved = await self._node.message_service.move(queue, body.ids, route, who.name)
         return json_answer(render_moved(moved))
 
     async def _target(self, vhost: str, body: MoveBody) -> tuple[str, str]:

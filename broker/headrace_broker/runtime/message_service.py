@@ -8,7 +8,9 @@ from typing import Final, NamedTuple, final
 from typing_extensions import override
 
 from headrace_broker.codecs.batch import message_body, message_properties, message_route
+from headrace_broker.flow.account import Account
 from headrace_broker.model.definition import Queue
+from headrace_broker.model.flow import REPUBLISH, Cause
 from headrace_broker.model.limits import FETCHED_OCTETS_MAX, MOVED_OCTETS_MAX, REQUEST_SECONDS_MAX
 from headrace_broker.model.message import DeliveryRun, Publish
 from headrace_broker.model.reply_code import ACCESS_REFUSED, INTERNAL_ERROR, NOT_FOUND, AmqpError
@@ -54,8 +56,8 @@ class Moved:
         moved: ids of those that are where they were to go, and no more where they were.
         missing: ids of which none waited.
         unrouted: ids of those that no queue takes; they wait where they were.
-        refused: ids of those that a queue refused or did not confirm; they wait where they were,
-            and in other queues perhaps.
+        refused: ids of those that a queue refused or did not confirm, or that were not taken for
+            that or for an alarm; they wait where they were, and in other queues perhaps.
     """
 
     def __init__(self) -> None:
@@ -124,6 +126,7 @@ class MessageService:
         self._broker = broker
         self._router = router
         self._browsing = browsing
+        self._moves = 0
 
     async def browse(self, queue: Queue, after: int, limit: int, body_octets: int) -> Page:
         """Return messages with ids above `after` without taking them; see `BrowsingClient`.
@@ -167,38 +170,53 @@ class MessageService:
         finally:
             client.close()
 
-    async def move(self, queue: Queue, message_ids: list[int], route: bytes) -> Moved:
+    async def move(
+        self, queue: Queue, message_ids: list[int], route: bytes, user: str = ""
+    ) -> Moved:
         """Move waiting messages to where a route leads.
 
         Each is taken, published with its properties and body as they are, and settled once every
         queue has confirmed it. When this node or the queue's leader fails in between, a message
-        may be in both places; it is never in none. An alarm that comes up stops it: what is left
-        stays where it is, and is told as refused.
+        may be in both places; it is never in none.
 
         Args:
             queue: where from.
             message_ids: which ones; they are published in this order.
             route: exchange and routing key as in `Publish.route`.
+            user: who asked for it.
+
+        Returns:
+            What became of each. When an alarm comes meanwhile, or a queue does not confirm, those
+            that were not taken by then are `refused`.
 
         Raises:
             AmqpError: NOT_FOUND the queue or the exchange is not there, ACCESS_REFUSED the exchange
-                is internal, INTERNAL_ERROR the queue does not answer, or an alarm is on.
+                is internal, INTERNAL_ERROR the queue does not answer, or publishers are blocked.
         """
-        blocked = self._broker.blocked_reason()
-        if blocked:
-            raise AmqpError(
-                INTERNAL_ERROR, f"nothing is moved while publishers are blocked: {blocked}"
-            )
         await self._check_route(queue.vhost, route)
-        move = _Move(self._broker, self._router, queue, route)
+        reason = self._broker.blocked_reason()
+        if reason:
+            raise AmqpError(INTERNAL_ERROR, f"publishers are blocked: {reason}")
+        account = self._broker.ledger.open(self._cause(queue, user))
+        move = _Move(self._broker, self._router, queue, route, account)
         try:
-            while message_ids and not self._broker.blocked_reason():
+            while message_ids and not account.in_debt and not self._broker.blocked_reason():
                 message_ids = await move.some(message_ids)
             move.outcome.refused += message_ids
             await move.source.applied()
         finally:
             move.close()
+            self._broker.ledger.close(account)
         return move.outcome
+
+    def _cause(self, queue: Queue, user: str) -> Cause:
+        """Return who is charged for a move; each has an account of its own, for it has a user."""
+        self._moves += 1
+        node = self._broker.node_name
+        account = f"{node}/{REPUBLISH}/{self._broker.boot}.{self._moves}"
+        cause = Cause(account, REPUBLISH, f"move out of queue '{queue.name}'", node)
+        cause.user, cause.vhost = user, queue.vhost
+        return cause
 
     async def _check_route(self, vhost: str, route: bytes) -> None:
         if not self._router.route(vhost, route).known:
@@ -215,9 +233,12 @@ class MessageService:
 class _Move:
     """Messages on their way from one queue to others."""
 
-    def __init__(self, broker: Broker, router: Router, queue: Queue, route: bytes) -> None:
+    def __init__(
+        self, broker: Broker, router: Router, queue: Queue, route: bytes, account: Account
+    ) -> None:
         self.outcome = Moved()
-        self.source = broker.open_queue(queue, _Confirms(), broker.republish_account)
+        self.source = broker.open_queue(queue, _Confirms(), account)
+        self._account = account
         self._broker = broker
         self._router = router
         self._queue = queue
@@ -271,9 +292,7 @@ class _Move:
         for queue in queues:
             client = self._targets.get(queue.group)
             if client is None:
-                client = self._broker.open_queue(
-                    queue, self._confirms, self._broker.republish_account
-                )
+                client = self._broker.open_queue(queue, self._confirms, self._account)
                 self._targets[queue.group] = client
             client.publish([publish], ticket)
         return future

@@ -10,8 +10,10 @@ import pytest
 from headrace_broker.core.queue.leader_command import encode_configure
 from headrace_broker.core.queue.queue_machine import MACHINE_VERSION
 from headrace_broker.core.queue.settings import OVERFLOW_REJECT_PUBLISH, QueueSettings
+from headrace_broker.model.flow import REPUBLISH, Cause
 from headrace_broker.model.limits import FETCHED_OCTETS_MAX, MOVED_OCTETS_MAX
-from headrace_broker.model.reply_code import ACCESS_REFUSED, INTERNAL_ERROR, NOT_FOUND, AmqpError
+from headrace_broker.model.reply_code import ACCESS_REFUSED, NOT_FOUND, AmqpError
+from headrace_broker.runtime import message_service as module
 from headrace_broker.runtime.browsing import Page, page_of
 from headrace_broker.runtime.leader_client import LeaderUnavailableError, QueueGoneError
 from headrace_broker.runtime.message_service import MessageService
@@ -26,7 +28,6 @@ class Parts:
     def __init__(self, world):
         self.world = world
         self.known = True
-        self.blocked: list[str] = []  # answers to come; then nothing blocks
         self.internal = False
         self.needs_message = False
         self.targets = [world.queue]
@@ -35,7 +36,12 @@ class Parts:
         self.asked = []
         self.failure: Exception | None = None
         fake: Any = self
-        self.republish_account = object()
+        self.ledger = world.ledger
+        self.republish_account = self.ledger.open(Cause("n1/republish", REPUBLISH, "", "n1"))
+        self.node_name = "n1"
+        self.boot = 3
+        self.blocked = ""
+        self.causes = []
         self.service = MessageService(fake, fake, fake)
         self.configure(QueueSettings())
 
@@ -44,12 +50,13 @@ class Parts:
         self.world.hosts[1].propose(encode_configure(MACHINE_VERSION, settings))
         self.world.settle_down()
 
-    def blocked_reason(self):
-        return self.blocked.pop(0) if self.blocked else ""
-
     def open_queue(self, queue, listener, account):
-        assert account is self.republish_account
+        assert self.ledger.accounts[account.cause.account] is account
+        self.causes.append(account.cause)
         return self.world.open(2, listener)
+
+    def blocked_reason(self):
+        return self.blocked
 
     def queue(self, vhost, name):
         return self.world.queue if self.exists else None
@@ -224,22 +231,30 @@ def test_browsing_without_a_leader_fails_as_amqp_does(world, parts, failure):
         world.run(parts.service.browse(world.queue, 0, 5, 9))
 
 
-def test_nothing_is_moved_while_an_alarm_is_on(world, parts, fill):
+def test_move_is_charged_to_who_asked_for_it_and_leaves_no_account(world, parts, fill):
+    fill(b"a", b"b")
+    accounts = dict(world.ledger.accounts)
+    world.run(parts.service.move(world.queue, [1, 2], WORK, "boss"))
+    world.run(parts.service.move(world.queue, [3], WORK, "boss"))
+    cause = parts.causes[-1]
+    assert (cause.account, cause.kind) == ("n1/republish/3.2", "republish")
+    assert (cause.name, cause.user, cause.vhost) == ("move out of queue 'work'", "boss", "/")
+    new = set(world.ledger.accounts) - set(accounts)
+    assert not [name for name in new if "republish" in name]
+
+
+def test_nothing_is_moved_during_an_alarm(world, parts, fill):
     fill(b"a")
-    parts.blocked = ["low on memory: node n1"]
-    with pytest.raises(AmqpError) as caught:
+    parts.blocked = "low on memory"
+    with pytest.raises(AmqpError, match="publishers are blocked: low on memory"):
         world.run(parts.service.move(world.queue, [1], WORK))
-    assert caught.value.code == INTERNAL_ERROR
-    assert "while publishers are blocked: low on memory: node n1" in caught.value.text
-    assert left(world) == [(1, b"a")]
+    assert parts.causes == []
 
 
-def test_an_alarm_stops_a_move_between_its_turns(world, parts, fill):
-    for _ in range(3):
-        fill(bytes(MOVED_OCTETS_MAX))
-    parts.blocked = ["", "", "low on memory"]
+def test_move_stops_between_steps_when_an_alarm_comes(world, parts, fill, monkeypatch):
+    monkeypatch.setattr(module, "MOVED_OCTETS_MAX", 1)
+    fill(b"a", b"b", b"c")
+    reasons = iter(["", "", "low on disk", "low on disk"])
+    parts.blocked_reason = lambda: next(reasons)
     moved = world.run(parts.service.move(world.queue, [1, 2, 3], WORK))
     assert (moved.moved, moved.refused) == ([1], [2, 3])
-    world.settle_down()
-    waiting = world.hosts[1].machine.available_from(0, 9)
-    assert [message.message_id for message in waiting] == [2, 3, 4]
