@@ -46,9 +46,9 @@ def test_the_cluster_comes_before_the_configuration_before_the_default():
     assert settings.find("commands") == Setting(9, 7, "cluster")
     settings.on_events([ParameterChanged("commands", None)])
     assert limits.commands == 7
-    assert settings["memory-high-watermark"] == "0.4"
+    assert settings.find("memory-high-watermark").value == "0.4"
     settings.on_events([ParameterChanged("memory-high-watermark", 5000)])
-    assert settings["memory-high-watermark"] == 5000
+    assert settings.find("memory-high-watermark").value == 5000
     assert told == [9, 7, 7]
 
 

@@ -32,10 +32,10 @@ class System:
         self.write("proc/self/cgroup", own + "\n")
         self.write("proc/self/mountinfo", "\n".join(mounts) + "\n")
 
-    def group(self, path: str, limit: object, used: int, **stat: int) -> None:
+    def group(self, path: str, limit: int | str, used: int, **stat: int) -> None:
         """Write a control group of version 2, in MiB."""
         place = f"sys/fs/cgroup/{path}".rstrip("/")
-        self.write(f"{place}/memory.max", limit if isinstance(limit, str) else int(limit) * MIB)
+        self.write(f"{place}/memory.max", limit if isinstance(limit, str) else limit * MIB)
         self.write(f"{place}/memory.current", used * MIB)
         lines = [f"{name} {value * MIB}" for name, value in {"anon": used, **stat}.items()]
         self.write(f"{place}/memory.stat", "\n".join(lines))

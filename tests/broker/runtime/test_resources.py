@@ -99,6 +99,10 @@ def test_scarce_memory_shrinks_cache_and_limits_and_an_alarm_blocks(world: World
     assert world.limits.share == 100
 
 
+def on(world: World) -> tuple[bool, bool]:
+    return world.alarms.own.disk_alarm, world.alarms.blocked
+
+
 def test_a_limit_of_the_disk_may_be_a_multiple_of_the_memory(world: World) -> None:
     async def work() -> None:
         world.set("disk-free-limit", "1.5")
@@ -106,10 +110,9 @@ def test_a_limit_of_the_disk_may_be_a_multiple_of_the_memory(world: World) -> No
         assert world.resources.disk.limit == 1500 * MIB
         assert world.alarms.own.disk_limit == 1500 * MIB
         world.set("disk-free-limit", 1 << 50)
-        assert world.alarms.blocked
-        assert world.alarms.own.disk_alarm
+        assert on(world) == (True, True)
         world.set("disk-free-limit", None)
-        assert not world.alarms.blocked
+        assert on(world) == (False, False)
         world.resources.stop()
 
     asyncio.run(work())
