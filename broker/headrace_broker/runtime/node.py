@@ -153,8 +153,11 @@ class BrokerNode:
             names[node], lambda: self.broker.connections, others_names, self.raft.send
         )
         self.rates = QueueRates(self.hosting.hosts, self.ledger, _now_us)
+        self.flow_report = self._make_flow_report(others_names)
+
+    def _make_flow_report(self, others: dict[int, str]) -> FlowReport:
         facts = FlowFacts(
-            config.node.name,
+            self.config.node.name,
             lambda: self.broker.connections,
             self.ledger,
             self.hosting.hosts,
@@ -163,11 +166,11 @@ class BrokerNode:
             _now_us,
         )
         sources = FlowSources(
-            config.node.name, self.hosting.queue_gates, self.hosting.intake, self.alarms
+            self.config.node.name, self.hosting.queue_gates, self.hosting.intake, self.alarms
         )
         facts.gate, facts.figures, facts.alarms = sources.gate, sources.figures, sources.alarms
         view = self.catalog.catalog
-        self.flow_report = FlowReport(facts, view, others_names, self.clients.inquiries)
+        return FlowReport(facts, view, others, self.clients.inquiries)
 
     def _queue_exists(self, queue: Queue) -> bool:
         return self.catalog.catalog.queue_by_group(queue.group) is not None
