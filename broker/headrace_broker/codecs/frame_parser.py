@@ -129,6 +129,15 @@ class FrameParser:
         self._count()
         return out
 
+    def discard(self) -> None:
+        """Parse nothing more, and keep nothing of what is not whole: the connection is gone."""
+        self.closed = True
+        self._rest = BytesWriter()
+        self._contents = {}
+        self._content_bytes = 0
+        self._content_missing = 0
+        self._count()
+
     def _count(self) -> None:
         rest: i64 = len(self._rest)
         self.buffered_bytes = rest + self._content_bytes

@@ -241,3 +241,15 @@ def test_messages_of_one_publisher_share_their_property_block(wire: Any) -> None
     assert isinstance(first, Publish)
     assert isinstance(second, Publish)
     assert first.properties is second.properties
+
+
+def test_discarded_parser_keeps_nothing_and_parses_nothing(wire: Any) -> None:
+    parser = greeted(wire)
+    body = bytes(100_000)
+    stream = b"".join(wire.message(1, body))
+    parser.feed(stream[:50_000])
+    assert parser.buffered_bytes >= 49_000
+    assert parser.missing_bytes > 0
+    parser.discard()
+    assert (parser.buffered_bytes, parser.missing_bytes, parser.closed) == (0, 0, True)
+    assert parser.feed(stream[50_000:]) == []

@@ -134,6 +134,7 @@ class Connection(ChannelOwner):
 
     def lost(self) -> None:
         """The socket is closed."""
+        self._parser.discard()  # at once, not when all of this is collected as garbage
         self._enter(states.DROP)
         self.outlet.brake.draining = False
         self._close_channels()
