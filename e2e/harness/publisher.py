@@ -23,9 +23,19 @@ class Publisher(Worker):
         queue: where to publish, through the default exchange.
         count: how many messages to get confirmed before stopping.
         size: octets of a body; the number stands in front.
+        window: unconfirmed publishes allowed.
+        name: what its connection calls itself, "" for nothing.
     """
 
-    def __init__(self, ports: list[int], queue: str, count: int, size: int) -> None:
+    def __init__(
+        self,
+        ports: list[int],
+        queue: str,
+        count: int,
+        size: int,
+        window: int = WINDOW,
+        name: str = "",
+    ) -> None:
         super().__init__("publisher")
         self.confirmed: set[int] = set()
         self.rejected: set[int] = set()
@@ -35,6 +45,8 @@ class Publisher(Worker):
         self._queue = queue
         self._count = count
         self._size = size
+        self._window = window
+        self._properties = {"connection_name": name} if name else None
         self._next = 1
         self._outstanding: OrderedDict[int, int] = OrderedDict()
         self._tag = 0
@@ -62,7 +74,12 @@ class Publisher(Worker):
 
     def _one_connection(self, port: int) -> None:
         parameters = pika.ConnectionParameters(
-            "127.0.0.1", port, heartbeat=10, socket_timeout=5, blocked_connection_timeout=60
+            "127.0.0.1",
+            port,
+            heartbeat=10,
+            socket_timeout=5,
+            blocked_connection_timeout=60,
+            client_properties=self._properties,
         )
         connection = SelectConnection(
             parameters,
@@ -88,7 +105,7 @@ class Publisher(Worker):
     def _fill(self) -> None:
         channel = self._channel
         properties = pika.BasicProperties(delivery_mode=2)
-        while len(self._outstanding) < WINDOW and not self._done():
+        while len(self._outstanding) < self._window and not self._done():
             body = str(self._next).encode().ljust(self._size, b".")
             channel.basic_publish("", self._queue, body, properties)
             self._tag += 1

@@ -16,7 +16,7 @@ from headrace_broker.cli.flow_view import connections_table, explanation_view, l
 from headrace_broker.cli.local_cluster import BASE_PORT, HTTP_OFFSET
 
 REQUEST_S_MAX: Final = 15.0  # seconds; a node waits some seconds for others that do not answer
-PLAIN_COLUMNS: Final = 200  # of what is printed into a file or a pipe
+PLAIN_COLUMNS: Final = 1000  # of what is printed into a file or a pipe
 COUNT_DEFAULT: Final = 50
 COUNT_MAX: Final = 500
 
