@@ -130,10 +130,7 @@ class Account:
         self.messages += messages
         self.octets += octets
         if not self.in_debt:
-            limits = self.limits
-            self.in_debt = self.messages > limits.scaled(
-                limits.account_messages
-            ) or self.octets > limits.scaled(limits.account_octets)
+            self._judge()
 
     def repay(self, messages: i64, octets: i64) -> None:
         """Owe less, and let the debtor go on at the low mark."""
@@ -142,12 +139,23 @@ class Account:
         if self.in_debt:
             self.look()
 
+    def _judge(self) -> None:
+        limits = self.limits
+        self.in_debt = self.messages > limits.scaled(
+            limits.account_messages
+        ) or self.octets > limits.scaled(limits.account_octets)
+
     def look(self) -> None:
-        """Let the debtor go on if the debt allows it; also called when limits have changed."""
+        """Let the debtor go on if the debt allows it; also called when limits have changed.
+
+        A limit that was lowered below the debt stops the debtor's next publish.
+        """
+        if not self.in_debt:
+            self._judge()
+            return
         limits = self.limits
         if (
-            self.in_debt
-            and self.messages <= limits.scaled(limits.account_messages) // 2
+            self.messages <= limits.scaled(limits.account_messages) // 2
             and self.octets <= limits.scaled(limits.account_octets) // 2
         ):
             self.in_debt = False
@@ -185,8 +193,10 @@ class Ledger:
     def close(self, account: Account) -> None:
         """The activity has ended; what it caused may still be under way."""
         account.debtor = None
-        self._closed.add(account.cause.account)
-        self.sweep()
+        if account.messages == 0:
+            del self.accounts[account.cause.account]
+        else:
+            self._closed.add(account.cause.account)
 
     def sweep(self) -> None:
         """Forget closed accounts that owe nothing any more; called now and then."""
