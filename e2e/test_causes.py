@@ -91,7 +91,7 @@ def other_publishes(cluster: Cluster) -> bool:
     channel = cluster.connect("n1").channel()
     channel.confirm_delivery()
     channel.basic_publish("", "aside", b"free")
-    return channel.basic_get("aside", auto_ack=True)[2] == b"free"
+    return bool(channel.basic_get("aside", auto_ack=True)[2] == b"free")
 
 
 def test_debt_goes_with_the_node_on_which_the_work_waits(cluster: Cluster) -> None:

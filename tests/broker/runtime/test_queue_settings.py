@@ -186,8 +186,8 @@ def test_queue_that_is_told_nothing_has_a_watermark_of_octets(queue: Queue):
 
 @pytest.mark.parametrize("name", ["max_length", "max_length_bytes"])
 def test_queue_with_a_length_limit_has_only_the_watermarks_it_is_told(name: str):
-    assert marks(**{name: 100}) == (0, 0, 0, 0)
-    assert marks(**{name: 100}, high_watermark_bytes=8) == (8, 6, 0, 0)
+    assert marks(QUORUM, **{name: 100}) == (0, 0, 0, 0)
+    assert marks(QUORUM, **{name: 100}, high_watermark_bytes=8) == (8, 6, 0, 0)
 
 
 def test_low_watermark_is_three_quarters_unless_told():
