@@ -374,6 +374,9 @@ class Run:
         machine = self.world.hosts[1].machine
         assert not any(machine.has_session(each.session.session) for each in self.channels)
         assert self.world.hosts[self.world.leader].feed_count == 0
+        owed = [(each.messages, each.octets) for each in self.world.ledger.accounts.values()]
+        assert set(owed) == {(0, 0)}, "loans that were not repaid"
+        assert self.world.gates.by_group[self.world.queue.group].octets == 0
 
 
 def _pairs(rows):
