@@ -79,7 +79,7 @@ def report(
         if rounds > 1
         else "load generator included; one round."
     ]
-    lines += ["", *(f"- ({case.letter}) {case.title};" for case in cases), ""]
+    lines += ["", *(f"- ({case.letter}) {case.title};" for case in cases), "", ""]
     return "\n".join(lines) + side_by_side(found.get("headrace", []), found.get("rabbitmq", []))
 
 

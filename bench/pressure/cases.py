@@ -218,7 +218,11 @@ CASES: Final = (
     Case("a", "one publisher and one consumer", windows),
     Case("b", "publishers of window 100 on 50 queues with a consumer each", publishers),
     Case("c", "500 publishers without confirms, 50 queues with a consumer each", no_confirms),
-    Case("d", "a connection that floods one queue (4 KiB) and consumes from another", both_ways),
+    Case(
+        "d",
+        "a connection that floods one queue and consumes from another, fed with 5,000/s",
+        both_ways,
+    ),
     Case("e", "a queue that fills (4 KiB, slow consumers) beside a healthy one", neighbours),
     Case(
         "f", "20 publishers of 16 KiB, slow consumers, little memory", scarce_memory, SCARCE_BYTES
