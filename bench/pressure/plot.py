@@ -20,8 +20,8 @@ LOOKS: Final = {
 }
 SENTENCE: Final = (
     f"{PUBLISHERS} publishers without confirms, {QUEUES} quorum queues with a consumer each, three"
-    " nodes on one machine:\nrate and memory should stay where they are at capacity; what is published"
-    " and not received waits in the queues, and is what the latency comes from."
+    " nodes on one machine:\nrate and memory should stay where they are at capacity; what is"
+    " published and not received waits in the queues, and is what the latency comes from."
 )
 
 
