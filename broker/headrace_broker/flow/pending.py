@@ -62,10 +62,14 @@ class Pending:
         self.look()
 
     def look(self) -> None:
-        """Open the gate if that may be; also called when limits have changed."""
-        if not self.gate.room and self.octets <= self.bound() // 2:
-            self.gate.overdrawn = False
-            self.gate.set_room(True)
+        """Open the gate if that may be, or close it; also called when limits have changed."""
+        gate = self.gate
+        if gate.room:
+            if self.octets > self.bound():
+                gate.set_room(False)
+        elif self.octets <= self.bound() // 2:
+            gate.overdrawn = False
+            gate.set_room(True)
 
     def bound(self) -> i64:
         """Return how many octets may be under way."""

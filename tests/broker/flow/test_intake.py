@@ -100,6 +100,17 @@ def test_a_queues_gate_closes_above_its_bound_and_opens_at_half() -> None:
     assert intake.pending == pending.octets == 50_000
 
 
+def test_a_queues_gate_closes_when_its_bound_is_lowered() -> None:
+    limits = small_limits()
+    pending = Pending(7, limits, Intake(limits), 1, None)
+    pending.add(40_000)
+    limits.queue_octets = 30_000
+    pending.look()
+    assert not is_open(pending.gate)
+    pending.done(25_000)
+    assert is_open(pending.gate)
+
+
 def test_large_publishes_to_a_queue_go_one_at_a_time() -> None:
     limits = small_limits()
     pending = Pending(7, limits, Intake(limits), 1, None)
