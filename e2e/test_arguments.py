@@ -35,6 +35,7 @@ TEXTS = (
     *("x-queue-type", "x-overflow", "x-dead-letter-exchange", "x-dead-letter-routing-key"),
     *("x-dead-letter-strategy", "x-delayed-retry-type", "x-queue-leader-locator"),
     *("x-queue-master-locator", "x-queue-mode", "x-last-value-key", "x-group-key"),
+    "x-fairness-key",
 )
 FLAGS = ("x-single-active-consumer", "x-message-deduplication")
 CLASSIC_ONLY: Table = {
@@ -75,11 +76,14 @@ QUEUES: tuple[tuple[str, Table], ...] = (
             "x-dead-letter-routing-key",
             "x-last-value-key",
             "x-group-key",
+            "x-fairness-key",
         )
     ),
     ("x-dead-letter-routing-key", {"x-dead-letter-routing-key": "k"}),
     ("x-delayed-retry-type", {"x-delayed-retry-type": "all"}),
     ("x-last-value-key", {"x-last-value-key": "a", "x-group-key": "b"}),
+    ("x-fairness-key", {"x-fairness-key": "a", "x-group-key": "b"}),
+    ("x-fairness-key", {"x-fairness-key": "a", "x-last-value-key": "b"}),
 )
 EXCHANGES: tuple[tuple[str, str, Table], ...] = (
     *(

@@ -204,9 +204,7 @@ QUEUE_SETTINGS: Final[dict[str, Setting]] = {
     # Not in RabbitMQ.
     "last-value-key": Setting(Text(1), policy=False),
     "group-key": Setting(Text(1), policy=False),
-    "fairness-key": Setting(
-        Text(1)
-    ),  # of a queue with one of the keys above a policy's has no effect
+    "fairness-key": Setting(Text(1)),
     "message-deduplication": Setting(Flag()),
     "deduplication-size": Setting(
         Integer(1, DEDUPLICATION_SIZE_MAX), operator=True, merged=SMALLER, weighed=SMALLER

@@ -116,7 +116,7 @@ class FairnessStatus(msgspec.Struct, frozen=True):
     """Messages in a queue that share a fairness key.
 
     Attributes:
-        key: for people; "" for messages without one.
+        key: for people; "" for messages without one. Values beyond FAIRNESS_VALUES_MAX share some.
     """
 
     key: str

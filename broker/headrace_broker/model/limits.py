@@ -69,6 +69,7 @@ DEDUPLICATION_SIZE: Final = 65536  # identifiers a queue remembers where nothing
 FAIRNESS_VALUES_MAX: Final = 1024  # values of a fairness key with a lane of their own at one queue; some 2 KiB each, and more tenants seldom wait at once
 FAIRNESS_SHARED_LANES: Final = 256  # lanes of a priority for the values beyond that; a few values each while four times as many wait
 FAIRNESS_VALUE_OCTETS_MAX: Final = 64  # octets of a value by which messages are told apart; of a longer one a digest stands for the rest
+FAIRNESS_SHOWN_MAX: Final = 10  # values of a queue in its explanation, those of which most waits; more help nobody
 TIMER_STEP_MS: Final = 100  # milliseconds by which a queue may be late: what is due within a step is done at once
 TIMER_WAKES_MAX: Final = 256  # queues seen to within one turn of the loop, some milliseconds; the others follow in the next
 DEAD_LETTER_OCTETS_MAX: Final = 32 << 20  # octets on their way to dead letter exchanges at most once, per node; more are dropped

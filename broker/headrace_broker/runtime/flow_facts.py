@@ -21,7 +21,7 @@ from headrace_broker.model.flow_status import (
     TabStatus,
 )
 from headrace_broker.model.limits import FLOW_TABS_MAX
-from headrace_broker.runtime.flow_sources import fairness_status
+from headrace_broker.runtime.fairness_report import fairness_rows
 from headrace_broker.runtime.flow_state import activity_status, state_name
 from headrace_broker.runtime.inquiry import Flow
 from headrace_broker.runtime.port import ConnectionInfo
@@ -182,7 +182,7 @@ class FlowFacts:
             low_octets=int(settings.low_watermark_octets),
             held_messages=int(machine.held_count),
             held_octets=int(machine.held_octets),
-            fairness=fairness_status(machine.fairness),
+            fairness=fairness_rows(machine),
         )
 
     def queue_at(self, group: int) -> QueueFlow | None:

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
-from headrace_broker.core.queue.fair_lanes import FairValue
 from headrace_broker.flow.intake import Intake
-from headrace_broker.model.flow_status import AlarmStatus, FairnessStatus, GateFlow
+from headrace_broker.model.flow_status import AlarmStatus, GateFlow
 from headrace_broker.runtime.alarms import AlarmBoard
 from headrace_broker.runtime.queue_gates import QueueGates
 
 ALARM_SUFFIX: Final = "-alarm"  # of the names of alarms' limits
-TEXT_KEY: Final = 0x53  # first octet of a fairness value that is text, see `header_key`
-INTEGER_KEY: Final = 0x6C
-FAIRNESS_ROWS_MAX: Final = 10  # values that are told of a queue, the most waiting first
 
 
 class FlowSources:
@@ -64,24 +59,3 @@ class FlowSources:
             AlarmStatus(alarm.node, f"{alarm.resource}{ALARM_SUFFIX}", alarm.reason)
             for alarm in self._alarms.listing()
         ]
-
-
-def fairness_status(fairness: Callable[[int], list[FairValue]]) -> tuple[FairnessStatus, ...]:
-    """Return what waits in a queue by the value of its fairness key, for people."""
-    return tuple(
-        FairnessStatus(_shown(value), int(value.waiting), int(value.octets))
-        for value in fairness(FAIRNESS_ROWS_MAX)
-    )
-
-
-def _shown(value: FairValue) -> str:
-    key = value.value
-    if value.shared:
-        return f"others (lane {key.decode('ascii', 'replace')})"
-    if not key:
-        return ""
-    if key[0] == TEXT_KEY:
-        return key[1:].decode("utf-8", "replace")
-    if key[0] == INTEGER_KEY:
-        return str(int.from_bytes(key[1:], "big", signed=True))
-    return key.hex()

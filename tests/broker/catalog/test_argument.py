@@ -84,6 +84,7 @@ TABLE: list[tuple[str, tuple[str, ...], list[Any], list[Any]]] = [
     ("x-delayed-retry-max", QUORUM, *DURATION_SOME),
     ("x-last-value-key", BOTH, ["k", NAME], ["", 1, NAME + "n"]),
     ("x-group-key", BOTH, ["k"], ["", 1]),
+    ("x-fairness-key", BOTH, ["tenant", NAME], ["", 1, NAME + "n"]),
     ("x-high-watermark", BOTH, *QUANTITY),
     ("x-low-watermark", BOTH, *QUANTITY),
     ("x-high-watermark-bytes", BOTH, *QUANTITY),
@@ -168,6 +169,14 @@ def test_first_refused_is_the_first_by_name() -> None:
         (
             {"x-high-watermark-bytes": 5, "x-low-watermark-bytes": 6},
             "'x-low-watermark-bytes' (6) must not be larger than 'x-high-watermark-bytes' (5)",
+        ),
+        (
+            {"x-last-value-key": "k", "x-fairness-key": "f"},
+            "'x-fairness-key' for queue 'q' in vhost '/': cannot stand beside x-last-value-key",
+        ),
+        (
+            {"x-group-key": "g", "x-fairness-key": "f"},
+            "'x-fairness-key' for queue 'q' in vhost '/': cannot stand beside x-group-key",
         ),
         (
             {"x-delayed-retry-type": "all"},

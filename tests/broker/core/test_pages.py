@@ -87,7 +87,7 @@ def test_log_positions_with_and_without_gaps_are_read_as_written(
     sizes = BatchSizes(1, 1024, b"")
     positions: list[int] = []
     for gap, count in runs:
-        first = (positions[-1] if positions else 0) + gap
+        first = (positions[-1] + 1 if positions else 0) + gap
         positions += range(first, first + count)
     packed = encode_batches([Batch(n, n, 0, 1, sizes, 1, 0) for n in sorted(positions)])
     found = array("Q", [7])

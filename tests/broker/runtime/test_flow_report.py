@@ -17,6 +17,7 @@ from headrace_broker.catalog.command import (
 )
 from headrace_broker.catalog.machine import Catalog
 from headrace_broker.catalog.request import Request
+from headrace_broker.core.queue.fair_lanes import FairValue
 from headrace_broker.flow.account import Account, Ledger
 from headrace_broker.flow.activity import SECOND_US
 from headrace_broker.flow.flow_limits import FlowLimits
@@ -67,8 +68,10 @@ class FakeMachine:
         self.high_watermark = self.low_watermark = 0
         self.high_watermark_octets = self.low_watermark_octets = 0
 
-    def fairness(self, limit: int) -> list[Any]:
-        return []
+    def fairness(self, limit: int) -> list[FairValue]:
+        found = FairValue(b"Sred", shared=False)
+        found.waiting, found.octets = 3, 30
+        return [found][:limit]
 
     def consumers(self) -> list[FakeConsumer]:
         return [FakeConsumer(number < self.busy) for number in range(self.consumer_count)]

@@ -152,6 +152,8 @@ def test_deduplication_and_keys():
     found = settings(message_deduplication=True, last_value_key="id", group_key="näme")
     assert (found.deduplicate, found.dedup_count, found.dedup_ms) == (True, 65536, UNSET)
     assert (found.last_value_key, found.group_key) == (b"id", "näme".encode())
+    assert settings(fairness_key="tenant").fairness_key == b"tenant"
+    assert settings().fairness_key == b""
     bounded = settings(message_deduplication=True, deduplication_size=9, deduplication_ttl=8)
     assert (bounded.dedup_count, bounded.dedup_ms) == (9, 8)
     assert not settings(message_deduplication=False, deduplication_size=9).deduplicate
