@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.broker.core.conftest import random_log, replay, rich_log
 
@@ -77,6 +77,7 @@ def test_another_hash_seed_in_another_process_gives_the_same_state(
 @LOGS
 @settings(max_examples=60)
 @given(seed=st.integers(0, 2**32), cut=st.integers(0, 300))
+@example(seed=24301, cut=119)  # a plain lane that takes turns, and is the longest
 def test_a_snapshot_and_the_rest_of_the_log_are_the_whole_log(
     make_log: Callable[[int, int], list[bytes]], seed: int, cut: int
 ) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from headrace_broker.flow import charges as module
 from headrace_broker.flow.account import Account, Ledger
 from headrace_broker.flow.charges import NO_CAUSE, ChargeObserver, Charges
 from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.model.flow import CONNECTION, DEAD_LETTERS, Cause
+from headrace_broker.model.limits import CAUSES_REMEMBERED_MAX, REMOTE_DEBTS_MAX
 from headrace_broker.model.session import session_id
 
 HERE = session_id(1, 1, 1)
@@ -84,22 +84,21 @@ def test_closed_session_is_remembered_while_its_account_is_open(node):
     assert node.unknown.messages == 1
 
 
-def test_closed_sessions_are_remembered_within_a_bound(node, monkeypatch):
-    monkeypatch.setattr(module, "CAUSES_REMEMBERED_MAX", 2)
-    sessions = [session_id(1, 1, number) for number in range(2, 5)]
+def test_closed_sessions_are_remembered_within_a_bound(node):
+    sessions = [session_id(1, 1, number) for number in range(2, CAUSES_REMEMBERED_MAX + 3)]
     for session in sessions:
         node.charges.register(session, node.account)
         node.charges.end(session)
     known = [node.charges.account(session) for session in sessions]
-    assert known == [None, node.account, node.account]
+    assert known == [None, *[node.account] * CAUSES_REMEMBERED_MAX]
 
 
-def test_more_causes_elsewhere_than_there_is_room_for_are_nobodys(node, monkeypatch):
-    monkeypatch.setattr(module, "REMOTE_DEBTS_MAX", 2)
-    charges = [node.charges.charge(session_id(2, 1, n), GROUP) for n in (1, 2, 3)]
+def test_more_causes_elsewhere_than_there_is_room_for_are_nobodys(node):
+    sessions = [session_id(2, 1, number) for number in range(1, REMOTE_DEBTS_MAX + 2)]
+    charges = [node.charges.charge(session, GROUP) for session in sessions]
     for charge in charges:
         charge.borrow(1, 1)
-    assert (node.charges.proxy_count, node.unknown.messages) == (2, 1)
+    assert (node.charges.proxy_count, node.unknown.messages) == (REMOTE_DEBTS_MAX, 1)
     for charge in charges:
         charge.repay(1, 1)
     assert (node.charges.count, node.unknown.messages) == (0, 0)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace_broker.flow.account import Ledger
+from headrace_broker.flow.account import Debtor, Ledger
 from headrace_broker.flow.charges import ChargeObserver, Charges
 from headrace_broker.flow.debt_report import (
     REFRESH_MS,
@@ -96,7 +96,7 @@ def test_growing_debt_stops_the_account_and_its_end_lets_it_go_on(home):
 
 def test_debt_that_moves_between_queues_is_not_forgiven_in_between(home):
     cleared = []
-    home.account.debtor = type("D", (), {"on_clear_funds": lambda self: cleared.append(1)})()
+    home.account.debtor = type("D", (Debtor,), {"on_clear_funds": lambda self: cleared.append(1)})()
     limit = home.ledger.limits.account_messages
     home.debts.hear(2, 1, 1, [Debt(A, GROUP, limit + 1, 10)])
     home.debts.hear(2, 1, 2, [Debt(A, 8, limit + 1, 10)])

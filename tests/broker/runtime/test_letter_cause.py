@@ -14,8 +14,8 @@ from headrace_broker.core.queue.settings import (
 from headrace_broker.flow.cause_runs import CauseRuns
 from headrace_broker.flow.charges import NO_CAUSE
 from headrace_broker.model.flow import DEAD_LETTERS, Cause
+from headrace_broker.model.limits import LETTER_COMMANDS_MAX
 from headrace_broker.model.session import session_id
-from headrace_broker.runtime import letter_cause as module
 from headrace_broker.runtime.letter_cause import EXPIRY_CAUSE
 from headrace_broker.runtime.letter_reach import LetterReach
 from headrace_broker.runtime.port import MODIFY_FAILED, REJECT, Attachment
@@ -164,8 +164,7 @@ def test_new_leader_does_not_know_causes_of_what_it_was_not_told(world, listener
     assert causes(world) == [NO_CAUSE]
 
 
-def test_causes_of_commands_are_remembered_within_a_bound(world, listener, publishes, monkeypatch):
-    monkeypatch.setattr(module, "LETTER_COMMANDS_MAX", 2)
+def test_causes_of_commands_are_remembered_within_a_bound(world, listener, publishes):
     configure(world, max_length=1)
     session, runs = open_letters(world, 1, listener)
     for cause in (FIRST, SECOND):
@@ -174,8 +173,10 @@ def test_causes_of_commands_are_remembered_within_a_bound(world, listener, publi
     session.flush()
     session.publish(publishes(b"b"), None)
     session.flush()
-    world.hosts[1]._causes.note(1, b"\x01\x01" + bytes(16), [1, 2])
-    assert world.hosts[1]._causes.command_count == 2
+    known = world.hosts[1]._causes
+    for number in range(LETTER_COMMANDS_MAX - 1):  # the causes of the first are forgotten
+        known.note(number, b"\x01\x01" + bytes(16), [1, 2])
+    assert known.command_count == LETTER_COMMANDS_MAX
     world.settle_down()
     assert causes(world) == [SECOND]
 
