@@ -68,8 +68,8 @@ class IntakeTurns(Bell):
                 gate.serve(intake.octets_left)
             else:
                 self.ring(gate)  # it goes on in the next turn, for it has rung and was not heard
-        if self._queues_first and intake.gate.room:
-            intake.gate.serve(intake.octets_left)
+        if self._queues_first:
+            intake.gate.serve(intake.octets_left)  # without room that only takes note of its ring
         self._follows = bool(self._rung)
 
     def take_turn_us(self) -> int:

@@ -204,3 +204,25 @@ def test_publishers_of_a_busy_queue_and_of_others_all_get_their_share() -> None:
     for shares in (at_first, at_second):
         assert max(shares) - min(shares) <= 100_000
         assert sum(shares) >= 0.95 * 400 * 5000
+
+
+def test_who_waits_at_the_node_is_called_though_queues_came_first_and_took_all() -> None:
+    limits = small_limits()
+    limits.queue_octets = limits.turn_octets = 1 << 30
+    node = Node(limits)
+    queue = node.gates.enter(7)
+    first, second = Publisher(node, "a", queue), Publisher(node, "b", node.gates.enter(8))
+    node.turns.turn()
+    node.turns.turn()  # so that queues are first in the next one
+    other = node.gates.enter(9)
+    other.add(110_000)  # more than may be pending
+    second.publish(1000)
+    queue.gate.set_room(False)
+    first.publish(110_000)
+    other.done(110_000)
+    queue.gate.set_room(True)
+    node.loop.turn()
+    assert (first.passed, second.passed) == (110_000, 0)
+    queue.done(110_000)
+    node.loop.turn()
+    assert second.passed == 1000
