@@ -18,6 +18,7 @@ from headrace_broker.flow.turn_budget import TurnBudget
 from headrace_broker.model.flow import LIMIT_INTAKE
 
 PENDING_PART: Final = 4  # a quarter of the node's bound is for what is pending at queues
+KEPT_PART: Final = 4  # a quarter of that is for queues that have next to nothing pending
 
 
 @final
@@ -130,6 +131,15 @@ class Intake:
         if self._full and self.pending <= self._pending_max() // 2:
             self._full = False
             self._look()
+
+    def pending_left(self) -> i64:
+        """Return how many octets more may be pending but for what is kept for queues in need.
+
+        A queue notes only after a batch that it was one too many. What is kept is for those
+        batches, and for queues that have nothing under way.
+        """
+        most = self._pending_max()
+        return most - most // KEPT_PART - self.pending
 
     def look(self) -> None:
         """Compare with limits that have changed."""

@@ -72,6 +72,11 @@ class Pending:
             gate.set_room(True)
 
     def bound(self) -> i64:
-        """Return how many octets may be under way."""
+        """Return how many octets may be under way: at most as many as others could still add.
+
+        So queues that take nothing, however many there are, never use up what the node may have
+        pending, and those that do take something go on.
+        """
         limits = self._limits
-        return min(limits.scaled(limits.queue_octets), self._octets_max)
+        left = max(self._intake.pending_left(), 0)
+        return min(limits.scaled(limits.queue_octets), self._octets_max, left)

@@ -145,6 +145,7 @@ def test_a_queues_figures_last_as_long_as_its_sessions() -> None:
 
 def test_limits_that_were_raised_open_gates() -> None:
     limits = small_limits()
+    limits.node_octets = 1 << 30
     node = Node(limits)
     pending = node.gates.enter(7)
     pending.add(30_000)
@@ -226,3 +227,20 @@ def test_who_waits_at_the_node_is_called_though_queues_came_first_and_took_all()
     queue.done(110_000)
     node.loop.turn()
     assert second.passed == 1000
+
+
+def test_queues_that_take_nothing_leave_room_for_others() -> None:
+    limits = small_limits()
+    limits.queue_octets = 50_000  # half of what may be pending
+    node = Node(limits)
+    stuck = [node.gates.enter(group) for group in range(7, 17)]
+    publishers = [Publisher(node, str(pending.gate.group), pending) for pending in stuck]
+    healthy = node.gates.enter(20)
+    fast = Publisher(node, "fast", healthy)
+    for _ in range(100):
+        for publisher in (*publishers, fast):
+            publisher.publish(1000)
+        node.loop.turn()
+        healthy.done(healthy.octets)
+    assert fast.passed == 100_000
+    assert min(publisher.passed for publisher in publishers) > 5000
