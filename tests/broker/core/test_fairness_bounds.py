@@ -149,6 +149,20 @@ def test_a_snapshot_keeps_whose_turn_it_is(seed: int) -> None:
     assert len(messages(found)) > 80
 
 
+def test_replicas_drop_the_same_whether_or_not_one_was_restored(fair: QueueLog) -> None:
+    fair.configure(max_length=3)
+    fair.publish(of(A), of(A), of(A), of(B))  # one is dropped: sizes are known from now on
+    fair.attach(ANNA, 1, 1, 100)
+    fair.apply(command.encode_cancel(ANNA, 2, 1))
+    fair.settle(ANNA, 3, ACCEPT, (1, 1, 3))
+    fair.publish(NOBODY, NOBODY, NOBODY)
+    restored = QueueMachine.restore(fair.machine.snapshot())
+    fair.publish(of(A))
+    restored.apply(len(fair.entries), fair.entries[-1])
+    assert fair.ids() == [6, 7, 8]
+    assert restored.digest() == fair.machine.digest()
+
+
 # A burst and a trickle
 
 BURST = 10_000

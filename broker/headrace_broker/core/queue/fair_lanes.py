@@ -119,7 +119,7 @@ class FairLanes:
                     key = shared_key
         if plain is not None and plain.count > 0 and ring.first is None:
             self._join(ring, plain)
-            ring.grown(plain)
+            ring.grown(plain)  # while it took no turns nobody noted that
         lane = self._new_lane(priority, key)
         self._join(ring, lane)
         return lane
