@@ -30,6 +30,7 @@ from headrace_broker.runtime.flow_report import (
 )
 
 COUNT_DEFAULT: Final = 50  # connections in a listing unless asked otherwise; a screen of them
+COUNT_DIGITS_MAX: Final = 9
 
 
 class FlowEndpoints:
@@ -97,7 +98,8 @@ def _count(request: web.Request, default: int = COUNT_DEFAULT) -> int:
         ApiError: 400, the parameter is none of the numbers that it may be.
     """
     value = request.query.get("count", str(default))
-    if not value.isascii() or not value.isdigit() or not 1 <= int(value[:9]) <= FLOW_ROWS_MAX:
+    known = value.isascii() and value.isdigit() and len(value) <= COUNT_DIGITS_MAX
+    if not known or not 1 <= int(value) <= FLOW_ROWS_MAX:
         raise bad_request(f"count: must be an integer from 1 to {FLOW_ROWS_MAX}, not '{value}'")
     return int(value)
 

@@ -311,7 +311,8 @@ class FlowReport:
         if limit == LIMIT_NAMES[LIMIT_RATE]:
             facts.publish_rates = self._publish_rates(connection.user, connection.vhost)
         facts.accounts = [_redacted(each, viewer) for each in facts.accounts]
-        self._name_queues([*facts.accounts, *own], facts)
+        self._name_queues(facts.accounts, facts, viewer)
+        self._name_queues(own, facts, EVERYBODY)
         return explain_connection(connection, facts)
 
     async def why_queue(self, queue: Queue, viewer: Viewer = EVERYBODY) -> Explanation:
@@ -320,7 +321,7 @@ class FlowReport:
         await self._learn_of(queue.group, facts)
         facts.accounts = [_redacted(each, viewer) for each in facts.accounts]
         facts.held = [row for row in facts.held if viewer.knows(row.user)]
-        self._name_queues(facts.accounts, facts)
+        self._name_queues(facts.accounts, facts, viewer)
         assert facts.queue is not None
         return explain_queue(facts.queue, facts)
 
@@ -339,11 +340,11 @@ class FlowReport:
         elif queue is not None:  # nobody leads it, or who does has not answered
             facts.queue = QueueFlow(queue.vhost, queue.name, group, "", queue.kind)
 
-    def _name_queues(self, accounts: Iterable[AccountStatus], facts: Facts) -> None:
+    def _name_queues(self, accounts: Iterable[AccountStatus], facts: Facts, viewer: Viewer) -> None:
         for account in accounts:
             for tab in account.tabs:
                 queue = self._view.queue_by_group(tab.group)
-                if queue is not None:
+                if queue is not None and viewer.sees_vhost(queue.vhost):
                     facts.queue_names[tab.group] = (queue.vhost, queue.name)
 
     def _publish_rates(self, user: str, vhost: str) -> tuple[str, ...]:
@@ -375,4 +376,5 @@ def _redacted(account: AccountStatus, viewer: Viewer) -> AccountStatus:
     """Take away what tells who somebody else is."""
     if viewer.knows(account.user) or not account.user:
         return account
-    return msgspec.structs.replace(account, account=HIDDEN, name=HIDDEN, user=HIDDEN, node=HIDDEN)
+    who = dict.fromkeys(("account", "name", "node", "user", "vhost"), HIDDEN)
+    return msgspec.structs.replace(account, **who)

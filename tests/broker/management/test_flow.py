@@ -153,7 +153,9 @@ def test_connections_are_listed_with_what_stops_them(api: Any, report: Report) -
     assert "X-Headrace-Partial" not in api.headers
 
 
-@pytest.mark.parametrize("count", ["0", "501", "x", "-1", "", "1.5", "9" * 5000, "\u0663"])
+@pytest.mark.parametrize(
+    "count", ["0", "501", "x", "-1", "", "1.5", "9" * 5000, "000000100" * 2, "\u0663"]
+)
 def test_a_count_that_is_none_is_refused(refused: Any, report: Report, count: str) -> None:
     for path in ("connections", "queues", "graph"):
         reason = refused(400, "GET", f"/api/flow/{path}?count={count}")

@@ -12,6 +12,7 @@ from headrace_broker.catalog.command import (
     Bootstrap,
     DeclareQueue,
     PutUser,
+    PutVhost,
     SetUserLimits,
     encode_request,
 )
@@ -21,7 +22,7 @@ from headrace_broker.core.queue.fair_lanes import FairValue
 from headrace_broker.flow.account import Account, Ledger
 from headrace_broker.flow.activity import SECOND_US
 from headrace_broker.flow.flow_limits import FlowLimits
-from headrace_broker.model.definition import Node, Queue, User
+from headrace_broker.model.definition import Node, Queue, User, Vhost
 from headrace_broker.model.flow import (
     BLOCKED,
     CONNECTION,
@@ -316,6 +317,31 @@ def test_users_see_their_own_connections_and_not_who_the_others_are(slow: Any) -
     assert ask(world, 1, lambda report: report.queues(stranger)).rows == []
     with pytest.raises(UnknownNameError):
         ask(world, 1, lambda report: report.why("orders", "/", stranger))
+
+
+def test_an_alarm_tells_nobody_of_queues_in_vhosts_that_they_may_not_see(slow: Any) -> None:
+    world, victim, _, host = slow
+    world.do(PutVhost(Vhost("hidden")))
+    world.do(DeclareQueue("hidden", "secret", "quorum", preferred_node=3, replicas=1))
+    secret = world.catalog.queue("hidden", "secret")
+    assert secret is not None
+    stranger = world.connect(3, 8, "bob")
+    account_of(stranger).cause.vhost = "hidden"
+    bring(victim, host, 10, 1000, kept=10)
+    account_of(stranger).tab(secret.group).borrow(1000, 1 << 20)
+    victim.flow.stop(LIMIT_MEMORY, 0, world.now)
+    world.pass_time(10)
+
+    def told(viewer: Viewer) -> set[tuple[str, str]]:
+        found = ask(world, 1, lambda report: report.why_connection(victim.id, viewer))
+        assert found.limit == "memory-alarm"
+        return {(cause.vhost, cause.queue) for cause in found.causes}
+
+    assert told(Viewer("app", False, lambda vhost: vhost == "/")) == {("/", "orders"), ("", "")}
+    assert told(Viewer("root", True, lambda vhost: True)) == {
+        ("/", "orders"),
+        ("hidden", "secret"),
+    }
 
 
 def test_a_debt_is_explained_by_the_queue_where_most_is_owed(world: World) -> None:
