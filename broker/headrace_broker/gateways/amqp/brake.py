@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64, trait
@@ -81,8 +80,8 @@ class Brake(Debtor):
         self.moved = False
         self.draining = False
         self.timers = Timers(self._broker, outlet.shell)
-        self._holders: deque[Holding] = deque()
-        self._withheld: list[Holding] = []  # channels of which confirms are withheld
+        self._holders: dict[Holding, None] = {}  # who goes on first stands first
+        self._withheld: dict[Holding, None] = {}  # channels of which confirms are withheld
         self._due = False
         self._held_octets: i64 = 0
         self._held_messages: i64 = 0
@@ -176,14 +175,14 @@ class Brake(Debtor):
 
     def join(self, holder: Holding) -> None:
         """A channel holds publishes from now on."""
-        self._holders.append(holder)
+        self._holders[holder] = None
         self.publisher = True
         if len(self._holders) == 1 and self.teller is not None:
             self.teller.stopped()
 
     def leave(self, holder: Holding) -> None:
         """It holds none any more."""
-        self._holders.remove(holder)
+        del self._holders[holder]
         self.show()
         if not self._holders and self.teller is not None:
             self.teller.going()
@@ -191,9 +190,9 @@ class Brake(Debtor):
     def withhold(self, holder: Holding) -> None:
         """Confirms of a channel are withheld, or no longer."""
         if holder.withheld_by == 0:
-            self._withheld.remove(holder)
-        elif holder not in self._withheld:
-            self._withheld.append(holder)
+            del self._withheld[holder]
+        else:
+            self._withheld[holder] = None
         self.show()
 
     def stall(self, stalled: bool) -> None:
@@ -205,12 +204,12 @@ class Brake(Debtor):
         alarm = self.stops & STOP_ALARM != 0
         flow = self._info.flow
         if self._holders:
-            head = self._holders[0].flow
+            head = next(iter(self._holders)).flow
             if flow.limit != head.limit or flow.group != head.group:
                 flow.stop(head.limit, head.group, self.now_us())
             self._info.state = BLOCKED if alarm else FLOW
         elif self._withheld:
-            flow.stop(LIMIT_WATERMARK, self._withheld[0].withheld_by, self.now_us())
+            flow.stop(LIMIT_WATERMARK, next(iter(self._withheld)).withheld_by, self.now_us())
             self._info.state = BLOCKING if alarm else FLOW
         else:
             if flow.limit != NO_LIMIT:
@@ -230,12 +229,15 @@ class Brake(Debtor):
         if not self._due:
             return
         self._due = False
-        for _ in range(len(self._holders)):
-            if not self._holders:
-                return
-            holder = self._holders.popleft()
-            self._holders.append(holder)
-            holder.go_on()
+        holders = list(self._holders)
+        first = holders[:1]
+        for holder in holders:
+            if holder in self._holders:
+                holder.go_on()
+        for holder in first:
+            if holder in self._holders:
+                del self._holders[holder]
+                self._holders[holder] = None
 
     @override
     def on_clear_funds(self) -> None:

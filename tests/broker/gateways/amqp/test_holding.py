@@ -455,3 +455,17 @@ def test_lost_connection_drops_what_it_holds_for_a_queue_that_has_far_too_much(
     send(kit, peer, "q", b"1", b"2")
     peer.connection.lost()
     assert (bodies(queue), broker.ledger.dropped_messages) == ([], 2)
+
+
+def test_all_channels_get_their_turn_where_a_debt_stops_all(kit, broker, queue, new_peer):
+    peer = new_peer().open(channels=2)
+    broker.flow.account_messages = 2
+    broker.hold_loans = True
+    for number in range(30):
+        send(kit, peer, "q", b"1-%02d" % number, channel=1)
+        send(kit, peer, "q", b"2-%02d" % number, channel=2)
+    for _ in range(6):
+        peer.turn()
+        broker.repay()
+    passed = [body[:1] for body in bodies(queue)]
+    assert abs(passed.count(b"1") - passed.count(b"2")) <= 4
