@@ -29,7 +29,7 @@ from headrace_broker.gateways.amqp.consumer import Consumer
 from headrace_broker.gateways.amqp.delivering import Deliveries
 from headrace_broker.gateways.amqp.handler import HANDLERS
 from headrace_broker.gateways.amqp.handler_port import Handler, Operation
-from headrace_broker.gateways.amqp.holding import TX_COMMIT, Holding, Passer
+from headrace_broker.gateways.amqp.holding import OVERTAKING, TX_COMMIT, Holding, Passer
 from headrace_broker.gateways.amqp.links import Links
 from headrace_broker.gateways.amqp.outlet import Outlet
 from headrace_broker.gateways.amqp.publishing import Publisher
@@ -153,8 +153,8 @@ class Channel(QueueListener, Passer):
 
     def fail(self, error: AmqpError, index: i64) -> None:
         """Close the channel, or for a hard error the connection."""
-        if index == BASIC_PUBLISH:
-            self.holding.drop_publishes()  # those behind one that fails are void
+        if int(index) not in OVERTAKING:
+            self.holding.drop_publishes()  # those behind what fails are void
         if not error.soft:
             self._owner.fail(error, index)
             return

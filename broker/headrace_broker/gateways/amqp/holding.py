@@ -11,6 +11,7 @@ from pamqp import commands
 from typing_extensions import override
 
 from headrace_broker.codecs.event import Acked, Method, Rejected
+from headrace_broker.codecs.frame import BASIC_ACK, BASIC_NACK, BASIC_REJECT
 from headrace_broker.flow.activity import Activity
 from headrace_broker.flow.gate import Gate, Waiter
 from headrace_broker.gateways.amqp.brake import Brake
@@ -55,6 +56,10 @@ _FREE: Final = frozenset(
 )
 # These may overtake publishes, but not for instance a basic.consume.
 _PASSING: Final = frozenset({int(commands.Basic.Cancel.index), int(commands.Basic.Qos.index)})
+_SETTLEMENTS: Final = frozenset({BASIC_ACK, BASIC_REJECT, BASIC_NACK})
+NO_METHOD: Final = 0  # what fails is nothing that the client sent
+# When one of these fails, what is held came before it; otherwise it came behind.
+OVERTAKING: Final = _FREE | _PASSING | _SETTLEMENTS | {NO_METHOD}
 
 
 @trait
@@ -381,7 +386,7 @@ class Holding(Waiter):
         """Let the channel close if nothing has moved since the last look; else return True."""
         if not self._closes:
             return False
-        if self._moved:
+        if self._moved or self._passer.is_busy:  # an operation ends by itself
             self._moved = False
             return True
         self.let_go()
@@ -390,12 +395,13 @@ class Holding(Waiter):
     def let_go(self) -> None:
         """Hand over publishes as far as may be, and drop the others: the channel is to end.
 
-        What comes behind another method depends on it and is dropped, and what waits behind an
-        operation. The other inputs stay, and are handled at the end of the turn.
+        What comes behind another method depends on it and is dropped, and so is what waits behind
+        an operation, or is held while one is awaited: it may depend on that. The other inputs stay,
+        and are handled at the end of the turn.
         """
         brake = self._brake
         try:
-            while self._held and brake.has_room(self.octets):
+            while self._held and not self._passer.is_busy and brake.has_room(self.octets):
                 event = self._held[0].event
                 if not isinstance(event, list) or not self._passer.force(event):
                     break

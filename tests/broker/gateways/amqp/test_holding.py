@@ -469,3 +469,43 @@ def test_all_channels_get_their_turn_where_a_debt_stops_all(kit, broker, queue, 
         broker.repay()
     passed = [body[:1] for body in bodies(queue)]
     assert abs(passed.count(b"1") - passed.count(b"2")) <= 4
+
+
+def test_publishes_behind_a_method_that_fails_are_void(kit, broker, queue, peer, caplog):
+    broker.block("low")
+    send(kit, peer, "q", b"1")
+    peer.feed(encode_method(1, Queue.Declare(queue="none", passive=True)))
+    send(kit, peer, "q", b"2")
+    broker.block("")
+    assert names(peer.turn())[-1] == "Channel.Close"
+    assert bodies(queue) == [b"1"]
+    assert broker.ledger.dropped_messages == 0
+    assert peer.info.held_messages == 0
+
+
+def test_publishes_behind_a_method_that_fails_at_once_are_void(kit, broker, queue, peer):
+    broker.block("low")
+    send(kit, peer, "q", b"1")
+    peer.feed(encode_method(1, Tx.Commit()))
+    send(kit, peer, "q", b"2")
+    broker.block("")
+    assert names(peer.turn())[-1] == "Channel.Close"
+    assert bodies(queue) == [b"1"]
+
+
+def test_connection_lost_during_an_operation_does_not_hand_over_what_is_behind(
+    kit, broker, queue, peer
+):
+    broker.block("low")
+    send(kit, peer, "q", b"1")
+    peer.feed(encode_method(1, Queue.Declare(queue="new")))
+    send(kit, peer, "new", b"2")
+    broker.gate.opened = False
+    broker.block("")
+    peer.turn()
+    peer.connection.lost()
+    broker.gate.opened = True
+    peer.turn()
+    assert bodies(queue) == [b"1"]
+    assert broker.ledger.dropped_messages == 1
+    assert broker.intake.shares.held == 0
