@@ -145,8 +145,13 @@ class Session:
 
     def withheld_from(self, first: i64) -> list[int]:
         """Return what is withheld from publish `first` on, in rows (see `Ranges.bounds`)."""
+        later: list[WithheldCommand] = []
+        for command in reversed(self.withheld.values()):  # of thousands mostly the last one
+            if command.seqs.bounds[-1] <= first:
+                break
+            later.append(command)
         rows = Ranges()
-        for command in self.withheld.values():
+        for command in reversed(later):
             seqs = command.seqs.cut(first, NUMBER_MAX)
             for at in range(0, len(seqs), 2):
                 rows.append(seqs[at], seqs[at + 1])
