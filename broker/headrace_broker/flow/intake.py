@@ -62,6 +62,7 @@ class Intake:
         messages_left: publishes that may still be passed on in this turn.
         octets_left: the same in octets.
         budget: of the turns to come.
+        full: too much is pending, and nobody passes until it is half of that.
         turns: how many were begun; one lasts until its budget is half spent.
         passed: publishes that were passed on in those.
     """
@@ -79,7 +80,7 @@ class Intake:
         self._octets: i64 = self.octets_left
         self._limits = limits
         self._bell = bell
-        self._full = False
+        self.full = False
         self._turn_asked = False
 
     def open(self, reader: Reader) -> Share:
@@ -121,16 +122,14 @@ class Intake:
     def add_pending(self, octets: i64) -> None:
         """Octets were handed to a queue."""
         self.pending += octets
-        if not self._full and self.pending > self._pending_max():
-            self._full = True
+        if not self.full and self.pending > self._pending_max():
+            self.full = True
             self._look()
 
     def pending_done(self, octets: i64) -> None:
         """Octets were applied by their queue, or dropped."""
         self.pending -= octets
-        if self._full and self.pending <= self._pending_max() // 2:
-            self._full = False
-            self._look()
+        self._look_at_pending()
 
     def pending_left(self) -> i64:
         """Return how many octets more may be pending but for what is kept for queues in need.
@@ -143,9 +142,7 @@ class Intake:
 
     def look(self) -> None:
         """Compare with limits that have changed."""
-        if self._full and self.pending <= self._pending_max() // 2:
-            self._full = False
-            self._look()
+        self._look_at_pending()
         self.shares.look()
 
     def figures(self) -> IntakeFigures:
@@ -168,8 +165,15 @@ class Intake:
     def _pending_max(self) -> i64:
         return self._limits.scaled(self._limits.node_octets) // PENDING_PART
 
+    def _look_at_pending(self) -> None:
+        if self.full and self.pending <= self._pending_max() // 2:
+            self.full = False
+            self._look()
+            if self._bell is not None:
+                self._bell.ring(self.gate)  # also for those who wait at queues
+
     def _look(self) -> None:
-        room = not self._full and self.messages_left > 0 and self.octets_left > 0
+        room = not self.full and self.messages_left > 0 and self.octets_left > 0
         if room != self.gate.room:
             self.gate.set_room(room)
 

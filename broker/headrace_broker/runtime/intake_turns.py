@@ -32,6 +32,7 @@ class IntakeTurns(Bell):
         self._call_soon = call_soon
         self._clock_us = clock_us
         self._rung: dict[Gate, None] = {}
+        self._parked: dict[Gate, None] = {}  # have rung, and too much is pending: so nobody passes
         self._queues_first = False
         self._follows = False  # the turn that is called for follows the one before at once
         self._began_us: i64 = 0
@@ -55,7 +56,8 @@ class IntakeTurns(Bell):
         intake = self.intake
         assert intake is not None
         self._measure()
-        rung, self._rung = self._rung, {}
+        rung, self._rung = self._parked | self._rung, {}
+        self._parked = {}
         rung.pop(intake.gate, None)
         intake.begin_turn()
         if intake.shares.due:
@@ -66,6 +68,8 @@ class IntakeTurns(Bell):
         for gate in rung:
             if intake.gate.room:
                 gate.serve(intake.octets_left)
+            elif intake.full:
+                self._parked[gate] = None  # until the intake rings, for that is over
             else:
                 self.ring(gate)  # it goes on in the next turn, for it has rung and was not heard
         if self._queues_first:

@@ -244,3 +244,24 @@ def test_queues_that_take_nothing_leave_room_for_others() -> None:
         healthy.done(healthy.octets)
     assert fast.passed == 100_000
     assert min(publisher.passed for publisher in publishers) > 5000
+
+
+def test_the_loop_rests_while_nothing_may_pass_for_what_is_pending() -> None:
+    limits = small_limits()
+    limits.queue_octets = limits.turn_octets = 1 << 30
+    node = Node(limits)
+    queue, stuck = node.gates.enter(7), node.gates.enter(8)
+    publisher = Publisher(node, "a", queue)
+    queue.gate.set_room(False)
+    publisher.publish(1000)
+    stuck.add(110_000)  # more than may be pending
+    queue.gate.set_room(True)
+    turns = 0
+    while node.loop.calls and turns < 10:
+        node.loop.turn()
+        turns += 1
+    assert (turns < 10, publisher.passed) == (True, 0)
+    stuck.done(110_000)
+    node.loop.turn()
+    node.loop.turn()
+    assert publisher.passed == 1000
