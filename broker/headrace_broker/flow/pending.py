@@ -51,7 +51,7 @@ class Pending:
         if gate.room:
             if self.octets + octets > self.bound():
                 gate.set_room(False)
-        elif self.octets > self.bound() // 2 * 3:
+        elif self.octets > self._most() // 2 * 3:
             gate.overdrawn = True
 
     def done(self, octets: i64) -> None:
@@ -77,6 +77,8 @@ class Pending:
         So queues that take nothing, however many there are, never use up what the node may have
         pending, and those that do take something go on.
         """
+        return min(self._most(), max(self._intake.pending_left(), 0))
+
+    def _most(self) -> i64:
         limits = self._limits
-        left = max(self._intake.pending_left(), 0)
-        return min(limits.scaled(limits.queue_octets), self._octets_max, left)
+        return min(limits.scaled(limits.queue_octets), self._octets_max)
