@@ -15,19 +15,24 @@ PREFETCH = 1000
 NAME = "rejecter"
 
 
+ANSWER_SECONDS = 15.0  # a node waits for others that were killed, until it knows that they were
+
+
 def row(cluster: Cluster) -> dict[str, Any]:
     """The rejecting connection as its node lists it."""
-    status, rows = cluster.node("n1").api.get("/api/flow/connections?count=500")
-    assert status == 200, rows
-    [found] = [each for each in rows if each["user_provided_name"] == NAME]
+    api = cluster.node("n1").api
+    answer = api.request("GET", "/api/flow/connections?count=500", seconds=ANSWER_SECONDS)
+    assert answer.status == 200, answer.body
+    [found] = [each for each in answer.body if each["user_provided_name"] == NAME]
     return dict(found)
 
 
 def causes(cluster: Cluster, node: str, queue: str) -> list[dict[str, Any]]:
     """Who is behind what waits for a queue, asked through any node."""
-    status, body = cluster.node(node).api.get(f"/api/flow/why?queue={quote(queue, safe='')}")
-    assert status == 200, body
-    return [dict(each) for each in body["causes"]]
+    path = f"/api/flow/why?queue={quote(queue, safe='')}"
+    answer = cluster.node(node).api.request("GET", path, seconds=ANSWER_SECONDS)
+    assert answer.status == 200, answer.body
+    return [dict(each) for each in answer.body["causes"]]
 
 
 def leader(cluster: Cluster, node: str, name: str) -> str:

@@ -165,7 +165,7 @@ def test_message_waits_for_all_its_queues_and_no_other(
 
     async def scenario() -> None:
         async with (
-            open_channel(shared_cluster, "n3", False) as plain,
+            open_channel(shared_cluster, "n1", False) as plain,
             open_window(shared_cluster, "n1") as window,
         ):
             fanout = await plain.declare_exchange(queue_name("x"), "fanout", durable=True)
