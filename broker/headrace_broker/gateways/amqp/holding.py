@@ -408,6 +408,8 @@ class Holding(Waiter):
                 self._take_first()
         except AmqpError as error:
             _LOG.info("%s: publishes that were held are void: %s", brake.name, error)
+        except Exception:  # noqa: BLE001 - only this connection ends; others may stand at its gate
+            _LOG.exception("%s: while handing over publishes that were held", brake.name)
         void = not self._passer.is_open
         dropped = self.drop_publishes()
         if dropped.messages > 0 and not void:
