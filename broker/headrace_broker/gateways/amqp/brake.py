@@ -153,6 +153,13 @@ class Brake(Debtor):
         if self.draining and self._held_messages == 0:
             self._outlet.wake()
 
+    def hold_method(self, octets: i64) -> None:
+        """A method of so many octets waits in a channel, or with a negative number no more."""
+        if octets > 0:
+            self._outlet.share.hold(octets)
+        elif octets < 0:
+            self._outlet.share.release(-octets)
+
     def has_room(self, octets: i64) -> bool:
         """Return whether publishes of a channel that ends may be handed over all the same."""
         return self.stops & STOP_ALARM == 0 and self.intake.can_take(octets)

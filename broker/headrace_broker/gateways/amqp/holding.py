@@ -106,17 +106,19 @@ class Held:
         event: a list of publishes, or something else.
         messages: how many publishes.
         octets: what they are reckoned at.
+        method_octets: of a method.
     """
 
-    def __init__(self, event: Input, messages: i64, octets: i64) -> None:
+    def __init__(self, event: Input, messages: i64, octets: i64, method_octets: i64 = 0) -> None:
         self.event = event
         self.messages = messages
         self.octets = octets
+        self.method_octets = method_octets
 
 
 def _held(event: Input) -> Held:
     if not isinstance(event, list):
-        return Held(event, 0, 0)
+        return Held(event, 0, 0, len(event.payload) if isinstance(event, Method) else 0)
     octets: i64 = 0
     for publish in event:
         octets += message_cost(publish)
@@ -239,6 +241,7 @@ class Holding(Waiter):
             self._brake.hold(sign * held.messages, sign * held.octets)
             return
         self._commands += sign
+        self._brake.hold_method(sign * held.method_octets)
         if self._stalled:
             stalled = self._commands > CHANNEL_COMMANDS_MAX // 2
         else:

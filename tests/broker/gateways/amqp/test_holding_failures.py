@@ -1,4 +1,4 @@
-"""Publishes that are held when a method before them fails, or when the client goes meanwhile."""
+"""What is held when a method fails or the client goes meanwhile, and how much that may be."""
 
 from __future__ import annotations
 
@@ -87,3 +87,22 @@ def test_a_fault_in_what_one_connection_holds_stops_no_other(
     assert bodies(queue) == [b"3"]
     assert "two" in caplog.text
     assert broker.ledger.dropped_messages == 1
+
+
+def test_methods_that_wait_count_as_held(kit, broker, queue, new_peer):
+    peer = new_peer().open(channels=50)
+    broker.block("low")
+    large = Queue.Declare(queue="x", arguments={"a": "y" * 120_000})
+    sent = 0
+    for channel in range(1, 51):
+        if peer.shell.reading:
+            send(kit, peer, "q", b"1", channel=channel)
+            peer.feed(encode_method(channel, large))
+            sent += 1
+    assert not peer.shell.reading
+    assert broker.intake.shares.held < 2 * broker.flow.held_octets
+    broker.block("")
+    peer.turn()
+    assert peer.shell.reading
+    assert broker.intake.shares.held == 0
+    assert len(queue.ready) == sent
