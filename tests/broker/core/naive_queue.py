@@ -107,9 +107,11 @@ class NaiveQueue(NaiveState):
         served = self.served(place)
         for number in command.ids:
             message = self.find(number)
-            if message is None or message.expired(self.now - 1):
+            if message is None:
                 continue
-            if not served or receiver.credit() == 0:
+            if message.expired(self.now - 1) or not served or receiver.credit() == 0:
+                self.waiting.remove(message)  # taken out and put back: a value that has
+                self.wait(message)  # no other message comes last for that
                 continue
             if self.owner(message) in (None, place):
                 self.hand(place, message, told)
@@ -304,6 +306,8 @@ class NaiveQueue(NaiveState):
         place = (number, 0)
         message = self.find(wanted) if wanted else self.first_for(place)
         if message is not None and message.expired(self.now - 1):
+            self.waiting.remove(message)
+            self.wait(message)
             message = None
         if message is None or (wanted and self.owner(message) not in (None, place)):
             self.tell_got(number, seq, None, 0, told)
