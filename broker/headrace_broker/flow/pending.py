@@ -65,7 +65,7 @@ class Pending:
         """Open the gate if that may be, or close it; also called when limits have changed."""
         gate = self.gate
         if gate.room:
-            if self.octets > self.bound():
+            if self.octets > self._most():
                 gate.set_room(False)
         elif self.octets <= self.bound() // 2:
             gate.overdrawn = False
