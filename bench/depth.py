@@ -16,7 +16,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -24,6 +23,7 @@ from typing import Final, NamedTuple
 import pika
 from compare import build_load_generator
 from peers import PeerError
+from pressure.memory import PeakMemory
 from replication.figures import (
     machine,
     processor_seconds,
@@ -38,7 +38,6 @@ BASE_PORT: Final = 20972
 START_SECONDS_MAX: Final = 300  # until a node that holds a deep queue must serve it
 SHORT_MESSAGES: Final = 150_000  # of the short queue: more than the cache holds
 BODY_BYTES: Final = 1024
-SAMPLE_SECONDS: Final = 0.1  # between two looks at the memory of the nodes
 QUEUE: Final = "depth-0"
 
 
@@ -65,32 +64,6 @@ CASES: Final = (
     Case("3 nodes, window 1000", 3, 1_000_000, 1, 1000),
     Case("1 node, 100 publishers, window 1", 1, 1_000_000, 100, 1),
 )
-
-
-class Memory:
-    """Looks at the resident memory of processes until it is closed.
-
-    Attributes:
-        most: the most that one of them had, in bytes.
-    """
-
-    def __init__(self, pids: list[int]) -> None:
-        self.most = 0
-        self._pids = pids
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-
-    def __enter__(self) -> Memory:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._done.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._done.wait(SAMPLE_SECONDS):
-            self.most = max(self.most, *map(resident_bytes, self._pids))
 
 
 class Bench:
@@ -200,7 +173,7 @@ def measure(bench: Bench, messages: int) -> list[str]:
     base = bench.resident()
     spent = [bench.busy()]
     print(f"{case.name}: short {short_fill} {short_drain} {base >> 20} MiB", flush=True)
-    with Memory(bench.pids()) as filling:
+    with PeakMemory(bench.pids()) as filling:
         fill = bench.fill(messages, False)
     full = bench.resident()
     spent.append(bench.busy() - spent[0])
@@ -211,7 +184,7 @@ def measure(bench: Bench, messages: int) -> list[str]:
     restarted = bench.resident()
     spent.append(bench.busy())
     print(f"ready after {ready:.1f} s, {restarted >> 20} MiB", flush=True)
-    with Memory(bench.pids()) as draining:
+    with PeakMemory(bench.pids()) as draining:
         drain = bench.drain(messages)
     spent.append(bench.busy() - spent[2])
     print(f"drain {drain}, most {draining.most >> 20} MiB", flush=True)

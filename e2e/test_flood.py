@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Final
 
 import pika
@@ -38,27 +35,6 @@ def flooded(nodes: Cluster) -> Iterator[Cluster]:
     """The same nodes; connections that a test left open are closed."""
     yield nodes
     nodes.close_connections()
-
-
-@contextlib.contextmanager
-def no_quorum(cluster: Cluster) -> Iterator[None]:
-    """Stop n2 and n3 in their tracks: replicated queues take nothing any more."""
-    records = [cluster.node(name).process() for name in ("n2", "n3")]
-    pids = [record.pid for record in records if record is not None]
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        for pid in pids:
-            os.kill(pid, signal.SIGCONT)
-
-
-def resident_bytes(cluster: Cluster, name: str) -> int:
-    record = cluster.node(name).process()
-    assert record is not None
-    pages = int(Path(f"/proc/{record.pid}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def declare(cluster: Cluster, *names: str, kind: str = "quorum") -> None:
@@ -117,10 +93,10 @@ def test_three_hundred_flooders_of_a_stopped_queue_are_held_within_bounds_and_lo
     publish = publish_octets("stopped", bytes(16 << 10))
     octets = publish * (4 * MIB // len(publish))  # more than any connection may have held
     flooders = [Flooder(client, octets) for client in raw_clients(300)]
-    before = resident_bytes(flooded, "n1")
-    with no_quorum(flooded):
+    before = flooded.resident_bytes("n1")
+    with flooded.stopped("n2", "n3"):
         pump(flooders)
-        grown = resident_bytes(flooded, "n1") - before
+        grown = flooded.resident_bytes("n1") - before
         round_trips(other, "local")
         count = sum(flooder.stop_after(len(publish)) for flooder in flooders)
     assert grown < (NODE_HELD_MIB + 64) * MIB
@@ -129,7 +105,7 @@ def test_three_hundred_flooders_of_a_stopped_queue_are_held_within_bounds_and_lo
     for flooder in flooders:
         flooder.await_close_ok(ANSWER_SECONDS)
     wait_messages(flooded, "stopped", count)
-    assert max(resident_bytes(flooded, "n1") - before, 0) < (NODE_HELD_MIB + 64) * MIB
+    assert max(flooded.resident_bytes("n1") - before, 0) < (NODE_HELD_MIB + 64) * MIB
 
 
 def test_a_client_that_reads_nothing_and_floods_over_many_channels_is_not_disconnected(
@@ -146,10 +122,10 @@ def test_a_client_that_reads_nothing_and_floods_over_many_channels_is_not_discon
     publishes = [publish_octets("flood", bytes(4 << 10), channel) for channel in range(1, 41)]
     octets = b"".join(publishes) * (64 * MIB // (40 * len(publishes[0])))
     flooder = Flooder(client, octets)
-    before = resident_bytes(flooded, "n1")
+    before = flooded.resident_bytes("n1")
     pump([flooder])
     round_trips(other, "well")
-    assert resident_bytes(flooded, "n1") - before < 96 * MIB
+    assert flooded.resident_bytes("n1") - before < 96 * MIB
     flooder.stop_after(len(publishes[0]))
     finish_reading(flooder)
 
@@ -175,9 +151,9 @@ def test_contents_that_many_clients_leave_unfinished_are_bounded_and_can_be_fini
     body = bytes(8 * MIB)
     octets = publish_octets("large", body)
     half = [Flooder(client, octets[:-100]) for client in raw_clients(40)]
-    before = resident_bytes(flooded, "n1")
+    before = flooded.resident_bytes("n1")
     pump(half)
-    grown = resident_bytes(flooded, "n1") - before
+    grown = flooded.resident_bytes("n1") - before
     round_trips(other, "well")
     assert grown < (NODE_HELD_MIB + 64) * MIB
     rest = [Flooder(each.client, octets[each.sent :]) for each in half]
@@ -196,7 +172,7 @@ def test_a_connection_held_by_one_queue_goes_on_consuming_from_another(flooded: 
     publishing, consuming = both.channel(), both.channel()
     consuming.basic_qos(prefetch_count=10)
     feeding = flooded.connect("n1").channel()
-    with no_quorum(flooded):
+    with flooded.stopped("n2", "n3"):
         for _ in range(1500):  # past credit and account, and less than is held for a connection
             publishing.basic_publish("", "held", bytes(500))
         for number in range(300):
@@ -219,7 +195,7 @@ def test_a_held_publisher_that_closes_properly_loses_nothing(
     client.send(commands.Confirm.Select(), 1)
     client.expect(commands.Confirm.SelectOk)
     publish = publish_octets("closing", bytes(500))
-    with no_quorum(flooded):
+    with flooded.stopped("n2", "n3"):
         client.socket.sendall(publish * 1500)
         client.send(commands.Connection.Close(200, "done", 0, 0))
     client.socket.settimeout(ANSWER_SECONDS)

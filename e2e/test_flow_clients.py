@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
-import signal
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -52,20 +50,6 @@ def memory_alarm(cluster: Cluster) -> Iterator[None]:
     yield
     answer = cluster.local.nodes[0].api.request("DELETE", MEMORY_LIMIT)
     assert answer.status == 204, answer
-
-
-@contextlib.contextmanager
-def no_quorum(cluster: Cluster) -> Iterator[None]:
-    """Stop n2 and n3 in their tracks: replicated queues take nothing any more."""
-    records = [cluster.node(name).process() for name in ("n2", "n3")]
-    pids = [record.pid for record in records if record is not None]
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        for pid in pids:
-            os.kill(pid, signal.SIGCONT)
 
 
 def declare(cluster: Cluster, name: str) -> None:
@@ -143,7 +127,7 @@ def test_pikas_timeout_does_not_end_a_connection_that_flow_control_holds(quiet: 
     )
     channel = connection.channel()
     waited: list[bool] = []
-    with no_quorum(quiet):
+    with quiet.stopped("n2", "n3"):
         for _ in range(1500):
             channel.basic_publish("", "slow", bytes(500))
         connection.call_later(2, lambda: waited.append(True))  # behind pika's own timer
@@ -165,7 +149,7 @@ def test_a_client_that_asks_is_told_which_queue_holds_it(quiet: Cluster) -> None
     )
     connection.add_on_connection_unblocked_callback(lambda *_: unblocked.append(True))
     channel = connection.channel()
-    with no_quorum(quiet):
+    with quiet.stopped("n2", "n3"):
         for _ in range(1500):
             channel.basic_publish("", "why", bytes(500))
         process_until(connection, blocked)

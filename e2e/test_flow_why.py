@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 import urllib.request
 from collections.abc import Callable
@@ -12,6 +10,7 @@ from typing import Any, Final
 
 import pytest
 from e2e.harness.cluster import Cluster, wait_for
+from e2e.harness.command import run_command
 from e2e.harness.publisher import Publisher
 
 # As `headrace` would, installed or not.
@@ -27,12 +26,7 @@ def flow(shared_cluster: Cluster) -> Flow:
     """Runs `headrace flow` against a node; what it printed comes back."""
 
     def run(*arguments: str, node: str = "n1", code: int = 0) -> str:
-        environment = {**os.environ, "HEADRACE_API": shared_cluster.node(node).http}
-        done = subprocess.run(
-            [*COMMAND, *arguments], env=environment, capture_output=True, text=True, timeout=120
-        )
-        assert done.returncode == code, done.stderr
-        return done.stdout if code == 0 else done.stderr
+        return run_command(shared_cluster, [*COMMAND, *arguments], node, code)
 
     return run
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -14,6 +12,7 @@ import pika
 import pika.exceptions
 import pytest
 from e2e.harness.cluster import Cluster, wait_for
+from e2e.harness.command import run_command
 
 SCRIPT = Path(sys.executable).with_name("rabbitmqctl")
 # Where the package is not installed but stands on the path, its entry point is called as the
@@ -29,12 +28,7 @@ def ctl(shared_cluster: Cluster) -> Ctl:
     """Runs a command against a node; it must end with a code, and what it printed comes back."""
 
     def run(*arguments: str, node: str = "n1", code: int = 0) -> str:
-        environment = {**os.environ, "HEADRACE_API": shared_cluster.node(node).http}
-        done = subprocess.run(
-            [*COMMAND, *arguments], env=environment, capture_output=True, text=True, timeout=120
-        )
-        assert done.returncode == code, done.stderr
-        return done.stdout if code == 0 else done.stderr
+        return run_command(shared_cluster, [*COMMAND, *arguments], node, code)
 
     return run
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,13 +27,6 @@ def small_caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cl
         cluster.close_connections()
 
 
-def resident_bytes(cluster: Cluster, name: str) -> int:
-    record = cluster.node(name).process()
-    assert record is not None
-    pages = int(Path(f"/proc/{record.pid}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
-
-
 @pytest.mark.parametrize("no_ack", [True, False], ids=["no_ack", "ack"])
 def test_clients_that_do_not_read_are_bounded(small_caches: Cluster, no_ack: bool) -> None:
     cluster = small_caches
@@ -44,10 +36,10 @@ def test_clients_that_do_not_read_are_bounded(small_caches: Cluster, no_ack: boo
     for client in clients:
         client.send(commands.Basic.Consume(0, "work", "", False, no_ack), 1)
         client.expect(commands.Basic.ConsumeOk)
-    before = {name: resident_bytes(cluster, name) for name in ("n1", "n2")}
+    before = {name: cluster.resident_bytes(name) for name in ("n1", "n2")}
     with Publisher([cluster.port("n1")], "work", MESSAGES, BODY_BYTES) as publisher:
         assert publisher.wait_confirmed(MESSAGES, 300), publisher.failure
-    grown = {name: resident_bytes(cluster, name) - size for name, size in before.items()}
+    grown = {name: cluster.resident_bytes(name) - size for name, size in before.items()}
     for client in clients:
         client.close()
     assert all(growth < GROWTH_BYTES_MAX for growth in grown.values()), grown

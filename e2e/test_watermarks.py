@@ -282,20 +282,39 @@ def declare(cluster: Cluster, node: str) -> None:
     connection.close()
 
 
+def withheld(cluster: Cluster) -> int:
+    """How many confirms the queue withholds."""
+    entry = cluster.queue("work", cluster.leader("work"))
+    return int(entry["confirms_withheld"]) if entry else 0
+
+
+def ahead(publisher: Publisher, consumer: Consumer) -> int:
+    """How many messages are confirmed and wait: they have not reached the consumer."""
+    with publisher.progress:
+        confirmed = set(publisher.confirmed)
+    with consumer.progress:
+        return len(confirmed - consumer.numbers)
+
+
 def test_publisher_is_kept_at_its_consumers_pace_through_failures(cluster: Cluster) -> None:
     declare(cluster, "n1")
     count = 3_000
     publisher = Publisher([cluster.port("n2"), cluster.port("n3")], "work", count, 100)
     consumer = Consumer([cluster.port("n3"), cluster.port("n2")], "work")
-    with publisher, consumer:
-        for kill in (1, 2):
-            assert publisher.wait_confirmed(count * kill // 4, SECONDS), publisher.failure
-            cluster.kill(cluster.leader("work"))
-            assert publisher.wait_confirmed(count * kill // 4 + count // 8, SECONDS)
-            cluster.start()
-        assert publisher.wait_confirmed(count, SECONDS), publisher.failure
-        publisher.join(SECONDS)
-        missing = consumer.wait_all(publisher.confirmed, SECONDS)
+    with publisher:
+        wait_for("confirms to be withheld", lambda: withheld(cluster))
+        assert ahead(publisher, consumer) <= HIGH
+        with consumer:
+            for kill in (1, 2):
+                assert publisher.wait_confirmed(count * kill // 4, SECONDS), publisher.failure
+                cluster.kill(cluster.leader("work"))
+                assert publisher.wait_confirmed(count * kill // 4 + count // 8, SECONDS)
+                assert ahead(publisher, consumer) <= HIGH
+                cluster.start()
+            assert publisher.wait_confirmed(count, SECONDS), publisher.failure
+            assert ahead(publisher, consumer) <= HIGH
+            publisher.join(SECONDS)
+            missing = consumer.wait_all(publisher.confirmed, SECONDS)
     assert consumer.failure is None
     assert not publisher.rejected
     assert not missing

@@ -7,7 +7,7 @@ from typing import Final
 
 from replication.figures import resident_bytes
 
-SAMPLE_SECONDS: Final = 0.05  # between two looks; a node's alarm looks every 0.25 s
+SAMPLE_SECONDS: Final = 0.05  # between two looks; a node's alarm looks every 0.2 s
 
 
 class PeakMemory:

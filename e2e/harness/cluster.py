@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
@@ -79,6 +79,29 @@ class Cluster:
             assert record is not None, f"{node.name} does not run"
             os.kill(record.pid, signal.SIGKILL)
         wait_for(f"{names} to die", lambda: all(node.process() is None for node, _ in records))
+
+    @contextlib.contextmanager
+    def stopped(self, *names: str) -> Iterator[None]:
+        """Stop nodes in their tracks (SIGSTOP), and let them go on at the end."""
+        pids = [self.pid(name) for name in names]
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
+
+    def pid(self, name: str) -> int:
+        """Return the process of a node that runs."""
+        record = self.node(name).process()
+        assert record is not None, f"{name} does not run"
+        return record.pid
+
+    def resident_bytes(self, name: str) -> int:
+        """Return the resident memory of a node."""
+        pages = int(Path(f"/proc/{self.pid(name)}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
 
     def connect(self, name: str = "n1", **parameters: Any) -> pika.BlockingConnection:
         """Open a pika connection to a node."""

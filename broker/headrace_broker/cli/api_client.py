@@ -6,6 +6,7 @@ import base64
 import http.client
 from typing import Any, NamedTuple
 
+import click
 import msgspec
 
 from headrace_broker.config import split_address
@@ -95,6 +96,22 @@ class ApiClient:
             raise ApiError(f"{self.address}{path}: {error}") from error
         finally:
             connection.close()
+
+    def demand(
+        self, method: str, path: str, body: Any = None, seconds: float = REQUEST_S_MAX
+    ) -> ApiAnswer:
+        """Make a request for a command, which ends where that fails; as `request`.
+
+        Raises:
+            click.ClickException: the node did not answer, or refused.
+        """
+        try:
+            answer = self.request(method, path, body, seconds=seconds)
+        except (ApiError, ValueError) as error:
+            raise click.ClickException(str(error)) from None
+        if answer.status >= 300:
+            raise click.ClickException(answer.reason)
+        return answer
 
     def not_ready_reason(self) -> str:
         """Return "" when the node is ready for clients, otherwise why not."""

@@ -11,7 +11,7 @@ import click
 import msgspec
 from rich.console import Console
 
-from headrace_broker.cli.api_client import ApiAnswer, ApiClient, ApiError
+from headrace_broker.cli.api_client import ApiAnswer, ApiClient
 from headrace_broker.cli.flow_view import connections_table, explanation_view, limits_table
 from headrace_broker.cli.local_cluster import BASE_PORT, HTTP_OFFSET
 
@@ -40,13 +40,7 @@ class Source:
         Raises:
             click.ClickException: the node did not answer, or refused.
         """
-        try:
-            answer = self._api.request(method, path, body, seconds=REQUEST_S_MAX)
-        except (ApiError, ValueError) as error:
-            raise click.ClickException(str(error)) from None
-        if answer.status >= 300:
-            raise click.ClickException(answer.reason)
-        return answer
+        return self._api.demand(method, path, body, REQUEST_S_MAX)
 
 
 @click.group()

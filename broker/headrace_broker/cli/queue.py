@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from headrace_broker.cli.api_client import ApiAnswer, ApiClient, ApiError
+from headrace_broker.cli.api_client import ApiClient
 from headrace_broker.cli.local_cluster import BASE_PORT, HTTP_OFFSET
 
 REQUEST_S_MAX: Final = 60.0  # seconds; a move waits for confirms
@@ -33,13 +33,7 @@ class Target:
             click.ClickException: the node did not answer, or refused.
         """
         path = f"/api/queues/{quote(self._vhost, safe='')}/{quote(queue, safe='')}/messages{rest}"
-        try:
-            answer: ApiAnswer = self._api.request(method, path, body, seconds=REQUEST_S_MAX)
-        except (ApiError, ValueError) as error:
-            raise click.ClickException(str(error)) from None
-        if answer.status >= 300:
-            raise click.ClickException(answer.reason)
-        return answer.body
+        return self._api.demand(method, path, body, REQUEST_S_MAX).body
 
 
 @click.group()

@@ -221,14 +221,3 @@ class Ledger:
                 tab.sample(elapsed_s)
                 if tab.message_rate == 0.0 and tab.octet_rate == 0.0:
                     account.close_tab(tab.group)
-
-    def debtors(self, group: int) -> list[Tab]:
-        """Return who owes something at a queue, the deepest in debt first."""
-        tabs = [account.tabs[group] for account in self.accounts.values() if group in account.tabs]
-        owing = [tab for tab in tabs if tab.messages > 0]
-        owing.sort(key=_octets, reverse=True)
-        return owing
-
-
-def _octets(tab: Tab) -> int:
-    return int(tab.octets)

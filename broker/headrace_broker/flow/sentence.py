@@ -275,7 +275,7 @@ def hint(limit: str, queue: QueueFlow | None, user: str, vhost: str) -> str:
     if limit == HELD:
         return "look at what holds it first, or " + raising.format("held-octets")
     names = {ACCOUNT: "account-messages or account-octets", COMMANDS: "commands"}
-    names |= {CREDIT: "credit", QUEUE: "queue-octets"}
+    names |= {CREDIT: "credit", QUEUE: "node-octets and queue-octets"}
     if limit not in names:
         return ""
     return "spread the load over more queues, or " + raising.format(names[limit])

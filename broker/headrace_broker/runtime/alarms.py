@@ -98,11 +98,6 @@ class AlarmBoard:
         """Call `callback` whenever `limit` or `reason` have changed; it may not block."""
         self._watchers.append(callback)
 
-    def unwatch(self, callback: Callable[[], None]) -> None:
-        """Forget a callback; one that is not known is ignored."""
-        if callback in self._watchers:
-            self._watchers.remove(callback)
-
     def start(self) -> None:
         """Report to the others now and from then on, and drop what counts no longer."""
         for peer in self._peers:

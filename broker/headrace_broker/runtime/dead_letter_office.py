@@ -73,16 +73,6 @@ class Alarms(Protocol):
         """Have a function called whenever that has changed."""
 
 
-@final
-class NoAlarms:
-    """There is never any."""
-
-    blocked = False
-
-    def watch(self, callback: Callable[[], None]) -> None:
-        """Call nobody."""
-
-
 class DeadLetterOffice:
     """Takes what queues let go and sees to it that it gets where it is to go.
 

@@ -185,11 +185,6 @@ class FlowFacts:
             fairness=fairness_rows(machine),
         )
 
-    def queue_at(self, group: int) -> QueueFlow | None:
-        """Return the flow state of a queue by its group, None when it is not led here."""
-        host = self._hosts.get(group)
-        return self.queue(host) if host is not None and host.serving else None
-
     # The node
 
     def _node(self, question: Flow) -> list[FlowRow]:

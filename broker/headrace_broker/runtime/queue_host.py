@@ -236,7 +236,10 @@ class QueueHost(HostEnd):
             self._check_version(data[STAMP_OCTETS + 2])
         counts = self.serving and kind == SETTLE
         before: i64 = self.machine.held_count if counts else 0
+        newest = self.machine.last_id
         effects = self.machine.apply(index, data)
+        if self.serving:
+            self.moves.arrived += self.machine.last_id - newest
         if counts:
             self.moves.settled += max(before - self.machine.held_count, 0)
         for effect in effects:
@@ -411,11 +414,9 @@ class QueueHost(HostEnd):
         if isinstance(effect, Deliver):
             self._deliver(effect)
         elif isinstance(effect, Enqueued):
-            first = read_i64_be(data, ENQUEUE_SEQ_OFFSET)
-            self.moves.arrived += effect.seq - first + 1
             end = self._reach.session(effect.session)
             if end is not None:
-                end.enqueued(first, effect.seq)
+                end.enqueued(read_i64_be(data, ENQUEUE_SEQ_OFFSET), effect.seq)
         elif isinstance(effect, Controlled):
             end = self._reach.session(effect.session)
             if end is not None:
@@ -438,8 +439,6 @@ class QueueHost(HostEnd):
 
     def _remark(self, effect: PublishRejected | Withheld | Completed) -> None:
         """Say what has become of some of a session's publishes."""
-        if isinstance(effect, PublishRejected):
-            self.moves.arrived -= effect.last - effect.first + 1
         end = self._reach.session(effect.session)
         if end is None:
             return

@@ -8,7 +8,7 @@ from typing import NamedTuple, final
 
 from typing_extensions import override
 
-from headrace_broker.flow.account import Account, Debtor, Ledger
+from headrace_broker.flow.account import Debtor, Ledger
 from headrace_broker.flow.charges import Charge, ChargeObserver, Charges
 from headrace_broker.flow.debt_report import REPEAT_MS, REPORT_MS, Debt, ReportedDebts, Telling
 from headrace_broker.model.flow import DEAD_LETTERS, Cause
@@ -166,14 +166,10 @@ class RemoteDebts:
     def causes(self, group: int) -> list[Owed]:
         """Return who of this node's clients owes something at a queue, the deepest in debt first.
 
-        What they owe for their own publishes is not in it; `Ledger.debtors` has all. The lists of
-        all nodes together have each debt once.
+        What they owe for their own publishes is not in it. The lists of all nodes together have
+        each debt once.
         """
         return [owed for owed in self._all() if owed.group == group]
-
-    def owed_by(self, account: Account) -> list[Owed]:
-        """Return what one account of this node owes, likewise."""
-        return [owed for owed in self._all() if owed.cause is account.cause]
 
     def proxies(self, group: int) -> list[tuple[int, int, int]]:
         """Return sessions of other nodes with the messages and octets that they owe at a queue.

@@ -20,6 +20,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner, Result
 from rich.console import Console, ConsoleDimensions
+from tests.broker.cli.fake_api import FakeApi
 
 from headrace_broker.cli import flow as module
 from headrace_broker.cli.api_client import ApiAnswer, ApiError
@@ -31,30 +32,9 @@ SHARES = {"last_1s": 1.0, "last_10s": 0.83, "last_60s": 0.4}
 SECONDS_MAX = 60
 
 
-class Api:
-    """Answers as a test wants it and notes the requests."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[Any, ...]] = []
-        self.answers: list[ApiAnswer | ApiError] = []
-        self.address = ""
-
-    def __call__(self, address: str, user: str, password: str) -> Api:
-        self.asked.append((address, user, password))
-        self.address = address
-        return self
-
-    def request(self, method: str, path: str, body: Any, seconds: float) -> ApiAnswer:
-        self.asked.append((method, path, body))
-        answer = self.answers.pop(0)
-        if isinstance(answer, ApiError):
-            raise answer
-        return answer
-
-
 @pytest.fixture
-def api(monkeypatch: pytest.MonkeyPatch) -> Api:
-    fake = Api()
+def api(monkeypatch: pytest.MonkeyPatch) -> FakeApi:
+    fake = FakeApi()
     monkeypatch.setattr(module, "ApiClient", fake)
     monkeypatch.delenv("HEADRACE_API", raising=False)
     return fake
@@ -117,7 +97,7 @@ def explanation(**more: Any) -> dict[str, Any]:
     }
 
 
-def test_why_prints_the_sentence_the_causes_and_the_next_step(api: Api) -> None:
+def test_why_prints_the_sentence_the_causes_and_the_next_step(api: FakeApi) -> None:
     api.answers.append(ApiAnswer(200, explanation()))
     result = run("why", "10.0.0.5", "--vhost", "a/b")
     assert result.exit_code == 0, result.output
@@ -139,7 +119,7 @@ def test_why_prints_the_sentence_the_causes_and_the_next_step(api: Api) -> None:
         assert any(re.fullmatch(line, each.rstrip()) for each in lines), (line, result.output)
 
 
-def test_why_takes_the_groups_vhost_and_prints_json(api: Api) -> None:
+def test_why_takes_the_groups_vhost_and_prints_json(api: FakeApi) -> None:
     api.answers.append(ApiAnswer(200, explanation()))
     result = run("--api", "h:1", "--user", "u", "--password", "p", "--vhost", "v", "why", "q",
                  "--json")  # fmt: skip
@@ -148,18 +128,18 @@ def test_why_takes_the_groups_vhost_and_prints_json(api: Api) -> None:
 
 
 @pytest.mark.parametrize("status", [404, 409, 401])
-def test_what_the_api_refuses_is_an_error(api: Api, status: int) -> None:
+def test_what_the_api_refuses_is_an_error(api: FakeApi, status: int) -> None:
     api.answers.append(ApiAnswer(status, {"reason": "'x' may be 'xa', 'xb': say more"}))
     result = run("why", "x")
     assert (result.exit_code, result.output) == (1, "Error: 'x' may be 'xa', 'xb': say more\n")
 
 
-def test_a_node_that_does_not_answer_is_an_error(api: Api) -> None:
+def test_a_node_that_does_not_answer_is_an_error(api: FakeApi) -> None:
     api.answers.append(ApiError("h:1: refused"))
     assert run("top", "--once").output == "Error: h:1: refused\n"
 
 
-def test_top_prints_a_table_once_where_there_is_no_terminal(api: Api) -> None:
+def test_top_prints_a_table_once_where_there_is_no_terminal(api: FakeApi) -> None:
     rows = [connection(), connection(6, "running", "")]
     api.answers += [ApiAnswer(200, rows, "no answer from n3"), ApiAnswer(200, rows)]
     result = run("top", "--count", "7")
@@ -172,7 +152,7 @@ def test_top_prints_a_table_once_where_there_is_no_terminal(api: Api) -> None:
     assert msgspec.json.decode(run("top", "--json").stdout) == rows
 
 
-def test_limits_are_listed_shown_changed_and_reset(api: Api) -> None:
+def test_limits_are_listed_shown_changed_and_reset(api: FakeApi) -> None:
     row = {"name": "commands", "value": 1234, "default": 32, "unit": "batches",
            "source": "cluster", "description": "what a [channel] has"}  # fmt: skip
     api.answers += [

@@ -6,34 +6,16 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from tests.broker.cli.fake_api import FakeApi
 
 from headrace_broker.cli import queue as module
 from headrace_broker.cli.api_client import ApiAnswer, ApiError
 from headrace_broker.cli.main import main
 
 
-class Api:
-    """Answers as a test wants it and notes the requests."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[Any, ...]] = []
-        self.answers: list[ApiAnswer | ApiError] = []
-
-    def __call__(self, address: str, user: str, password: str) -> Api:
-        self.asked.append((address, user, password))
-        return self
-
-    def request(self, method: str, path: str, body: Any, seconds: float) -> ApiAnswer:
-        self.asked.append((method, path, body))
-        answer = self.answers.pop(0)
-        if isinstance(answer, ApiError):
-            raise answer
-        return answer
-
-
 @pytest.fixture
-def api(monkeypatch: pytest.MonkeyPatch) -> Api:
-    fake = Api()
+def api(monkeypatch: pytest.MonkeyPatch) -> FakeApi:
+    fake = FakeApi()
     monkeypatch.setattr(module, "ApiClient", fake)
     return fake
 
@@ -56,7 +38,7 @@ def message(number: int, payload: str, **more: Any) -> dict[str, Any]:
     }
 
 
-def test_peek_shows_messages_and_where_to_go_on(api: Api) -> None:
+def test_peek_shows_messages_and_where_to_go_on(api: FakeApi) -> None:
     page = [
         message(3, "[hello]\n"),
         message(4, "x" * 99),
@@ -74,7 +56,7 @@ def test_peek_shows_messages_and_where_to_go_on(api: Api) -> None:
     assert "more: --after 5" in result.output
 
 
-def test_messages_are_deleted_one_by_one_until_one_is_not_there(api: Api) -> None:
+def test_messages_are_deleted_one_by_one_until_one_is_not_there(api: FakeApi) -> None:
     api.answers += [ApiAnswer(204, None), ApiAnswer(404, {"reason": "no message 8"})]
     result = run("delete-message", "q", "7", "8", "9")
     assert result.exit_code == 1
@@ -87,7 +69,7 @@ def test_messages_are_deleted_one_by_one_until_one_is_not_there(api: Api) -> Non
     assert run("delete-message", "q", "7").output == "removed 1\n"
 
 
-def test_move_says_what_moved_and_what_did_not(api: Api) -> None:
+def test_move_says_what_moved_and_what_did_not(api: FakeApi) -> None:
     moved = {"moved": [1], "missing": [2, 3], "unrouted": [], "refused": [4]}
     api.answers.append(ApiAnswer(200, moved))
     result = run("move", "q", "1", "2", "3", "4", "--to", "r")
@@ -103,13 +85,13 @@ def test_move_says_what_moved_and_what_did_not(api: Api) -> None:
 
 
 @pytest.mark.parametrize("words", [[], ["--to", "r", "--exchange", "e"]])
-def test_move_goes_to_one_place(api: Api, words: list[str]) -> None:
+def test_move_goes_to_one_place(api: FakeApi, words: list[str]) -> None:
     result = run("move", "q", "1", *words)
     assert result.exit_code == 2
     assert "either --to or --exchange" in result.output
 
 
-def test_a_node_that_does_not_answer_is_an_error(api: Api) -> None:
+def test_a_node_that_does_not_answer_is_an_error(api: FakeApi) -> None:
     api.answers.append(ApiError("127.0.0.1:15672: refused"))
     result = run("peek", "q")
     assert result.exit_code == 1

@@ -48,8 +48,7 @@ def test_work_of_a_client_here_is_its_accounts_debt(node):
     charge = node.charges.charge(HERE, GROUP)
     charge.borrow(3, 30)
     assert (node.account.messages, node.account.octets) == (3, 30)
-    [tab] = node.ledger.debtors(GROUP)
-    assert (tab.account, tab.messages) == (node.account, 3)
+    assert node.account.tabs[GROUP].messages == 3
     charge.repay(3, 30)
     assert (node.account.messages, node.charges.count, node.observer.homes) == (0, 0, [])
 

@@ -131,7 +131,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
         f"{WHO} was held 83 % of the last 10 s by queue 'orders' (leader n2): 16 MiB of 16 MiB "
         "that publishers on n1 may have pending there are not applied, and 12 channels wait; it "
         f"takes 4,000/s{BATCH}",
-        SPREAD.format("queue-octets"),
+        SPREAD.format("node-octets and queue-octets"),
     ),
     (
         "queue-commands",

@@ -174,21 +174,6 @@ def test_a_node_that_stops_takes_its_alarms_along(world: World) -> None:
     assert world.blocked == []
 
 
-def test_who_watches_no_more_hears_nothing(world: World) -> None:
-    heard: list[str] = []
-    board = world.boards[1]
-
-    def watcher() -> None:
-        heard.append(board.reason)
-        board.unwatch(watcher)
-
-    board.watch(watcher)
-    world.disk(2, on=True)
-    world.disk(2, on=False)
-    board.unwatch(watcher)
-    assert len(heard) == 1
-
-
 def test_figures_of_all_nodes_are_known(world: World) -> None:
     world.boards[3].own.memory_used = 5
     run(world, 1000)

@@ -28,7 +28,7 @@ from headrace_broker.model.flow import CONNECTION, Cause
 from headrace_broker.model.message import Publish
 from headrace_broker.runtime import queue_timer
 from headrace_broker.runtime.dead_letter_carrier import Carrier
-from headrace_broker.runtime.dead_letter_office import DeadLetterOffice, NoAlarms
+from headrace_broker.runtime.dead_letter_office import DeadLetterOffice
 from headrace_broker.runtime.duties import LeaderDuties
 from headrace_broker.runtime.expiry_account import ExpiryAccounts
 from headrace_broker.runtime.hosting import Hosting
@@ -42,6 +42,15 @@ class NoRaft:
 
     def member_of(self, node):
         return node
+
+
+class NoAlarms:
+    """There is never any."""
+
+    blocked = False
+
+    def watch(self, callback) -> None:
+        """Call nobody."""
 
 
 class Island:

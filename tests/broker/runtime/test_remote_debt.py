@@ -110,7 +110,6 @@ def test_debt_elsewhere_is_the_clients_and_is_shown_where_it_came_in(cluster, ru
             ("client of 1", 3, 4),
             ("client of 1", 2, 3),
         ]
-        assert home.debts.owed_by(home.account) == owed
         assert worker.debts.causes(GROUP) == []
         assert worker.debts.proxies(GROUP) == [(home.session, 3, 30)]
         worker.repay(home.session, 3)

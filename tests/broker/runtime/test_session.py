@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from headrace_broker.codecs.batch import encode_batch
+from headrace_broker.core.queue.command import encode_enqueue
 from headrace_broker.model.limits import (
     DELIVERY_WINDOW_OCTETS,
     PIPELINE_COMMANDS,
@@ -316,3 +318,15 @@ def test_garbage_command_is_reported_and_changes_nothing(world):
     world.settle_down()
     assert len(world.watcher.rejected) == 2
     assert world.hosts[1].machine.digest() == before
+
+
+def test_what_is_sent_again_has_arrived_once(world, listener, publishes):
+    session = world.open(2, listener)
+    session.publish(publishes(b"a", b"b"), None)
+    session.flush()
+    world.settle_down()
+    arrived = int(world.hosts[1].moves.arrived)
+    command = encode_enqueue(session.session, 1, encode_batch(publishes(b"a", b"b")))
+    world.hosts[1].command(session.session, command)
+    world.settle_down()
+    assert (arrived, int(world.hosts[1].moves.arrived)) == (2, 2)
