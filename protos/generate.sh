@@ -42,13 +42,13 @@ package() {
 rewrite_imports() {
     find "$out/$1" -name '*_pb2*.py*' -not -name '*.pyc' -exec sed -i \
         -e 's/^from headrace\.raftlog\.v1 import/from headrace_raftlog.transport.pb import/' \
-        -e 's/^from headrace\.broker\.v1 import/from headrace_broker.runtime.pb import/' \
+        -e 's/^from headrace\.cluster\.v1 import/from headrace_broker.runtime.pb import/' \
         {} +
 }
 
 raftlog_pb=raftlog/headrace_raftlog/transport/pb
 broker_pb=broker/headrace_broker/runtime/pb
 package headrace/raftlog/v1 "$raftlog_pb"
-package headrace/broker/v1 "$broker_pb"
+package headrace/cluster/v1 "$broker_pb"
 rewrite_imports "$raftlog_pb"
 rewrite_imports "$broker_pb"

@@ -1,1 +1,1 @@
-"""Generated from protos/headrace/broker/v1 by protos/generate.sh; do not edit."""
+"""Generated from protos/headrace/cluster/v1 by protos/generate.sh; do not edit."""
