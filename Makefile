@@ -9,6 +9,7 @@ INTERPRETED := PYTHONPATH=raftlog:broker PYTHONDONTWRITEBYTECODE=1
 SOURCES := $(shell find raftlog broker -name '*.py' -o -type d ! -name __pycache__)
 
 NODES ?= 3
+TEST_JOBS ?= 2
 DATA ?= data
 SEEDS ?= 6000
 LONG_SEEDS ?= 100000
@@ -79,7 +80,7 @@ format: $(VENV)/stamp-tools ## let ruff format and fix
 
 .PHONY: test
 test: $(VENV)/stamp-tools $(VENV)/stamp-install ## all fast tests, against the compiled package
-	$(BIN)/python -m pytest tests
+	$(BIN)/python -m pytest tests -n $(TEST_JOBS) --dist worksteal
 
 .PHONY: test-interpreted
 test-interpreted: $(VENV)/stamp-tools $(VENV)/stamp-install ## core, codec and storage tests against the source tree

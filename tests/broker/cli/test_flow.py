@@ -41,7 +41,7 @@ def api(monkeypatch: pytest.MonkeyPatch) -> FakeApi:
 
 
 def run(*words: str) -> Result:
-    return CliRunner().invoke(main, ["flow", *words])
+    return CliRunner(env={"COLUMNS": None}).invoke(main, ["flow", *words])
 
 
 def connection(number: int = 5, state: str = "flow", limit: str = "watermark") -> dict[str, Any]:
