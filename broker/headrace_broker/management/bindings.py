@@ -9,7 +9,6 @@ from urllib.parse import quote
 import msgspec
 from aiohttp import web
 
-from headrace_broker.catalog.permission import READ, WRITE
 from headrace_broker.catalog.view import (
     DESTINATION_EXCHANGE,
     DESTINATION_QUEUE,
@@ -17,7 +16,7 @@ from headrace_broker.catalog.view import (
 )
 from headrace_broker.management.access import (
     caller,
-    check_allowed,
+    check_binding,
     check_enters,
     check_not_exclusive,
     check_sees,
@@ -168,8 +167,7 @@ class BindingEndpoints:
     def _check_changeable(self, request: web.Request, binding: Binding) -> None:
         who, view, vhost = caller(), self._node.view, binding.vhost
         check_enters(who, view, vhost)
-        check_allowed(who, view, vhost, READ, "exchange", binding.source)
-        check_allowed(who, view, vhost, WRITE, binding.destination_type, binding.destination)
+        check_binding(who, view, binding)
         if not binding.source:
             raise bad_request("source: the default exchange has fixed bindings")
         if binding.destination_type == DESTINATION_QUEUE:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from aiohttp import web
 
+from headrace_broker.catalog.access import EXCHANGE, check_new_name
 from headrace_broker.catalog.effective import policy_of
 from headrace_broker.catalog.permission import CONFIGURE
 from headrace_broker.catalog.view import CatalogView
@@ -22,11 +23,9 @@ from headrace_broker.management.administration import (
     known_exchange,
     known_vhost,
 )
-from headrace_broker.management.answer import done, forbidden, json_answer
+from headrace_broker.management.answer import done, json_answer
 from headrace_broker.management.body import decode, flag
 from headrace_broker.model.definition import Exchange
-
-RESERVED_PREFIX: Final = "amq."
 
 
 class ExchangeBody(msgspec.Struct):
@@ -83,8 +82,8 @@ class ExchangeEndpoints:
         view = self._node.view
         check_declares(caller(), view, vhost, "exchange", name, body.arguments)
         created = view.exchange(vhost, name) is None
-        if created and name.startswith(RESERVED_PREFIX):
-            raise forbidden(f"exchange name '{name}' contains reserved prefix '{RESERVED_PREFIX}*'")
+        if created:
+            check_new_name(EXCHANGE, name)
         await self._node.topology.declare_exchange(
             Exchange(
                 vhost,

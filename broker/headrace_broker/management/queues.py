@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 from aiohttp import web
 
+from headrace_broker.catalog.access import QUEUE, check_new_name
 from headrace_broker.catalog.permission import CONFIGURE, READ
 from headrace_broker.management.access import (
     caller,
@@ -21,7 +22,7 @@ from headrace_broker.management.access import (
     check_sees,
 )
 from headrace_broker.management.administration import Administration, known_queue, known_vhost
-from headrace_broker.management.answer import done, forbidden, json_answer, not_found
+from headrace_broker.management.answer import done, json_answer, not_found
 from headrace_broker.management.body import decode, flag
 from headrace_broker.management.rendering import render_queues
 from headrace_broker.management.status_source import StatusSource
@@ -30,7 +31,6 @@ from headrace_broker.model.flow_status import QueueFlow
 from headrace_broker.model.reply_code import AmqpError
 from headrace_broker.model.status import QueueStatus
 
-RESERVED_PREFIX: Final = "amq."
 COUNTS_SECONDS_MAX: Final = 2.0  # for what other nodes say in a listing; the rest is without counts
 FLOWS_SECONDS_MAX: Final = 1.0  # likewise for what moves in queues; the rest is listed as calm
 COUNTS_AT_ONCE: Final = 64  # questions to leaders under way for one listing
@@ -156,8 +156,8 @@ class QueueEndpoints:
         body = await decode(request, QueueBody)
         check_declares(caller(), view, vhost, "queue", name, body.arguments)
         created = view.queue(vhost, name) is None
-        if created and name.startswith(RESERVED_PREFIX):
-            raise forbidden(f"queue name '{name}' contains reserved prefix '{RESERVED_PREFIX}*'")
+        if created:
+            check_new_name(QUEUE, name)
         await self._node.topology.declare_queue(
             vhost, name, body.durable, False, body.auto_delete, body.arguments, ""
         )

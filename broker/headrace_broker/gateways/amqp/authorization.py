@@ -1,22 +1,16 @@
-"""Refuses what a connection's user may not do.
-
-Which permission a method takes, and the texts, are RabbitMQ's (`rabbit_channel`, and its guide on
-access control).
-"""
+"""Asks `catalog.access` what a connection's user may do."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from headrace_broker.catalog.permission import CONFIGURE, DEFAULT_EXCHANGE_NAME, READ, WRITE
-from headrace_broker.model.reply_code import ACCESS_REFUSED, NOT_ALLOWED, AmqpError
+from headrace_broker.catalog import access
+from headrace_broker.catalog.access import EXCHANGE, QUEUE, stranger_text
+from headrace_broker.model.reply_code import NOT_ALLOWED, AmqpError
 
 if TYPE_CHECKING:
     from headrace_broker.gateways.amqp.outlet import Outlet
     from headrace_broker.runtime.port import Broker
-
-QUEUE: Final = "queue"
-EXCHANGE: Final = "exchange"
 
 
 def check_vhost(broker: Broker, user: str, vhost: str) -> None:
@@ -28,27 +22,20 @@ def check_vhost(broker: Broker, user: str, vhost: str) -> None:
     if not broker.vhost_exists(vhost):
         raise AmqpError(NOT_ALLOWED, f"vhost '{vhost}' not found")
     if not broker.permissions.may_enter(user, vhost):
-        text = f"access to vhost '{vhost}' refused for user '{user}'"
-        raise AmqpError(NOT_ALLOWED, text)
+        raise AmqpError(NOT_ALLOWED, stranger_text(user, vhost))
     too_many = broker.client_counts.connection_refusal(user, vhost)
     if too_many:
         raise AmqpError(NOT_ALLOWED, too_many)
 
 
 def check(outlet: Outlet, operation: str, kind: str, name: str) -> None:
-    """Refuse an operation on a queue or exchange.
-
-    Args:
-        outlet: of the connection whose user asks.
-        operation: CONFIGURE, WRITE or READ.
-        kind: QUEUE or EXCHANGE.
-        name: of the queue or exchange; "" is the default exchange.
+    """Refuse an operation on a queue or exchange; see `access.check_allowed`.
 
     Raises:
         AmqpError: ACCESS_REFUSED.
     """
-    if not outlet.broker.permissions.may(outlet.user, outlet.vhost, operation, name):
-        _refuse(outlet, operation, kind, name)
+    may = outlet.broker.permissions.may
+    access.check_allowed(may, outlet.user, outlet.vhost, operation, kind, name)
 
 
 def check_any(outlet: Outlet, kind: str, name: str) -> None:
@@ -57,9 +44,7 @@ def check_any(outlet: Outlet, kind: str, name: str) -> None:
     Raises:
         AmqpError: ACCESS_REFUSED.
     """
-    may = outlet.broker.permissions.may
-    if not any(may(outlet.user, outlet.vhost, each, name) for each in (CONFIGURE, WRITE, READ)):
-        _refuse(outlet, CONFIGURE, kind, name)
+    access.check_any(outlet.broker.permissions.may, outlet.user, outlet.vhost, kind, name)
 
 
 def check_binding(outlet: Outlet, source: str, kind: str, destination: str) -> None:
@@ -68,8 +53,8 @@ def check_binding(outlet: Outlet, source: str, kind: str, destination: str) -> N
     Raises:
         AmqpError: ACCESS_REFUSED.
     """
-    check(outlet, WRITE, kind, destination)
-    check(outlet, READ, EXCHANGE, source)
+    may = outlet.broker.permissions.may
+    access.check_binding(may, outlet.user, outlet.vhost, source, kind, destination)
 
 
 def check_declared_queue(outlet: Outlet, name: str, arguments: dict[str, Any]) -> None:
@@ -78,11 +63,8 @@ def check_declared_queue(outlet: Outlet, name: str, arguments: dict[str, Any]) -
     Raises:
         AmqpError: ACCESS_REFUSED.
     """
-    check(outlet, CONFIGURE, QUEUE, name)
-    target = arguments.get("x-dead-letter-exchange")
-    if isinstance(target, str) and outlet.broker.queue(outlet.vhost, name) is None:
-        check(outlet, READ, QUEUE, name)
-        check(outlet, WRITE, EXCHANGE, target)
+    may, known = outlet.broker.permissions.may, outlet.broker.queue(outlet.vhost, name) is not None
+    access.check_declares(may, outlet.user, outlet.vhost, QUEUE, name, arguments, known)
 
 
 def check_declared_exchange(outlet: Outlet, name: str, arguments: dict[str, Any]) -> None:
@@ -91,16 +73,6 @@ def check_declared_exchange(outlet: Outlet, name: str, arguments: dict[str, Any]
     Raises:
         AmqpError: ACCESS_REFUSED.
     """
-    check(outlet, CONFIGURE, EXCHANGE, name)
-    target = arguments.get("alternate-exchange")
-    if isinstance(target, str) and outlet.broker.exchange(outlet.vhost, name) is None:
-        check(outlet, READ, EXCHANGE, name)
-        check(outlet, WRITE, EXCHANGE, target)
-
-
-def _refuse(outlet: Outlet, operation: str, kind: str, name: str) -> None:
-    shown = name or DEFAULT_EXCHANGE_NAME
-    what = f"{kind} '{shown}' in vhost '{outlet.vhost}'"
-    raise AmqpError(
-        ACCESS_REFUSED, f"{operation} access to {what} refused for user '{outlet.user}'"
-    )
+    may = outlet.broker.permissions.may
+    known = outlet.broker.exchange(outlet.vhost, name) is not None
+    access.check_declares(may, outlet.user, outlet.vhost, EXCHANGE, name, arguments, known)

@@ -6,8 +6,9 @@ import secrets
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from headrace_broker.catalog.access import QUEUE
 from headrace_broker.catalog.permission import READ
-from headrace_broker.gateways.amqp.authorization import QUEUE, check
+from headrace_broker.gateways.amqp.authorization import check
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.reply_code import NOT_FOUND, RESOURCE_LOCKED, AmqpError
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
+from headrace_broker.catalog.access import EXCHANGE
 from headrace_broker.catalog.permission import WRITE
 from headrace_broker.codecs.delivery_encoder import encode_return
 from headrace_broker.core.property_edit import without_header
 from headrace_broker.core.property_reader import HEADERS
 from headrace_broker.core.routing.distribution import BCC, DistributionError
 from headrace_broker.flow.gate import Gate
-from headrace_broker.gateways.amqp.authorization import EXCHANGE, check
+from headrace_broker.gateways.amqp.authorization import check
 from headrace_broker.gateways.amqp.confirming import Confirms
 from headrace_broker.gateways.amqp.links import Links
 from headrace_broker.gateways.amqp.outlet import Outlet

@@ -10,11 +10,18 @@ from typing import TYPE_CHECKING, Final
 
 from pamqp import commands
 
+from headrace_broker.catalog.access import (
+    EXCHANGE,
+    QUEUE,
+    RESERVED_PREFIX,
+    check_exchange_type,
+    check_new_name,
+    check_not_default,
+    check_not_system,
+)
 from headrace_broker.catalog.permission import CONFIGURE
 from headrace_broker.codecs.method import queue_declare_ok
 from headrace_broker.gateways.amqp.authorization import (
-    EXCHANGE,
-    QUEUE,
     check,
     check_any,
     check_binding,
@@ -30,18 +37,11 @@ from headrace_broker.gateways.amqp.handler_port import (
     server_name,
 )
 from headrace_broker.gateways.amqp.replying import declare_replies
-from headrace_broker.model.definition import EXCHANGE_TYPES, Binding, Queue
-from headrace_broker.model.reply_code import (
-    ACCESS_REFUSED,
-    NOT_FOUND,
-    PRECONDITION_FAILED,
-    AmqpError,
-)
+from headrace_broker.model.definition import Binding, Queue
+from headrace_broker.model.reply_code import NOT_FOUND, AmqpError
 
 if TYPE_CHECKING:
     from headrace_broker.gateways.amqp.channel import Channel
-
-_RESERVED_PREFIX: Final = "amq."
 
 
 async def _declare_queue(channel: Channel, command: commands.Queue.Declare) -> None:
@@ -66,12 +66,10 @@ async def _create_queue(channel: Channel, command: commands.Queue.Declare) -> Qu
     name = command.queue or server_name("amq.gen-")
     arguments = command.arguments or {}
     check_declared_queue(outlet, name, arguments)
-    reserved = command.queue.startswith(_RESERVED_PREFIX)
-    if reserved and broker.queue(outlet.vhost, name) is None:
+    if command.queue.startswith(RESERVED_PREFIX) and broker.queue(outlet.vhost, name) is None:
         await channel.catch_up()
-    if reserved and broker.queue(outlet.vhost, name) is None:
-        text = f"queue name '{name}' contains reserved prefix 'amq.*'"
-        raise AmqpError(ACCESS_REFUSED, text)
+        if broker.queue(outlet.vhost, name) is None:
+            check_new_name(QUEUE, name)
     if command.exclusive:
         outlet.owns_queues = True
     return await broker.declare_queue(
@@ -100,7 +98,7 @@ def _queue_binding(
     channel: Channel, command: commands.Queue.Bind | commands.Queue.Unbind
 ) -> Binding:
     outlet = channel.outlet
-    _check_not_default(command.exchange)
+    check_not_default(command.exchange)
     name = queue_name(channel, command.queue)
     check_binding(outlet, command.exchange, QUEUE, name)
     queue = outlet.broker.queue(outlet.vhost, name)
@@ -138,7 +136,7 @@ async def _delete_queue(channel: Channel, command: commands.Queue.Delete) -> Non
 async def _declare_exchange(channel: Channel, command: commands.Exchange.Declare) -> None:
     outlet = channel.outlet
     name = command.exchange
-    _check_not_default(name)
+    check_not_default(name)
     arguments = command.arguments or {}
     if command.passive:
         check_any(outlet, EXCHANGE, name)
@@ -150,7 +148,9 @@ async def _declare_exchange(channel: Channel, command: commands.Exchange.Declare
         if not known:
             raise AmqpError(NOT_FOUND, f"no exchange '{name}' in vhost '{outlet.vhost}'")
     else:
-        _check_exchange(name, command.exchange_type, known)
+        check_exchange_type(command.exchange_type)
+        if not known:
+            check_new_name(EXCHANGE, name)
         await outlet.broker.declare_exchange(
             outlet.vhost,
             name,
@@ -164,21 +164,11 @@ async def _declare_exchange(channel: Channel, command: commands.Exchange.Declare
         channel.send(commands.Exchange.DeclareOk())
 
 
-def _check_exchange(name: str, kind: str, known: bool) -> None:
-    if kind not in EXCHANGE_TYPES:
-        raise AmqpError(PRECONDITION_FAILED, f"unknown exchange type '{kind}'")
-    if name.startswith(_RESERVED_PREFIX) and not known:
-        text = f"exchange name '{name}' contains reserved prefix 'amq.*'"
-        raise AmqpError(ACCESS_REFUSED, text)
-
-
 async def _delete_exchange(channel: Channel, command: commands.Exchange.Delete) -> None:
     outlet = channel.outlet
     name = command.exchange
-    _check_not_default(name)
-    if name.startswith(_RESERVED_PREFIX):
-        text = f"deletion of system exchange '{name}' in vhost '{outlet.vhost}' not allowed"
-        raise AmqpError(ACCESS_REFUSED, text)
+    check_not_default(name)
+    check_not_system(outlet.vhost, name)
     check(outlet, CONFIGURE, EXCHANGE, name)
     await outlet.broker.delete_exchange(outlet.vhost, name, command.if_unused)
     if not command.nowait:
@@ -200,8 +190,8 @@ async def _unbind_exchange(channel: Channel, command: commands.Exchange.Unbind) 
 def _exchange_binding(
     channel: Channel, command: commands.Exchange.Bind | commands.Exchange.Unbind
 ) -> Binding:
-    _check_not_default(command.source)
-    _check_not_default(command.destination)
+    check_not_default(command.source)
+    check_not_default(command.destination)
     check_binding(channel.outlet, command.source, EXCHANGE, command.destination)
     return Binding(
         channel.outlet.vhost,
@@ -211,11 +201,6 @@ def _exchange_binding(
         command.routing_key,
         command.arguments or {},
     )
-
-
-def _check_not_default(exchange: str) -> None:
-    if not exchange:
-        raise AmqpError(ACCESS_REFUSED, "operation not permitted on the default exchange")
 
 
 TOPOLOGY_HANDLERS: Final[dict[int, Handler]] = {

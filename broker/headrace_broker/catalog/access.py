@@ -1,0 +1,280 @@
+"""Who may do what, whichever way it is asked for: AMQP, gRPC and HTTP all judge by this module.
+
+Which permission a method takes, and the texts, are RabbitMQ's (`rabbit_channel`, and its guide on
+access control), as are the tags: management (own connections, vhosts that one may enter),
+policymaker (and policies there), monitoring (and everything to look at), administrator (all).
+What is refused is an AmqpError ACCESS_REFUSED, which each gateway tells in its own way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from headrace_broker.catalog.permission import (
+    CONFIGURE,
+    DEFAULT_EXCHANGE_NAME,
+    READ,
+    WRITE,
+    allowed,
+    may_enter,
+)
+from headrace_broker.catalog.view import CatalogView
+from headrace_broker.model.definition import EXCHANGE_TYPES
+from headrace_broker.model.reply_code import ACCESS_REFUSED, PRECONDITION_FAILED, AmqpError
+
+QUEUE: Final = "queue"
+EXCHANGE: Final = "exchange"
+RESERVED_PREFIX: Final = "amq."
+
+ADMINISTRATOR: Final = "administrator"
+MONITORING: Final = "monitoring"
+POLICYMAKER: Final = "policymaker"
+MANAGEMENT: Final = "management"
+TAGS: Final = frozenset({ADMINISTRATOR, MONITORING, POLICYMAKER, MANAGEMENT})
+
+# Arguments that name where a queue or exchange sends messages on.
+SENDS_ON: Final = {QUEUE: "x-dead-letter-exchange", EXCHANGE: "alternate-exchange"}
+
+# Answers whether a user may do an operation in a vhost to what has a name: `Permissions.may`,
+# which remembers answers, or `judge`.
+May: TypeAlias = Callable[[str, str, str, str], bool]
+
+
+def judge(view: CatalogView) -> May:
+    """Return what answers from a catalog, without a memory of its own."""
+    return partial(allowed, view)
+
+
+class Caller(NamedTuple):
+    """Who asks."""
+
+    name: str
+    tags: tuple[str, ...]
+
+    @property
+    def administers(self) -> bool:
+        """Whether all is allowed that needs no permission in a vhost."""
+        return ADMINISTRATOR in self.tags
+
+    @property
+    def monitors(self) -> bool:
+        """Whether all may be looked at."""
+        return self.administers or MONITORING in self.tags
+
+    @property
+    def makes_policies(self) -> bool:
+        """Whether policies may be changed, in vhosts that may be entered."""
+        return self.administers or POLICYMAKER in self.tags
+
+    @property
+    def manages(self) -> bool:
+        """Whether there is anything to look at but what clients may know."""
+        return not TAGS.isdisjoint(self.tags)
+
+    def sees(self, view: CatalogView, vhost: str) -> bool:
+        """Return whether a vhost may be looked at."""
+        return self.monitors or may_enter(view, self.name, vhost)
+
+
+# By tag
+
+
+def check_administers(caller: Caller) -> None:
+    """Refuse who is no administrator.
+
+    Raises:
+        AmqpError: ACCESS_REFUSED.
+    """
+    if not caller.administers:
+        raise refused("tags: this is for users with the tag 'administrator'")
+
+
+def check_monitors(caller: Caller) -> None:
+    """Refuse who may not look at everything.
+
+    Raises:
+        AmqpError: ACCESS_REFUSED.
+    """
+    if not caller.monitors:
+        raise refused("tags: this is for users with the tag 'monitoring' or 'administrator'")
+
+
+def check_makes_policies(caller: Caller) -> None:
+    """Refuse who may not make policies.
+
+    Raises:
+        AmqpError: ACCESS_REFUSED.
+    """
+    if not caller.makes_policies:
+        raise refused("tags: this is for users with the tag 'policymaker' or 'administrator'")
+
+
+def check_manages(caller: Caller) -> None:
+    """Refuse who has none of the tags.
+
+    Raises:
+        AmqpError: ACCESS_REFUSED.
+    """
+    if not caller.manages:
+        raise refused(f"tags: must have one of {', '.join(sorted(TAGS))}")
+
+
+# By vhost
+
+
+def check_sees(caller: Caller, view: CatalogView, vhost: str) -> None:
+    """Refuse a look at a vhost.
+
+    Raises:
+        AmqpError: ACCESS_REFUSED.
+    """
+    if not caller.sees(view, vhost):
+        raise refused(stranger_text(caller.name, vhost))
+
+
+def check_enters(view: CatalogView, user: str, vhost: str) -> None:
+    """Refuse to work in a vhost to who has no permission there.
+
+    Raises:
+        AmqpError: ACCESS_REFUSED.
+    """
+    if not may_enter(view, user, vhost):
+        raise refused(stranger_text(user, vhost))
+
+
+def stranger_text(user: str, vhost: str) -> str:
+    """Return what a user is told who has no permission in a vhost."""
+    return f"access to vhost '{vhost}' refused for user '{user}'"
+
+
+# By name
+
+
+def check_allowed(may: May, user: str, vhost: str, operation: str, kind: str, name: str) -> None:
+    """Refuse what a permission is needed for.
+
+    Args:
+        may: who knows.
+        user: who asks.
+        vhost: where.
+        operation: CONFIGURE, WRITE or READ of `catalog.permission`.
+        kind: QUEUE or EXCHANGE.
+        name: of the queue or exchange; "" is the default exchange.
+
+    Raises:
+        AmqpError: ACCESS_REFUSED.
+    """
+    if not may(user, vhost, operation, name):
+        raise _without(user, vhost, operation, kind, name)
+
+
+def check_any(may: May, user: str, vhost: str, kind: str, name: str) -> None:
+    """Refuse to tell of a queue or exchange with which the user may do nothing at all.
+
+    Raises:
+        AmqpError: ACCESS_REFUSED.
+    """
+    if not any(may(user, vhost, each, name) for each in (CONFIGURE, WRITE, READ)):
+        raise _without(user, vhost, CONFIGURE, kind, name)
+
+
+def check_binding(
+    may: May, user: str, vhost: str, source: str, kind: str, destination: str
+) -> None:
+    """Refuse to bind a queue or exchange to an exchange, or to unbind it.
+
+    Raises:
+        AmqpError: ACCESS_REFUSED.
+    """
+    check_allowed(may, user, vhost, WRITE, kind, destination)
+    check_allowed(may, user, vhost, READ, EXCHANGE, source)
+
+
+def check_declares(
+    may: May,
+    user: str,
+    vhost: str,
+    kind: str,
+    name: str,
+    arguments: Mapping[str, Any],
+    known: bool,
+) -> None:
+    """Refuse to declare a queue or exchange, or one that is new and sends messages on.
+
+    A new one needs a permission to publish to its exchange for dead letters, or its alternate one,
+    and to read itself.
+
+    Args:
+        may: who knows.
+        user: who asks.
+        vhost: where.
+        kind: QUEUE or EXCHANGE.
+        name: of the queue or exchange.
+        arguments: as declared.
+        known: it is there already.
+
+    Raises:
+        AmqpError: ACCESS_REFUSED.
+    """
+    check_allowed(may, user, vhost, CONFIGURE, kind, name)
+    target = arguments.get(SENDS_ON[kind])
+    if isinstance(target, str) and not known:
+        check_allowed(may, user, vhost, READ, kind, name)
+        check_allowed(may, user, vhost, WRITE, EXCHANGE, target)
+
+
+# By rule, whoever asks
+
+
+def check_new_name(kind: str, name: str) -> None:
+    """Refuse a name that only the broker gives, for something that is not there yet.
+
+    Raises:
+        AmqpError: ACCESS_REFUSED.
+    """
+    if name.startswith(RESERVED_PREFIX):
+        raise refused(f"{kind} name '{name}' contains reserved prefix '{RESERVED_PREFIX}*'")
+
+
+def check_exchange_type(kind: str) -> None:
+    """Refuse a type of exchange that there is not.
+
+    Raises:
+        AmqpError: PRECONDITION_FAILED.
+    """
+    if kind not in EXCHANGE_TYPES:
+        raise AmqpError(PRECONDITION_FAILED, f"unknown exchange type '{kind}'")
+
+
+def check_not_default(exchange: str) -> None:
+    """Refuse to change the default exchange, or what is bound to it.
+
+    Raises:
+        AmqpError: ACCESS_REFUSED.
+    """
+    if not exchange:
+        raise refused("operation not permitted on the default exchange")
+
+
+def check_not_system(vhost: str, exchange: str) -> None:
+    """Refuse to delete an exchange that every vhost has.
+
+    Raises:
+        AmqpError: ACCESS_REFUSED.
+    """
+    if exchange.startswith(RESERVED_PREFIX):
+        raise refused(f"deletion of system exchange '{exchange}' in vhost '{vhost}' not allowed")
+
+
+def refused(text: str) -> AmqpError:
+    """Return the refusal of what a user may not do."""
+    return AmqpError(ACCESS_REFUSED, text)
+
+
+def _without(user: str, vhost: str, operation: str, kind: str, name: str) -> AmqpError:
+    shown = name or DEFAULT_EXCHANGE_NAME
+    return refused(
+        f"{operation} access to {kind} '{shown}' in vhost '{vhost}' refused for user '{user}'"
+    )

@@ -1,0 +1,129 @@
+"""Who may do what, as every gateway judges it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from headrace_broker.catalog import access
+from headrace_broker.catalog import command as commands
+from headrace_broker.catalog.access import EXCHANGE, QUEUE, Caller, judge
+from headrace_broker.catalog.permission import CONFIGURE, READ, WRITE
+from headrace_broker.model.definition import Permission, User
+from headrace_broker.model.reply_code import ACCESS_REFUSED, PRECONDITION_FAILED, AmqpError
+
+ROOT = Caller("root", ("administrator",))
+WATCHER = Caller("watcher", ("monitoring",))
+MAKER = Caller("maker", ("policymaker",))
+CLERK = Caller("clerk", ("management",))
+NOBODY = Caller("nobody", ())
+
+
+@pytest.fixture
+def view(driver: Any) -> Any:
+    """`clerk` may do in / what their three patterns say, and nothing in v."""
+    driver.do(commands.PutUser(User("clerk", b"", b"", ("management",))))
+    driver.do(commands.DeclareVhost("v"))
+    driver.do(commands.PutPermission(Permission("clerk", "/", "^q", "^x", "^r|^q")))
+    return driver.catalog
+
+
+def refusal(check: Callable[..., None], *args: Any) -> str:
+    with pytest.raises(AmqpError) as caught:
+        check(*args)
+    assert caught.value.code == ACCESS_REFUSED
+    return caught.value.text
+
+
+@pytest.mark.parametrize(
+    ("check", "tag", "allowed"),
+    [
+        (access.check_administers, "administrator", {ROOT}),
+        (access.check_monitors, "monitoring", {ROOT, WATCHER}),
+        (access.check_makes_policies, "policymaker", {ROOT, MAKER}),
+        (access.check_manages, "management", {ROOT, WATCHER, MAKER, CLERK}),
+    ],
+)
+def test_each_tag_opens_its_doors_and_no_other(
+    check: Callable[[Caller], None], tag: str, allowed: set[Caller]
+) -> None:
+    for caller in (ROOT, WATCHER, MAKER, CLERK, NOBODY):
+        if caller in allowed:
+            check(caller)
+        else:
+            assert tag in refusal(check, caller)
+
+
+def test_a_vhost_is_seen_by_monitors_and_entered_by_who_has_a_permission(view: Any) -> None:
+    access.check_sees(WATCHER, view, "v")
+    access.check_sees(CLERK, view, "/")
+    access.check_enters(view, "clerk", "/")
+    text = "access to vhost 'v' refused for user 'clerk'"
+    assert refusal(access.check_sees, CLERK, view, "v") == text
+    assert refusal(access.check_enters, view, "clerk", "v") == text
+
+
+@pytest.mark.parametrize(
+    ("operation", "name"), [(CONFIGURE, "q1"), (WRITE, "x1"), (READ, "r1"), (READ, "q1")]
+)
+def test_a_name_takes_the_permission_of_its_operation(view: Any, operation: str, name: str) -> None:
+    may = judge(view)
+    access.check_allowed(may, "clerk", "/", operation, QUEUE, name)
+    text = refusal(access.check_allowed, may, "clerk", "/", operation, QUEUE, "other")
+    assert text == f"{operation} access to queue 'other' in vhost '/' refused for user 'clerk'"
+    assert refusal(access.check_allowed, may, "clerk", "v", operation, QUEUE, name)
+
+
+def test_the_default_exchange_is_named_in_refusals(view: Any) -> None:
+    text = refusal(access.check_allowed, judge(view), "clerk", "/", WRITE, EXCHANGE, "")
+    assert text.startswith("write access to exchange 'amq.default' in vhost '/'")
+
+
+def test_any_permission_at_all_lets_one_hear_of_a_name(view: Any) -> None:
+    for name in ("q", "x", "r"):
+        access.check_any(judge(view), "clerk", "/", QUEUE, name)
+    assert refusal(access.check_any, judge(view), "clerk", "/", QUEUE, "z")
+
+
+def test_a_binding_takes_write_at_its_end_and_read_at_its_source(view: Any) -> None:
+    may = judge(view)
+    access.check_binding(may, "clerk", "/", "r", QUEUE, "x")
+    assert "write access to queue 'r'" in refusal(
+        access.check_binding, may, "clerk", "/", "r", QUEUE, "r"
+    )
+    assert "read access to exchange 'x'" in refusal(
+        access.check_binding, may, "clerk", "/", "x", EXCHANGE, "x"
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "argument"),
+    [(QUEUE, "x-dead-letter-exchange"), (EXCHANGE, "alternate-exchange")],
+)
+def test_what_is_new_and_sends_on_takes_more_than_configure(
+    view: Any, kind: str, argument: str
+) -> None:
+    may = judge(view)
+    access.check_declares(may, "clerk", "/", kind, "q", {argument: "x"}, False)
+    access.check_declares(may, "clerk", "/", kind, "q", {argument: "z"}, True)
+    access.check_declares(may, "clerk", "/", kind, "q", {argument: 5}, False)  # refused elsewhere
+    text = refusal(access.check_declares, may, "clerk", "/", kind, "q", {argument: "z"}, False)
+    assert text.startswith("write access to exchange 'z'")
+    assert refusal(access.check_declares, may, "clerk", "/", kind, "z", {}, True)
+
+
+def test_some_names_and_exchanges_are_the_brokers() -> None:
+    access.check_new_name(QUEUE, "amqp")
+    access.check_not_system("/", "mine")
+    access.check_not_default("x")
+    access.check_exchange_type("topic")
+    assert refusal(access.check_new_name, EXCHANGE, "amq.x") == (
+        "exchange name 'amq.x' contains reserved prefix 'amq.*'"
+    )
+    assert "not allowed" in refusal(access.check_not_system, "/", "amq.topic")
+    assert "default exchange" in refusal(access.check_not_default, "")
+    with pytest.raises(AmqpError, match="unknown exchange type 'queue'") as caught:
+        access.check_exchange_type("queue")
+    assert caught.value.code == PRECONDITION_FAILED
