@@ -27,6 +27,7 @@ def view(driver: Any) -> Any:
     driver.do(commands.PutUser(User("clerk", b"", b"", ("management",))))
     driver.do(commands.DeclareVhost("v"))
     driver.do(commands.PutPermission(Permission("clerk", "/", "^q", "^x", "^r|^q")))
+    driver.do(commands.DeletePermission("clerk", "v"))
     return driver.catalog
 
 
