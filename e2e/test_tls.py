@@ -15,7 +15,7 @@ from pathlib import Path
 import pika
 import pytest
 from e2e.harness.authority import Authority, Pair
-from e2e.harness.cluster import wait_for
+from e2e.harness.cluster import own_port, wait_for
 from pika.credentials import ExternalCredentials
 
 from headrace_broker.cli.api_client import ApiClient
@@ -88,7 +88,7 @@ login_from = "common_name"
 
 @pytest.fixture
 def node(tmp_path: Path) -> Node:
-    return Node(tmp_path, 23100)
+    return Node(tmp_path, own_port(23100))
 
 
 @contextlib.contextmanager
