@@ -97,7 +97,7 @@ class Headrace:
                 directory=node.directory,
                 amqp=f"{host}:{self.address.port}",
                 http=f"{host}:{self.address.http_port}",
-                grpc=f"{host}:{GRPC_PORT + number * PORT_STEP}",
+                peer=f"{host}:{GRPC_PORT + number * PORT_STEP}",
                 amqps=f"{host}:{self.address.tls_port}",
                 tls=tls,
             )

@@ -44,6 +44,7 @@ nodes = [{{ id = 1, name = "n1", address = "127.0.0.1:{base_port + 2}" }}]
 [limits]
 disk_free_bytes_min = 0
 [listeners]
+grpc = ""
 amqp = ""
 amqps = "127.0.0.1:{self.amqps}"
 http = "127.0.0.1:{self.http}"

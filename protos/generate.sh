@@ -18,12 +18,11 @@ bin=$(dirname "$python")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# package PROTO_DIR TARGET_DIR
+# package PROTO_DIR TARGET_DIR...
 package() {
-    target=$out/$2
-    rm -rf "$target"
-    mkdir -p "$target"
-    for proto in "$here/$1"/*.proto; do
+    protos=$1
+    shift
+    for proto in "$here/$protos"/*.proto; do
         services=
         if grep -q '^service ' "$proto"; then
             services="--grpc_python_out=$work --mypy_grpc_out=quiet:$work"
@@ -34,21 +33,26 @@ package() {
             --plugin=protoc-gen-mypy_grpc="$bin/protoc-gen-mypy_grpc" \
             --python_out="$work" --mypy_out=quiet:"$work" ${services} "$proto"
     done
-    mv "$work/$1"/*.py "$work/$1"/*.pyi "$target/"
-    printf '"""Generated from protos/%s by protos/generate.sh; do not edit."""\n' "$1" \
-        >"$target/__init__.py"
+    for folder in "$@"; do
+        target=$out/$folder
+        rm -rf "$target"
+        mkdir -p "$target"
+        cp "$work/$protos"/*.py "$work/$protos"/*.pyi "$target/"
+        printf '"""Generated from protos/%s by protos/generate.sh; do not edit."""\n' "$protos" \
+            >"$target/__init__.py"
+        rewrite_imports "$folder" "$protos"
+    done
 }
 
+# rewrite_imports TARGET_DIR PROTO_DIR: what lies in TARGET_DIR imports its neighbours from there
 rewrite_imports() {
+    name=$(echo "$2" | tr / .)
+    module=$(echo "${1#*/}" | tr / .)
     find "$out/$1" -name '*_pb2*.py*' -not -name '*.pyc' -exec sed -i \
-        -e 's/^from headrace\.raftlog\.v1 import/from headrace_raftlog.transport.pb import/' \
-        -e 's/^from headrace\.cluster\.v1 import/from headrace_broker.runtime.pb import/' \
+        -e "s/^from $name import/from $module import/" \
         {} +
 }
 
-raftlog_pb=raftlog/headrace_raftlog/transport/pb
-broker_pb=broker/headrace_broker/runtime/pb
-package headrace/raftlog/v1 "$raftlog_pb"
-package headrace/cluster/v1 "$broker_pb"
-rewrite_imports "$raftlog_pb"
-rewrite_imports "$broker_pb"
+package headrace/raftlog/v1 raftlog/headrace_raftlog/transport/pb
+package headrace/cluster/v1 broker/headrace_broker/runtime/pb
+package headrace/broker/v1 broker/headrace_broker/gateways/grpc/pb client/headrace_client/pb

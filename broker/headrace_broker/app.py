@@ -11,6 +11,9 @@ from typing import Any
 
 from headrace_broker.config import Config, split_address
 from headrace_broker.gateways.amqp.listener import AmqpListener
+from headrace_broker.gateways.grpc.call import Admission
+from headrace_broker.gateways.grpc.messaging import MessagingService
+from headrace_broker.gateways.grpc.server import GrpcServer
 from headrace_broker.gateways.tls import ServerTls, renew_forever
 from headrace_broker.management.server import ManagementServer
 from headrace_broker.runtime.administration import NodeAdministration
@@ -24,8 +27,8 @@ log = logging.getLogger(__name__)
 async def serve(config: Config, stop: asyncio.Event, hang_up: asyncio.Event) -> None:
     """Run a node until `stop` is set.
 
-    HTTP answers from the beginning, so that one can ask why a node is not ready; AMQP clients are
-    let in once the catalog is caught up.
+    HTTP and gRPC answer from the beginning, so that one can ask why a node is not ready; AMQP
+    clients and calls are let in once the catalog is caught up.
 
     Args:
         config: what the node is told.
@@ -52,6 +55,7 @@ async def serve(config: Config, stop: asyncio.Event, hang_up: asyncio.Event) -> 
         management = ManagementServer(status, NodeAdministration(node))
         await management.start(*split_address(config.listeners.http))
         stack.push_async_callback(management.stop)
+        await _serve_calls(node.broker, config, status, stack)
         if await _unless_stopped(node.join(), stop):
             await _listen(node.broker, config, tls, stack)
             if tls is not None:
@@ -62,6 +66,20 @@ async def serve(config: Config, stop: asyncio.Event, hang_up: asyncio.Event) -> 
             status.accepting = False
     if failures:
         raise failures[0]
+
+
+async def _serve_calls(
+    broker: NodeBroker, config: Config, status: NodeStatusSource, stack: contextlib.AsyncExitStack
+) -> None:
+    """Open the listener for gRPC, and have it closed with the stack."""
+    if not config.listeners.grpc:
+        return
+    admission = Admission(broker, lambda: "" if status.accepting else status.not_ready_reason())
+    services = [MessagingService(broker, admission)]
+    server = GrpcServer(services, status.not_ready_reason, config.limits.message_bytes_max)
+    await server.start(config.listeners.grpc)
+    stack.push_async_callback(server.stop)
+    log.info("node %s serves gRPC on %s", config.node.name, config.listeners.grpc)
 
 
 async def _listen(

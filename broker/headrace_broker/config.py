@@ -106,11 +106,13 @@ class ListenersSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         amqp: AMQP in the clear, empty for none.
         amqps: AMQP over TLS, empty for none; needs the section `tls`.
         http: the HTTP API.
+        grpc: the gRPC API, empty for none.
     """
 
     amqp: OptionalAddress = "127.0.0.1:5672"
     amqps: OptionalAddress = ""
     http: Address = "127.0.0.1:15672"
+    grpc: OptionalAddress = "127.0.0.1:7672"
 
 
 _HIDDEN: Final = "password"  # ends the names of keys whose values are never shown
@@ -450,7 +452,8 @@ def _check_places(config: Config) -> None:
     if not listeners.amqp and not listeners.amqps:
         raise ConfigError("listeners.amqp: must not be empty when listeners.amqps is")
     places = {f"cluster.nodes {node.name}": node.address for node in config.cluster.nodes}
-    own = {"amqp": listeners.amqp, "amqps": listeners.amqps, "http": listeners.http}
+    own = {"amqp": listeners.amqp, "amqps": listeners.amqps}
+    own |= {"http": listeners.http, "grpc": listeners.grpc}
     for name, address in own.items():
         if not address:
             continue

@@ -200,7 +200,7 @@ class ChaosCluster:
                 directory=data.absolute() / f"n{number}",
                 amqp=f"127.0.0.1:{AMQP_PORT}",
                 http=f"127.0.0.1:{HTTP_PORT}",
-                grpc=f"{self.network.address(number)}:{GRPC_PORT}",
+                peer=f"{self.network.address(number)}:{GRPC_PORT}",
             )
             for number in range(1, count + 1)
         )

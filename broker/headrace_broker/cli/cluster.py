@@ -37,7 +37,7 @@ def size_options(command: Callable[..., Any]) -> Callable[..., Any]:
         type=click.IntRange(1024, 65535 - HTTP_OFFSET - NODES_MAX),
         default=BASE_PORT,
         show_default=True,
-        help="AMQP port of the first node; gRPC is 1429 above it, HTTP 10000.",
+        help="AMQP port of the first node; gRPC is 2000 above it, HTTP 10000, between nodes 1429.",
     )
     return nodes(base_port(command))
 

@@ -35,7 +35,8 @@ from headrace_broker.config import ConfigError, load_config
 NODES_MAX: Final = 9  # processes on one machine; more show nothing that nine do not
 BASE_PORT: Final = 5672
 HTTP_OFFSET: Final = 10_000  # AMQP 5672 -> HTTP 15672, as people know it
-GRPC_OFFSET: Final = 1429  # AMQP 5672 -> gRPC 7101
+PEER_OFFSET: Final = 1429  # AMQP 5672 -> between nodes 7101
+GRPC_OFFSET: Final = 2_000  # AMQP 5672 -> gRPC 7672
 LOCAL_DISK_FREE_BYTES_MIN: Final = 256 << 20  # bytes; a laptop is fuller than a server may be
 LOG_FILE_BYTES_MAX: Final = 16 << 20  # bytes of node.log at which a start sets it aside as .1
 STOP_S_MAX: Final = 20.0  # seconds for a clean stop, before SIGKILL
@@ -57,8 +58,9 @@ class LocalNode(msgspec.Struct, frozen=True):
         directory: DATA/NAME.
         amqp: HOST:PORT for AMQP clients.
         http: HOST:PORT of the HTTP API.
-        grpc: HOST:PORT between nodes.
-        amqps: HOST:PORT for AMQP over TLS, empty for none.
+        peer: HOST:PORT between nodes.
+        grpc: HOST:PORT for gRPC clients, empty for none.
+        amqps: HOST:PORT for AMQP over TLS, likewise.
         tls: keys and values of the section `tls`.
     """
 
@@ -67,7 +69,8 @@ class LocalNode(msgspec.Struct, frozen=True):
     directory: Path
     amqp: str
     http: str
-    grpc: str
+    peer: str
+    grpc: str = ""
     amqps: str = ""
     tls: dict[str, str] = {}
 
@@ -102,7 +105,7 @@ class LocalCluster:
     Args:
         data: the directory; created at start.
         count: how many nodes, 1 to NODES_MAX.
-        base_port: AMQP port of the first node; see HTTP_OFFSET and GRPC_OFFSET for the others.
+        base_port: AMQP port of the first node; see HTTP_OFFSET and its neighbours for the others.
     """
 
     def __init__(self, data: Path, count: int, base_port: int = BASE_PORT) -> None:
@@ -114,6 +117,7 @@ class LocalCluster:
                 directory=self.data / f"n{number}",
                 amqp=f"{HOST}:{base_port + number - 1}",
                 http=f"{HOST}:{base_port + HTTP_OFFSET + number - 1}",
+                peer=f"{HOST}:{base_port + PEER_OFFSET + number - 1}",
                 grpc=f"{HOST}:{base_port + GRPC_OFFSET + number - 1}",
             )
             for number in range(1, count + 1)
@@ -251,7 +255,7 @@ def render_config(node: LocalNode, nodes: tuple[LocalNode, ...]) -> str:
 
     members = "\n".join(
         f"\n[[cluster.nodes]]\nid = {each.id}\nname = {quote(each.name)}\n"
-        f"address = {quote(each.grpc)}"
+        f"address = {quote(each.peer)}"
         for each in nodes
     )
     tls = "\n".join(f"{key} = {quote(value)}" for key, value in node.tls.items())
@@ -266,6 +270,7 @@ data_dir = {quote(str(node.directory / "store"))}
 amqp = {quote(node.amqp)}
 amqps = {quote(node.amqps)}
 http = {quote(node.http)}
+grpc = {quote(node.grpc)}
 
 [tls]
 {tls}
@@ -303,8 +308,11 @@ def check_ports_free(node: LocalNode) -> None:
     Raises:
         ClusterError: naming port and purpose.
     """
-    for purpose, address in (("AMQP", node.amqp), ("HTTP", node.http), ("gRPC", node.grpc)):
+    ports = (("AMQP", node.amqp), ("HTTP", node.http), ("gRPC", node.grpc), ("nodes", node.peer))
+    for purpose, address in ports:
         host, _, port = address.rpartition(":")
+        if not port:
+            continue
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:

@@ -78,7 +78,7 @@ def describe(local: LocalCluster) -> str:
     lines = [
         f"Headrace {build_info.VERSION} ({compiled}), user guest, password guest, vhost /",
         "  AMQP  " + "  ".join(f"amqp://{node.amqp}" for node in local.nodes),
-        "  gRPC  " + "  ".join(node.grpc for node in local.nodes) + "  (between nodes)",
+        "  gRPC  " + "  ".join(node.grpc for node in local.nodes),
         "  HTTP  " + "  ".join(f"http://{node.http}/api/overview" for node in local.nodes),
         "",
         EXAMPLE.format(python=sys.executable, host=host, port=port),

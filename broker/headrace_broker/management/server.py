@@ -14,7 +14,6 @@ from headrace_broker.management.access import CALLER, TAGS, Caller, monitor
 from headrace_broker.management.administration import Administration
 from headrace_broker.management.alarms import AlarmEndpoints
 from headrace_broker.management.answer import ApiError, amqp_refusal, error_answer, json_answer
-from headrace_broker.management.authentication import parse_basic
 from headrace_broker.management.bindings import BindingEndpoints
 from headrace_broker.management.clients import ClientEndpoints
 from headrace_broker.management.exchanges import ExchangeEndpoints
@@ -31,6 +30,7 @@ from headrace_broker.management.users import UserEndpoints
 from headrace_broker.management.vhosts import VhostEndpoints
 from headrace_broker.model.reply_code import AmqpError
 from headrace_broker.runtime.authenticator import is_loopback
+from headrace_broker.runtime.basic_credentials import parse_basic
 
 OPEN_PATHS: Final = frozenset({"/api/health/live", "/api/health/ready"})
 REQUEST_BYTES_MAX: Final = 64 << 10  # octets of a request's body; nothing here takes a large one

@@ -71,6 +71,7 @@ def test_generated_configurations_agree_and_load(tmp_path: Path) -> None:
     ]
     assert [config.listeners.amqp[-5:] for config in configs] == [":5672", ":5673", ":5674"]
     assert configs[2].listeners.http == "127.0.0.1:15674"
+    assert configs[2].listeners.grpc == "127.0.0.1:7674"
     assert configs[1].node.data_dir == str(data / "n2" / "store")
 
 

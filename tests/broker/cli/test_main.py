@@ -97,7 +97,7 @@ def test_the_live_line_of_a_cluster_without_answers() -> None:
 def test_the_example_is_python_and_names_the_addresses(tmp_path: Path) -> None:
     text = describe(LocalCluster(tmp_path, 3))
     assert "amqp://127.0.0.1:5674" in text
-    assert "127.0.0.1:7103" in text
+    assert "127.0.0.1:7674" in text
     assert "http://127.0.0.1:15672/api/overview" in text
     snippet = text.partition("<<'END'\n")[2].partition("END\n")[0]
     compile(snippet, "example", "exec")
@@ -113,6 +113,6 @@ def test_the_status_of_stopped_nodes_fits_a_narrow_terminal(tmp_path: Path) -> N
         "n3",
         "127.0.0.1:5674",
         "127.0.0.1:15674",
-        "127.0.0.1:7103",
+        "127.0.0.1:7674",
         "stopped",
     ]

@@ -11,7 +11,6 @@ import aiohttp
 import pytest
 
 from headrace_broker.catalog.machine import Catalog
-from headrace_broker.management.authentication import parse_basic
 from headrace_broker.management.rate import RateMeter
 from headrace_broker.management.server import ManagementServer
 from headrace_broker.model.definition import Node, Queue, User
@@ -25,6 +24,7 @@ from headrace_broker.model.status import (
     QueueStatus,
     ReplicaStatus,
 )
+from headrace_broker.runtime.basic_credentials import parse_basic
 from headrace_broker.runtime.counts import QueueCounts
 
 GUEST = {"Authorization": "Basic " + base64.b64encode(b"guest:guest").decode()}

@@ -1,4 +1,4 @@
-"""Basic authentication of HTTP requests."""
+"""Basic credentials of HTTP and gRPC requests."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import binascii
 
 
 def parse_basic(header: str) -> tuple[str, str] | None:
-    """Return user and password of an Authorization header, None when it holds no such pair.
+    """Return user and password of an `authorization` header, None when it holds no such pair.
 
     Source: RFC 7617, section 2.
     """

@@ -1,0 +1,109 @@
+"""The gRPC listener for clients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+import grpc
+from grpc_reflection.v1alpha import reflection
+
+from headrace_broker.gateways.grpc.health import HealthService
+from headrace_broker.model.limits import (
+    GRPC_CALLS_PER_CONNECTION,
+    GRPC_LOOKAHEAD_BYTES,
+    GRPC_METADATA_BYTES_MAX,
+    GRPC_OVERHEAD_BYTES,
+)
+
+STOP_S_MAX: Final = 2.0  # seconds that calls get at stop
+KEEPALIVE_MS: Final = 30_000  # milliseconds between probes of a connection on which nothing moves
+KEEPALIVE_TIMEOUT_MS: Final = 20_000  # milliseconds without an answer after which it is gone
+
+
+class Service(Protocol):
+    """One service of the listener; health and reflection come by themselves."""
+
+    name: str  # its full name, as `headrace.broker.v1.Messaging`
+
+    def add_to(self, server: grpc.aio.Server) -> None:
+        """Register with a server."""
+
+    async def stop(self) -> None:
+        """End what calls do by themselves; they are cut off soon after."""
+
+
+class GrpcServer:
+    """Serves clients of one node.
+
+    Args:
+        services: what is served.
+        not_ready_reason: returns why clients should not be sent here now, "" when they may.
+        message_bytes_max: octets of the largest body of a message.
+    """
+
+    def __init__(
+        self,
+        services: Sequence[Service],
+        not_ready_reason: Callable[[], str],
+        message_bytes_max: int,
+    ) -> None:
+        self._services = tuple(services)
+        self._health = HealthService(not_ready_reason, [service.name for service in services])
+        self._options = server_options(message_bytes_max + GRPC_OVERHEAD_BYTES)
+        self._server: grpc.aio.Server | None = None
+
+    async def start(self, address: str) -> int:
+        """Listen, and return the port (the one asked for, or a free one when that was 0).
+
+        Args:
+            address: HOST:PORT, an IPv6 host in brackets.
+
+        Raises:
+            OSError: the address cannot be bound; nothing is left running.
+        """
+        server = grpc.aio.server(options=self._options)
+        for service in self._services:
+            service.add_to(server)
+        self._health.add_to(server)
+        names = [service.name for service in self._services]
+        reflection.enable_server_reflection(
+            [*names, self._health.name, reflection.SERVICE_NAME], server
+        )
+        try:
+            port = server.add_insecure_port(address)
+        except RuntimeError as error:
+            raise OSError(f"gRPC cannot listen on {address}: {error}") from error
+        await server.start()
+        self._server = server
+        return port
+
+    async def stop(self) -> None:
+        """Stop listening; a server that was not started is left alone."""
+        if self._server is None:
+            return
+        for service in self._services:
+            await service.stop()
+        await self._server.stop(STOP_S_MAX)
+        self._server = None
+
+
+def server_options(receive_bytes_max: int) -> list[tuple[str, int]]:
+    """Return the options of a server that takes messages up to a size."""
+    return [
+        ("grpc.max_receive_message_length", receive_bytes_max),
+        ("grpc.max_send_message_length", -1),  # answers are bounded where they are made
+        ("grpc.max_concurrent_streams", GRPC_CALLS_PER_CONNECTION),
+        ("grpc.max_metadata_size", GRPC_METADATA_BYTES_MAX),
+        ("grpc.absolute_max_metadata_size", GRPC_METADATA_BYTES_MAX),
+        # A stream that is not read takes this much and no more: left to itself, gRPC makes the
+        # window larger as the connection gets faster.
+        ("grpc.http2.bdp_probe", 0),
+        ("grpc.http2.lookahead_bytes", GRPC_LOOKAHEAD_BYTES),
+        ("grpc.keepalive_time_ms", KEEPALIVE_MS),
+        ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.min_recv_ping_interval_without_data_ms", KEEPALIVE_MS // 6),
+        # Two processes on one port would each get half of the connections.
+        ("grpc.so_reuseport", 0),
+    ]

@@ -1,0 +1,68 @@
+"""A gRPC server of a node in memory, on a free port of loopback, and a client of it."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import grpc
+import pytest
+
+from headrace_broker.gateways.grpc.call import Admission
+from headrace_broker.gateways.grpc.messaging import MessagingService
+from headrace_broker.gateways.grpc.pb.messaging_pb2_grpc import MessagingStub
+from headrace_broker.gateways.grpc.server import GrpcServer
+from headrace_broker.model.limits import MESSAGE_BYTES_MAX
+
+
+def basic(user: str, password: str) -> tuple[tuple[str, str], ...]:
+    """Metadata of a call."""
+    text = base64.b64encode(f"{user}:{password}".encode()).decode()
+    return (("authorization", f"Basic {text}"),)
+
+
+class Served:
+    """A running server and a channel to it.
+
+    Attributes:
+        not_ready: why the node is not ready.
+    """
+
+    GUEST = basic("guest", "guest")
+    basic = staticmethod(basic)
+
+    def __init__(self, broker: Any) -> None:
+        self.broker = broker
+        self.not_ready = ""
+        self.messaging_service = MessagingService(broker, Admission(broker, self._reason))
+        self.server = GrpcServer([self.messaging_service], self._reason, MESSAGE_BYTES_MAX)
+
+    def _reason(self) -> str:
+        return self.not_ready
+
+    async def __aenter__(self) -> Served:
+        port = await self.server.start("127.0.0.1:0")
+        options = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
+        self.channel = grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=options)
+        self.messaging = MessagingStub(self.channel)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.channel.close(None)
+        await self.server.stop()
+
+
+Scenario = Callable[[Served], Coroutine[Any, Any, None]]
+
+
+@pytest.fixture
+def serve(broker: Any) -> Callable[[Scenario], None]:
+    """Runs a scenario against a server."""
+
+    async def run(scenario: Scenario) -> None:
+        async with asyncio.timeout(60), Served(broker) as served:
+            await scenario(served)
+
+    return lambda scenario: asyncio.run(run(scenario))

@@ -1,0 +1,141 @@
+"""What all services have: log-in, readiness, health, reflection, errors with details."""
+
+from __future__ import annotations
+
+import socket
+
+import grpc
+import pytest
+from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+from grpc_health.v1.health_pb2_grpc import HealthStub
+from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest
+from grpc_reflection.v1alpha.reflection_pb2_grpc import ServerReflectionStub
+from grpc_status import rpc_status
+
+from headrace_broker.gateways.grpc.authentication import parse_peer
+from headrace_broker.gateways.grpc.pb.messaging_pb2 import GetRequest
+from headrace_broker.gateways.grpc.server import GrpcServer
+
+
+async def refusal(call):
+    """The status of a call that fails, its ErrorInfo and its other details."""
+    with pytest.raises(grpc.aio.AioRpcError) as failure:
+        await call
+    details = list(rpc_status.from_call(failure.value).details)  # type: ignore[arg-type]
+    info = ErrorInfo()
+    assert details.pop(0).Unpack(info)
+    return failure.value, info, details
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        (),
+        (("authorization", "Basic"),),
+        (("authorization", "Basic !!!"),),
+        (("authorization", "Bearer Z3Vlc3Q6Z3Vlc3Q="),),
+        (("authorization", "Basic Z3Vlc3Q="),),
+        (("authorization", "Basic Z3Vlc3Q6d3Jvbmc="),),  # guest:wrong
+        (("authorization", "Basic d3Jvbmc="), ("authorization", "Basic Z3Vlc3Q6Z3Vlc3Q=")),
+    ],
+)
+def test_without_a_right_log_in_a_call_is_unauthenticated(serve, metadata) -> None:
+    async def scenario(served) -> None:
+        call = served.messaging.Get(GetRequest(vhost="/", queue="q"), metadata=metadata)
+        error, info, details = await refusal(call)
+        assert error.code() is grpc.StatusCode.UNAUTHENTICATED
+        assert (info.reason, info.domain) == ("NOT_AUTHORIZED", "headrace.dev")
+        assert "guest" not in error.details()
+        assert details == []
+
+    serve(scenario)
+
+
+def test_a_node_that_is_not_ready_says_why_and_when_to_come_again(serve) -> None:
+    async def scenario(served) -> None:
+        served.not_ready = "too few nodes are running"
+        call = served.messaging.Get(GetRequest(vhost="/", queue="q"), metadata=served.GUEST)
+        error, info, details = await refusal(call)
+        assert error.code() is grpc.StatusCode.UNAVAILABLE
+        assert error.details() == "too few nodes are running"
+        assert info.reason == "NOT_READY"
+        retry = RetryInfo()
+        assert details[0].Unpack(retry)
+        assert retry.retry_delay.ToMilliseconds() == 1000
+
+    serve(scenario)
+
+
+def test_health_follows_the_node_and_needs_no_log_in(serve) -> None:
+    async def scenario(served) -> None:
+        health = HealthStub(served.channel)
+        for name in ("", "headrace.broker.v1.Messaging", "grpc.health.v1.Health"):
+            served.not_ready = ""
+            answer = await health.Check(HealthCheckRequest(service=name))
+            assert answer.status == HealthCheckResponse.SERVING
+            served.not_ready = "no quorum"
+            answer = await health.Check(HealthCheckRequest(service=name))
+            assert answer.status == HealthCheckResponse.NOT_SERVING
+        error, info, _ = await refusal(health.Check(HealthCheckRequest(service="nothing")))
+        assert (error.code(), info.reason) == (grpc.StatusCode.NOT_FOUND, "UNKNOWN_SERVICE")
+
+    serve(scenario)
+
+
+def test_a_watch_of_the_health_is_told_of_changes(serve) -> None:
+    async def scenario(served) -> None:
+        health = HealthStub(served.channel)
+        watch = health.Watch(HealthCheckRequest())
+        assert (await watch.read()).status == HealthCheckResponse.SERVING
+        served.not_ready = "no quorum"
+        assert (await watch.read()).status == HealthCheckResponse.NOT_SERVING
+        unknown = health.Watch(HealthCheckRequest(service="nothing"))
+        assert (await unknown.read()).status == HealthCheckResponse.SERVICE_UNKNOWN
+        watch.cancel()
+        unknown.cancel()
+
+    serve(scenario)
+
+
+def test_reflection_names_the_services_and_their_methods(serve) -> None:
+    async def scenario(served) -> None:
+        call = ServerReflectionStub(served.channel).ServerReflectionInfo()
+        await call.write(ServerReflectionRequest(list_services=""))
+        answer = await call.read()
+        names = {service.name for service in answer.list_services_response.service}
+        assert {"headrace.broker.v1.Messaging", "grpc.health.v1.Health"} <= names
+        symbol = "headrace.broker.v1.Messaging"
+        await call.write(ServerReflectionRequest(file_containing_symbol=symbol))
+        answer = await call.read()
+        assert answer.file_descriptor_response.file_descriptor_proto
+        await call.done_writing()
+        assert await call.code() is grpc.StatusCode.OK
+
+    serve(scenario)
+
+
+def test_a_taken_port_is_an_error_at_start(serve) -> None:
+    async def scenario(served) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            server = GrpcServer([], lambda: "", 1024)
+            with pytest.raises(OSError, match=f"gRPC cannot listen on 127.0.0.1:{port}"):
+                await server.start(f"127.0.0.1:{port}")
+            await server.stop()
+
+    serve(scenario)
+
+
+@pytest.mark.parametrize(
+    ("peer", "expected"),
+    [
+        ("ipv4:127.0.0.1:5001", ("127.0.0.1", 5001)),
+        ("ipv6:%5B::1%5D:5001", ("::1", 5001)),
+        ("ipv6:[::1]:5001", ("::1", 5001)),
+        ("unix:/run/x", ("/run/x", 0)),
+        ("", ("", 0)),
+    ],
+)
+def test_the_address_of_a_peer(peer: str, expected: tuple[str, int]) -> None:
+    assert parse_peer(peer) == expected
