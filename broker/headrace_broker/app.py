@@ -14,12 +14,12 @@ from headrace_broker.gateways.amqp.listener import AmqpListener
 from headrace_broker.gateways.grpc.call import Admission
 from headrace_broker.gateways.grpc.messaging import MessagingService
 from headrace_broker.gateways.grpc.server import GrpcServer
-from headrace_broker.gateways.tls import ServerTls, renew_forever
 from headrace_broker.management.server import ManagementServer
 from headrace_broker.runtime.administration import NodeAdministration
 from headrace_broker.runtime.broker import NodeBroker
 from headrace_broker.runtime.node import BrokerNode
 from headrace_broker.runtime.status import NodeStatusSource
+from headrace_broker.runtime.tls import ServerTls, renew_forever
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ async def serve(config: Config, stop: asyncio.Event, hang_up: asyncio.Event) -> 
         OSError: an address cannot be bound.
     """
     failures: list[BaseException] = []
-    tls = ServerTls(config.tls) if config.listeners.amqps else None
+    tls = ServerTls(config.tls) if config.listeners.secure() else None
 
     def on_fatal(failure: BaseException) -> None:
         failures.append(failure)
@@ -53,14 +53,16 @@ async def serve(config: Config, stop: asyncio.Event, hang_up: asyncio.Event) -> 
         stack.push_async_callback(node.stop)
         status = NodeStatusSource(node)
         management = ManagementServer(status, NodeAdministration(node))
-        await management.start(*split_address(config.listeners.http))
         stack.push_async_callback(management.stop)
-        await _serve_calls(node.broker, config, status, stack)
+        for address, security in ((config.listeners.http, None), (config.listeners.https, tls)):
+            if address:
+                await management.start(*split_address(address), security)
+        if tls is not None:
+            renewing = asyncio.create_task(renew_forever(tls, hang_up), name="certificates")
+            stack.push_async_callback(_cancel, renewing)
+        await _serve_calls(node.broker, config, status, tls, stack)
         if await _unless_stopped(node.join(), stop):
             await _listen(node.broker, config, tls, stack)
-            if tls is not None:
-                renewing = asyncio.create_task(renew_forever(tls, hang_up), name="certificates")
-                stack.push_async_callback(_cancel, renewing)
             status.accepting = True
             await stop.wait()
             status.accepting = False
@@ -69,17 +71,25 @@ async def serve(config: Config, stop: asyncio.Event, hang_up: asyncio.Event) -> 
 
 
 async def _serve_calls(
-    broker: NodeBroker, config: Config, status: NodeStatusSource, stack: contextlib.AsyncExitStack
+    broker: NodeBroker,
+    config: Config,
+    status: NodeStatusSource,
+    tls: ServerTls | None,
+    stack: contextlib.AsyncExitStack,
 ) -> None:
-    """Open the listener for gRPC, and have it closed with the stack."""
-    if not config.listeners.grpc:
+    """Open the listeners for gRPC, and have them closed with the stack."""
+    found = ((config.listeners.grpc, None), (config.listeners.grpcs, tls))
+    listeners = [(address, security) for address, security in found if address]
+    if not listeners:
         return
     admission = Admission(broker, lambda: "" if status.accepting else status.not_ready_reason())
     services = [MessagingService(broker, admission)]
     server = GrpcServer(services, status.not_ready_reason, config.limits.message_bytes_max)
-    await server.start(config.listeners.grpc)
+    await server.start(*listeners)
     stack.push_async_callback(server.stop)
-    log.info("node %s serves gRPC on %s", config.node.name, config.listeners.grpc)
+    for address, security in listeners:
+        kind = "gRPC" if security is None else "gRPC over TLS"
+        log.info("node %s serves %s on %s", config.node.name, kind, address)
 
 
 async def _listen(

@@ -105,27 +105,37 @@ class ListenersSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     Attributes:
         amqp: AMQP in the clear, empty for none.
         amqps: AMQP over TLS, empty for none; needs the section `tls`.
-        http: the HTTP API.
-        grpc: the gRPC API, empty for none.
+        http: the HTTP API in the clear, empty for none.
+        https: the same over TLS, empty for none; needs the section `tls`.
+        grpc: the gRPC API in the clear, empty for none.
+        grpcs: the same over TLS, empty for none; needs the section `tls`.
     """
 
     amqp: OptionalAddress = "127.0.0.1:5672"
     amqps: OptionalAddress = ""
-    http: Address = "127.0.0.1:15672"
+    http: OptionalAddress = "127.0.0.1:15672"
+    https: OptionalAddress = ""
     grpc: OptionalAddress = "127.0.0.1:7672"
+    grpcs: OptionalAddress = ""
+
+    def secure(self) -> tuple[str, ...]:
+        """Return the names of the listeners that speak TLS and are there."""
+        return tuple([name for name in ("amqps", "https", "grpcs") if getattr(self, name)])
 
 
+LISTENERS: Final = ("amqp", "amqps", "http", "https", "grpc", "grpcs")
 _HIDDEN: Final = "password"  # ends the names of keys whose values are never shown
 
 
 class TlsSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the listener for AMQP over TLS shows and asks for; files are PEM.
+    """What listeners over TLS show and ask for; files are PEM.
 
     Attributes:
         certificate_file: the node's certificate, followed by those between it and its root.
         key_file: the certificate's private key.
         key_password: of an encrypted key.
         ca_file: roots that clients' certificates must lead to.
+        crl_file: lists of certificates that were revoked, empty to look at none.
         verify: "peer" asks clients for a certificate and refuses one that is not valid.
         fail_if_no_peer_cert: refuse clients that show none.
         login_from: which part of a client's certificate names the user; SASL EXTERNAL is offered
@@ -136,6 +146,7 @@ class TlsSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     key_file: File = ""
     key_password: Annotated[str, Meta(max_length=1024)] = ""
     ca_file: File = ""
+    crl_file: File = ""
     verify: Literal["none", "peer"] = "none"
     fail_if_no_peer_cert: bool = False
     login_from: Literal["none", "common_name", "distinguished_name"] = "none"
@@ -426,16 +437,19 @@ def _cross_check(config: Config) -> None:
 
 
 def _check_tls(config: Config) -> None:
-    """Refuse a TLS section that does not fit its listener, or itself."""
+    """Refuse a TLS section that does not fit its listeners, or itself."""
     tls = config.tls
-    if not config.listeners.amqps:
-        for key in ("certificate_file", "key_file", "ca_file"):
+    secure = config.listeners.secure()
+    if not secure:
+        for key in ("certificate_file", "key_file", "ca_file", "crl_file"):
             if getattr(tls, key):
-                raise ConfigError(f"tls.{key}: has no use without listeners.amqps")
+                raise ConfigError(f"tls.{key}: has no use without listeners.amqps, https or grpcs")
     else:
         for key in ("certificate_file", "key_file"):
             if not getattr(tls, key):
-                raise ConfigError(f"tls.{key}: is missing; listeners.amqps needs it")
+                raise ConfigError(f"tls.{key}: is missing; listeners.{secure[0]} needs it")
+    if tls.crl_file and tls.verify != "peer":
+        raise ConfigError("tls.crl_file: is allowed with tls.verify = 'peer' only")
     if tls.verify == "peer" and not tls.ca_file:
         raise ConfigError("tls.ca_file: is missing; tls.verify = 'peer' needs it")
     if tls.login_from != "none" and tls.verify != "peer":
@@ -449,11 +463,11 @@ def _check_tls(config: Config) -> None:
 def _check_places(config: Config) -> None:
     """Refuse ports that cannot be, and addresses that two listeners would share."""
     listeners = config.listeners
-    if not listeners.amqp and not listeners.amqps:
-        raise ConfigError("listeners.amqp: must not be empty when listeners.amqps is")
+    for plain in ("amqp", "http"):
+        if not getattr(listeners, plain) and not getattr(listeners, f"{plain}s"):
+            raise ConfigError(f"listeners.{plain}: must not be empty when listeners.{plain}s is")
     places = {f"cluster.nodes {node.name}": node.address for node in config.cluster.nodes}
-    own = {"amqp": listeners.amqp, "amqps": listeners.amqps}
-    own |= {"http": listeners.http, "grpc": listeners.grpc}
+    own = {name: str(getattr(listeners, name)) for name in LISTENERS}
     for name, address in own.items():
         if not address:
             continue

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 _KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
-_NAMES = "subjectAltName=DNS:localhost,IP:127.0.0.1"
+_NAMES = "DNS:localhost,IP:127.0.0.1"
 
 
 class Pair(NamedTuple):
@@ -34,24 +34,54 @@ class Authority:
             *("-subj", f"/CN={name}", "-addext", "basicConstraints=critical,CA:TRUE"),
         )
 
-    def sign(self, subject: str, name: str, days: int = 30) -> Pair:
+    def sign(
+        self, subject: str, name: str, days: int = 30, alternative_names: str = _NAMES
+    ) -> Pair:
         """Make a key and a certificate for it.
 
         Args:
             subject: as openssl writes it, for instance "/O=x/CN=guest".
             name: of the files.
             days: how long it is valid from now on; less than 0 for one that has expired.
+            alternative_names: for instance "DNS:n1,IP:127.0.0.1".
         """
         pair = Pair(self._directory / f"{name}.pem", self._directory / f"{name}.key")
         request = self._directory / f"{name}.csr"
         names = self._directory / "names.cnf"
-        names.write_text(_NAMES, encoding="ascii")
+        names.write_text(f"subjectAltName={alternative_names}\n", encoding="ascii")
         _openssl("req", *_KEY, "-keyout", pair.key, "-out", request, "-subj", subject)
         _openssl(
             *("x509", "-req", "-in", request, "-CA", self.file, "-CAkey", self._key),
             *("-CAcreateserial", "-days", str(days), "-extfile", names, "-out", pair.certificate),
         )
         return pair
+
+    def revoke(self, *certificates: Path, days: int = 30) -> Path:
+        """Write the list of revoked certificates, these and earlier ones, and return its file.
+
+        Args:
+            certificates: to revoke.
+            days: how long the list is valid; less than 0 for one that has expired.
+        """
+        database = self._directory / f"{self.file.stem}.index"
+        database.touch()
+        settings = self._directory / f"{self.file.stem}.cnf"
+        settings.write_text(
+            f"[ca]\ndefault_ca = x\n[x]\ndatabase = {database}\ndefault_md = sha256\n",
+            encoding="ascii",
+        )
+        ca = ("ca", "-config", settings, "-cert", self.file, "-keyfile", self._key)
+        for certificate in certificates:
+            _openssl(*ca, "-revoke", certificate)
+        revoked = self._directory / f"{self.file.stem}.crl"
+        # Seconds take no negative number; what ended long ago has expired as well.
+        until = (
+            ("-crldays", str(days))
+            if days >= 0
+            else ("-crl_lastupdate", "20200101000000Z", "-crl_nextupdate", "20200102000000Z")
+        )
+        _openssl(*ca, "-gencrl", *until, "-out", revoked)
+        return revoked
 
 
 def _openssl(*arguments: str | Path) -> None:

@@ -113,7 +113,8 @@ def test_variables_of_other_programs_are_left_alone(tmp_path: Path) -> None:
         ),
         (
             "[listeners]\nmqtt = ':1883'\n",
-            "node.toml: listeners.mqtt: unknown key; allowed are amqp, amqps, http, grpc",
+            "node.toml: listeners.mqtt: unknown key; "
+            "allowed are amqp, amqps, http, https, grpc, grpcs",
         ),
         (
             "[raftt]\n",
@@ -122,8 +123,24 @@ def test_variables_of_other_programs_are_left_alone(tmp_path: Path) -> None:
         ),
         (
             "[listeners]\nhttp = ''\n",
-            "node.toml: listeners.http: '' is not allowed; "
-            "it must be HOST:PORT, an IPv6 host in brackets",
+            "listeners.http: must not be empty when listeners.https is",
+        ),
+        (
+            "[listeners]\nhttps = 'h'\n",
+            "node.toml: listeners.https: 'h' is not allowed; "
+            "it must be HOST:PORT, an IPv6 host in brackets, or empty for none",
+        ),
+        (
+            "[listeners]\nhttps = 'h:15671'\n",
+            "tls.certificate_file: is missing; listeners.https needs it",
+        ),
+        (
+            "[listeners]\ngrpcs = 'h:5673'\n[tls]\ncertificate_file = 'c'\n",
+            "tls.key_file: is missing; listeners.grpcs needs it",
+        ),
+        (
+            TLS + "crl_file = 'r'\n",
+            "tls.crl_file: is allowed with tls.verify = 'peer' only",
         ),
         (
             "[listeners]\namqp = ''\n",
@@ -141,7 +158,10 @@ def test_variables_of_other_programs_are_left_alone(tmp_path: Path) -> None:
             "[listeners]\namqps = 'h:5671'\n[tls]\ncertificate_file = 'c'\n",
             "tls.key_file: is missing; listeners.amqps needs it",
         ),
-        ("[tls]\nkey_file = 'k'\n", "tls.key_file: has no use without listeners.amqps"),
+        (
+            "[tls]\nkey_file = 'k'\n",
+            "tls.key_file: has no use without listeners.amqps, https or grpcs",
+        ),
         (TLS + "verify = 'peer'\n", "tls.ca_file: is missing; tls.verify = 'peer' needs it"),
         (
             TLS + "fail_if_no_peer_cert = true\n",

@@ -19,6 +19,7 @@ from headrace_broker.management.clients import ClientEndpoints
 from headrace_broker.management.exchanges import ExchangeEndpoints
 from headrace_broker.management.flow import FlowEndpoints
 from headrace_broker.management.flow_limits import FlowLimitEndpoints
+from headrace_broker.management.listener import HttpListener
 from headrace_broker.management.messages import MessageEndpoints
 from headrace_broker.management.metrics import MetricEndpoints
 from headrace_broker.management.policies import PolicyEndpoints
@@ -28,9 +29,11 @@ from headrace_broker.management.rendering import render_nodes, render_overview
 from headrace_broker.management.status_source import StatusSource
 from headrace_broker.management.users import UserEndpoints
 from headrace_broker.management.vhosts import VhostEndpoints
+from headrace_broker.model.limits import HTTP_IDLE_SECONDS_MAX
 from headrace_broker.model.reply_code import AmqpError
 from headrace_broker.runtime.authenticator import is_loopback
 from headrace_broker.runtime.basic_credentials import parse_basic
+from headrace_broker.runtime.tls import ServerTls
 
 OPEN_PATHS: Final = frozenset({"/api/health/live", "/api/health/ready"})
 REQUEST_BYTES_MAX: Final = 64 << 10  # octets of a request's body; nothing here takes a large one
@@ -59,24 +62,44 @@ class ManagementServer:
         self._clock = clock
         self._meter = RateMeter()
         self._runner: web.AppRunner | None = None
+        self._listeners: list[HttpListener] = []
         self._sampler: asyncio.Task[None] | None = None
 
-    async def start(self, host: str, port: int) -> int:
+    async def start(self, host: str, port: int, tls: ServerTls | None = None) -> int:
         """Listen, and return the port (the one asked for, or a free one when that was 0).
 
+        May be called again, to listen elsewhere too.
+
+        Args:
+            host: address to bind.
+            port: 0 for any free one.
+            tls: serve TLS so, None to serve in the clear.
+
         Raises:
-            OSError: the address cannot be bound; nothing is left running.
+            OSError: the address cannot be bound; nothing of this call is left.
         """
-        runner = web.AppRunner(self.application(), access_log=None, shutdown_timeout=SHUTDOWN_S_MAX)
-        await runner.setup()
+        first = self._runner is None
+        if self._runner is None:
+            self._runner = web.AppRunner(
+                self.application(),
+                access_log=None,
+                shutdown_timeout=SHUTDOWN_S_MAX,
+                keepalive_timeout=HTTP_IDLE_SECONDS_MAX,
+            )
+            await self._runner.setup()
+        server = self._runner.server
+        assert server is not None, "it is there once the runner is set up"
+        listener = HttpListener(server, tls)
         try:
-            await web.TCPSite(runner, host, port).start()
+            bound = await listener.start(host, port)
         except OSError:
-            await runner.cleanup()
+            if first:
+                await self.stop()
             raise
-        self._runner = runner
-        self._sampler = asyncio.create_task(self._sample_forever(), name="management-rates")
-        return int(runner.addresses[0][1])
+        self._listeners.append(listener)
+        if self._sampler is None:
+            self._sampler = asyncio.create_task(self._sample_forever(), name="management-rates")
+        return bound
 
     async def stop(self) -> None:
         """Stop listening; a server that was not started is left alone."""
@@ -84,6 +107,9 @@ class ManagementServer:
             self._sampler.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._sampler
+        for listener in self._listeners:
+            await listener.stop()
+        self._listeners.clear()
         if self._runner is not None:
             await self._runner.cleanup()
         self._sampler = self._runner = None

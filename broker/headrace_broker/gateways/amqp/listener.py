@@ -11,8 +11,6 @@ from typing import Any, Final
 
 from headrace_broker.gateways.amqp.pace import Pace
 from headrace_broker.gateways.amqp.protocol import AmqpProtocol
-from headrace_broker.gateways.amqp.tls_server import TlsServer
-from headrace_broker.gateways.tls import ServerTls
 from headrace_broker.model.limits import (
     CLOSE_SECONDS_MAX,
     CONNECTIONS_MAX,
@@ -20,6 +18,8 @@ from headrace_broker.model.limits import (
     SOCKET_RECEIVE_BYTES,
 )
 from headrace_broker.runtime.port import Broker
+from headrace_broker.runtime.tls import ServerTls
+from headrace_broker.runtime.tls_server import TlsServer
 
 _LOG: Final = logging.getLogger(__name__)
 

@@ -15,6 +15,7 @@ from headrace_broker.model.limits import (
     GRPC_METADATA_BYTES_MAX,
     GRPC_OVERHEAD_BYTES,
 )
+from headrace_broker.runtime.tls import ServerTls
 
 STOP_S_MAX: Final = 2.0  # seconds that calls get at stop
 KEEPALIVE_MS: Final = 30_000  # milliseconds between probes of a connection on which nothing moves
@@ -53,14 +54,15 @@ class GrpcServer:
         self._options = server_options(message_bytes_max + GRPC_OVERHEAD_BYTES)
         self._server: grpc.aio.Server | None = None
 
-    async def start(self, address: str) -> int:
-        """Listen, and return the port (the one asked for, or a free one when that was 0).
+    async def start(self, *listeners: tuple[str, ServerTls | None]) -> list[int]:
+        """Listen, and return the ports (those asked for, or free ones where that was 0).
 
         Args:
-            address: HOST:PORT, an IPv6 host in brackets.
+            listeners: each HOST:PORT, an IPv6 host in brackets, and what TLS is served with there,
+                None to serve in the clear.
 
         Raises:
-            OSError: the address cannot be bound; nothing is left running.
+            OSError: an address cannot be bound; nothing is left running.
         """
         server = grpc.aio.server(options=self._options)
         for service in self._services:
@@ -70,13 +72,10 @@ class GrpcServer:
         reflection.enable_server_reflection(
             [*names, self._health.name, reflection.SERVICE_NAME], server
         )
-        try:
-            port = server.add_insecure_port(address)
-        except RuntimeError as error:
-            raise OSError(f"gRPC cannot listen on {address}: {error}") from error
+        ports = [_add_port(server, address, tls) for address, tls in listeners]
         await server.start()
         self._server = server
-        return port
+        return ports
 
     async def stop(self) -> None:
         """Stop listening; a server that was not started is left alone."""
@@ -86,6 +85,15 @@ class GrpcServer:
             await service.stop()
         await self._server.stop(STOP_S_MAX)
         self._server = None
+
+
+def _add_port(server: grpc.aio.Server, address: str, tls: ServerTls | None) -> int:
+    try:
+        if tls is None:
+            return server.add_insecure_port(address)
+        return server.add_secure_port(address, tls.grpc_credentials())
+    except RuntimeError as error:
+        raise OSError(f"gRPC cannot listen on {address}: {error}") from error
 
 
 def server_options(receive_bytes_max: int) -> list[tuple[str, int]]:

@@ -14,11 +14,12 @@ import pika
 import pika.exceptions
 import pytest
 import uvloop
+from e2e.harness.authority import Authority
 from pika.credentials import ExternalCredentials
 
 from headrace_broker.config import TlsSection
 from headrace_broker.gateways.amqp.listener import AmqpListener
-from headrace_broker.gateways.tls import ServerTls
+from headrace_broker.runtime.tls import ServerTls
 
 Body = Callable[[AmqpListener], Awaitable[None]]
 
@@ -281,3 +282,25 @@ def test_connections_after_a_renewal_use_the_new_certificates(serve, side, certi
             assert lasting.channel().is_open
 
     serve(tls, in_thread(client))
+
+
+def test_a_client_whose_certificate_was_revoked_is_refused_after_the_next_renewal(
+    serve, side, caplog
+):
+    authority = Authority(side.directory, "revoking")
+    guest = authority.sign("/CN=guest", "revoked")
+    lists = authority.revoke()
+    tls = side.server(ca_file=str(authority.file), crl_file=str(lists), fail_if_no_peer_cert=True)
+
+    def client(listener: AmqpListener) -> None:
+        external = parameters(listener, side.client(guest), credentials=ExternalCredentials())
+        with pika.BlockingConnection(external) as lasting:
+            authority.revoke(guest.certificate)
+            tls.renew()
+            with pytest.raises((OSError, pika.exceptions.AMQPError)):
+                pika.BlockingConnection(external)
+            assert lasting.channel().is_open
+
+    with caplog.at_level(logging.WARNING):
+        serve(tls, in_thread(client))
+    assert "the client's certificate is refused: certificate revoked" in caplog.text

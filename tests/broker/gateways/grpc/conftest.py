@@ -43,7 +43,7 @@ class Served:
         return self.not_ready
 
     async def __aenter__(self) -> Served:
-        port = await self.server.start("127.0.0.1:0")
+        [port] = await self.server.start(("127.0.0.1:0", None))
         options = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
         self.channel = grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=options)
         self.messaging = MessagingStub(self.channel)

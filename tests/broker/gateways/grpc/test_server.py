@@ -121,7 +121,7 @@ def test_a_taken_port_is_an_error_at_start(serve) -> None:
             port = taken.getsockname()[1]
             server = GrpcServer([], lambda: "", 1024)
             with pytest.raises(OSError, match=f"gRPC cannot listen on 127.0.0.1:{port}"):
-                await server.start(f"127.0.0.1:{port}")
+                await server.start((f"127.0.0.1:{port}", None))
             await server.stop()
 
     serve(scenario)

@@ -45,14 +45,30 @@ def describe(ssl_object: ssl.SSLObject, login_from: str) -> TlsSession:
     certificate: dict[str, Any] = ssl_object.getpeercert() or {}  # empty unless it was verified
     if certificate:
         subject: Name = certificate.get("subject", ())
-        session.subject = distinguished_name(subject)
-        session.issuer = distinguished_name(certificate.get("issuer", ()))
-        session.not_after = str(certificate.get("notAfter", ""))
-        if login_from == DISTINGUISHED_NAME:
-            session.login = session.subject
-        elif login_from == COMMON_NAME:
-            session.login = _names(subject)
+        issuer: Name = certificate.get("issuer", ())
+        set_client(session, subject, issuer, str(certificate.get("notAfter", "")), login_from)
     return session
+
+
+def set_client(
+    session: TlsSession, subject: Name, issuer: Name, not_after: str, login_from: str
+) -> None:
+    """Note whose verified certificate a client has shown.
+
+    Args:
+        session: where it is noted.
+        subject: whom the certificate names.
+        issuer: who signed it.
+        not_after: when it ends, as OpenSSL writes it.
+        login_from: see `describe`.
+    """
+    session.subject = distinguished_name(subject)
+    session.issuer = distinguished_name(issuer)
+    session.not_after = not_after
+    if login_from == DISTINGUISHED_NAME:
+        session.login = session.subject
+    elif login_from == COMMON_NAME:
+        session.login = _names(subject)
 
 
 def distinguished_name(name: Name) -> str:

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from headrace_broker.config import ConfigError, TlsSection
-from headrace_broker.gateways import tls
-from headrace_broker.gateways.tls import ServerTls, load_context, renew_forever
+from headrace_broker.runtime import tls
+from headrace_broker.runtime.tls import ServerTls, load_context, renew_forever
 
 _LOCK = ("-aes256", "-passout", "pass:sesame")
 
@@ -94,6 +94,18 @@ def test_a_certificate_that_signs_nothing_is_no_authority(certificates, tmp_path
     shutil.copy(certificates.client.certificate, leaf)
     expected = f"tls.ca_file: {leaf}: holds no certificate of an authority"
     assert refusal(certificates, ca_file=leaf) == expected
+
+
+def test_revocation_lists_are_looked_at_where_there_is_a_file_of_them(certificates, tmp_path):
+    ca, lists = certificates.authority.file, certificates.authority.revoke()
+    more = {"ca_file": ca, "verify": "peer"}
+    context = load_context(section(certificates, **more, crl_file=lists))
+    assert context.verify_flags & ssl.VERIFY_CRL_CHECK_LEAF
+    assert not load_context(section(certificates, **more)).verify_flags & ssl.VERIFY_CRL_CHECK_LEAF
+    for wrong in (ca, tmp_path / "empty"):
+        (tmp_path / "empty").touch()
+        text = refusal(certificates, **more, crl_file=wrong)
+        assert text == f"tls.crl_file: {wrong}: holds no PEM revocation list"
 
 
 def test_an_encrypted_key_needs_its_password(certificates, tmp_path):

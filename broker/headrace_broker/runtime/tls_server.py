@@ -12,13 +12,13 @@ import ssl
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-from headrace_broker.gateways.tls import ServerTls
 from headrace_broker.model.limits import (
     CLOSE_SECONDS_MAX,
     HANDSHAKE_SECONDS_MAX,
     LISTEN_BACKLOG,
     SOCKET_RECEIVE_BYTES,
 )
+from headrace_broker.runtime.tls import ServerTls
 
 ACCEPT_PAUSE_SECONDS: Final = 1.0  # after a failed accept: the process has no descriptors left
 
@@ -44,7 +44,12 @@ class TlsServer:
         self._protocol = protocol
         self._failed = failed
         self._sockets: list[socket.socket] = []
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()  # one for each socket, one for each handshake
+
+    @property
+    def handshakes(self) -> int:
+        """Number of clients in their handshake."""
+        return max(len(self._tasks) - len(self._sockets), 0)
 
     async def start(self, host: str, port: int) -> int:
         """Begin to accept; returns the bound port.

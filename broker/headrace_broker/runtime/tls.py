@@ -1,4 +1,8 @@
-"""The server's side of TLS: certificate, key and authorities, read anew when their files change."""
+"""The server's side of TLS: certificate, key and authorities, read anew when their files change.
+
+One object serves all listeners of a node: those of asyncio by `context`, those of gRPC by
+`grpc_credentials`.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,17 @@ import asyncio
 import logging
 import os
 import ssl
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final
 
 from headrace_broker.config import ConfigError, TlsSection
-from headrace_broker.gateways.certificate import describe
 from headrace_broker.model.tls import TlsSession
+from headrace_broker.runtime.certificate import describe
+
+if TYPE_CHECKING:
+    import grpc
+
+    from headrace_broker.runtime.grpc_tls import GrpcTls
 
 LOOK_SECONDS: Final = 10.0  # between looks whether a file has changed
 _OF_CERTIFICATE: Final = frozenset({"EE_KEY_TOO_SMALL", "CA_KEY_TOO_SMALL", "CA_MD_TOO_WEAK"})
@@ -19,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 class ServerTls:
-    """What a listener shows and asks for in handshakes.
+    """What listeners show and ask for in handshakes.
 
     Args:
         section: from the configuration.
@@ -34,34 +44,61 @@ class ServerTls:
     def __init__(self, section: TlsSection) -> None:
         self._section = section
         self._stamp = self._look()
+        self._grpc: GrpcTls | None = None
         self.context = load_context(section)
 
     def renew(self) -> None:
         """Read the files again.
 
         Raises:
-            ConfigError: as at the beginning; the context stays as it was.
+            ConfigError: as at the beginning; everything stays as it was.
         """
         self._stamp = self._look()
-        self.context = load_context(self._section)
+        context = load_context(self._section)
+        if self._grpc is not None:
+            self._grpc.renew()
+        self.context = context
 
     def describe(self, transport: asyncio.BaseTransport) -> TlsSession:
         """Return what a transport's handshake has agreed."""
         return describe(transport.get_extra_info("ssl_object"), self._section.login_from)
+
+    def grpc_credentials(self) -> grpc.ServerCredentials:
+        """Return what a gRPC server shows and asks for; handshakes follow renewals by themselves.
+
+        gRPC asks clients for a certificate only where it requires one (`fail_if_no_peer_cert`).
+
+        Raises:
+            ConfigError: a file does not hold what gRPC takes.
+        """
+        return self._of_grpc().credentials()
+
+    def describe_grpc(self, properties: Mapping[str, Iterable[bytes]]) -> TlsSession:
+        """Return what a gRPC connection's handshake has agreed.
+
+        Args:
+            properties: `ServicerContext.auth_context()`.
+
+        Raises:
+            CertificateRefusedError: the client's certificate was revoked; its text says so.
+        """
+        return self._of_grpc().describe(properties)
+
+    def _of_grpc(self) -> GrpcTls:
+        if self._grpc is None:
+            from headrace_broker.runtime.grpc_tls import GrpcTls  # brings a library of its own
+
+            self._grpc = GrpcTls(self._section)
+        return self._grpc
 
     def changed(self) -> bool:
         """Return whether a file is another one than the one that was read last."""
         return self._look() != self._stamp
 
     def _look(self) -> tuple[tuple[int, int, int], ...]:
-        return tuple(
-            _stamp(path)
-            for path in (
-                self._section.certificate_file,
-                self._section.key_file,
-                self._section.ca_file,
-            )
-        )
+        section = self._section
+        files = (section.certificate_file, section.key_file, section.ca_file, section.crl_file)
+        return tuple(_stamp(path) for path in files)
 
 
 async def renew_forever(tls: ServerTls, hang_up: asyncio.Event) -> None:
@@ -99,6 +136,8 @@ def load_context(section: TlsSection) -> ssl.SSLContext:
     _load_key(context, section)
     if section.ca_file:
         _load_authorities(context, section.ca_file)
+    if section.crl_file:
+        _load_revoked(context, section.crl_file)
     if section.verify == "peer":
         required = section.fail_if_no_peer_cert
         context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
@@ -142,6 +181,19 @@ def _load_authorities(context: ssl.SSLContext, path: str) -> None:
         raise _unreadable("ca_file", path, error) from None
     if not context.get_ca_certs(binary_form=True):
         raise ConfigError(f"tls.ca_file: {path}: holds no certificate of an authority")
+
+
+def _load_revoked(context: ssl.SSLContext, path: str) -> None:
+    before = context.cert_store_stats()["crl"]
+    try:
+        context.load_verify_locations(cafile=path)
+    except ssl.SSLError:
+        raise ConfigError(f"tls.crl_file: {path}: holds no PEM revocation list") from None
+    except OSError as error:
+        raise _unreadable("crl_file", path, error) from None
+    if context.cert_store_stats()["crl"] == before:
+        raise ConfigError(f"tls.crl_file: {path}: holds no PEM revocation list")
+    context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
 
 
 def _unreadable(key: str, path: str, error: OSError) -> ConfigError:
