@@ -19,6 +19,7 @@ def run_command(cluster: Cluster, command: Sequence[str], node: str = "n1", code
         AssertionError: it did not end with `code`.
     """
     environment = {**os.environ, "HEADRACE_API": cluster.node(node).http}
+    environment.pop("COLUMNS", None)  # what is no terminal has no width
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == code, done.stderr
     return done.stdout if code == 0 else done.stderr
