@@ -84,7 +84,7 @@ test: $(VENV)/stamp-tools $(VENV)/stamp-install ## all fast tests, against the c
 
 .PHONY: test-interpreted
 test-interpreted: $(VENV)/stamp-tools $(VENV)/stamp-install ## core, codec and storage tests against the source tree
-	$(INTERPRETED) $(BIN)/python -m pytest tests/raftlog/core tests/raftlog/storage tests/broker/core tests/broker/codecs
+	$(INTERPRETED) $(BIN)/python -m pytest tests/raftlog/core tests/raftlog/storage tests/broker/core tests/broker/codecs -n $(TEST_JOBS) --dist worksteal
 
 .PHONY: protos
 protos: $(VENV)/stamp-tools ## generate the protobuf code
@@ -114,7 +114,7 @@ crash-long: $(VENV)/stamp-install ## the same without a bound, with more seeds, 
 	$(BIN)/python -m headrace_raftlog.crash_explorer --seed 0:$(LONG_CRASH_SEEDS) --samples 200 --nested 20
 
 # Client libraries leave the socket to a killed node to the garbage collector; that is theirs.
-E2E := $(BIN)/python -m pytest e2e -W "default:unclosed <socket:ResourceWarning"
+E2E := $(BIN)/python -m pytest e2e -W "default:unclosed <socket:ResourceWarning" -n $(TEST_JOBS) --dist loadfile
 
 .PHONY: e2e
 e2e: $(VENV)/stamp-tools $(VENV)/stamp-install ## real processes and real clients, bounded
