@@ -13,6 +13,7 @@ import uvloop
 
 from headrace_broker import build_info
 from headrace_broker.config import Config, ConfigError, load_config
+from headrace_broker.management.request_id import record_requests
 from headrace_raftlog.model.errors import RaftLogError
 
 logger = logging.getLogger(__name__)
@@ -34,6 +35,7 @@ logger = logging.getLogger(__name__)
 )
 def serve(path: Path | None, log_level: str) -> None:
     """Run one node. SIGTERM and SIGINT stop it cleanly; SIGHUP has certificates read anew."""
+    record_requests()
     logging.basicConfig(
         level=log_level.upper(), format="%(asctime)s %(levelname)-7s %(name)s: %(message)s"
     )

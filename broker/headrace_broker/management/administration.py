@@ -10,7 +10,7 @@ from headrace_broker.catalog.command import AnyCommand
 from headrace_broker.catalog.result import Result
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.management.answer import not_found
-from headrace_broker.model.definition import Binding, Exchange, Queue
+from headrace_broker.model.definition import Binding, Exchange, Queue, User
 from headrace_broker.runtime.browsing import Page
 from headrace_broker.runtime.client_list import ClientListing
 from headrace_broker.runtime.counts import QueueCounts
@@ -117,6 +117,21 @@ async def known_vhost(node: Administration, request: web.Request) -> str:
     if node.view.vhost(vhost) is None:
         raise not_found(f"vhost '{vhost}'")
     return vhost
+
+
+async def known_user(node: Administration, request: web.Request) -> User:
+    """Return the user that a path names.
+
+    Raises:
+        ApiError: 404, there is none of that name.
+    """
+    name = request.match_info["user"]
+    if node.view.user(name) is None:
+        await node.catch_up()
+    user = node.view.user(name)
+    if user is None:
+        raise not_found(f"user '{name}'")
+    return user
 
 
 async def known_queue(node: Administration, vhost: str, name: str) -> Queue:

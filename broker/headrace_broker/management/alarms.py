@@ -8,6 +8,8 @@ from aiohttp import web
 
 from headrace_broker.management.access import caller
 from headrace_broker.management.answer import json_answer
+from headrace_broker.management.health import State
+from headrace_broker.management.route import Route, got
 from headrace_broker.management.status_source import StatusSource
 from headrace_broker.runtime.alarms import AlarmStatus
 
@@ -18,11 +20,23 @@ class AlarmEndpoints:
     def __init__(self, source: StatusSource) -> None:
         self._source = source
 
-    def routes(self) -> list[web.RouteDef]:
-        """Return paths and handlers."""
+    def routes(self) -> list[Route]:
+        """Return what is answered."""
         return [
-            web.get("/api/health/checks/alarms", self._all),
-            web.get("/api/health/checks/local-alarms", self._local),
+            got(
+                "/api/health/checks/alarms",
+                self._all,
+                "Whether no alarm is on in the cluster.",
+                State,
+                codes=(503,),
+            ),
+            got(
+                "/api/health/checks/local-alarms",
+                self._local,
+                "Whether no alarm is on at this node.",
+                State,
+                codes=(503,),
+            ),
         ]
 
     async def _all(self, request: web.Request) -> web.Response:

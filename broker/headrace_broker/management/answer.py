@@ -54,12 +54,31 @@ def unavailable(reason: str) -> ApiError:
     return ApiError(503, "unavailable", reason)
 
 
+def json_bytes(body: Any) -> bytes:
+    """Return JSON; what stands for octets that are no UTF-8 is replaced."""
+    try:
+        return msgspec.json.encode(body)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(printable(body))
+
+
+def printable(value: Any) -> Any:
+    """Return a value whose texts have no surrogates, which stand for octets that are no UTF-8."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode("utf-8")
+    if isinstance(value, dict):
+        return {printable(name): printable(inner) for name, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [printable(inner) for inner in value]
+    return value
+
+
 def json_answer(
     body: Any, status: int = 200, headers: dict[str, str] | None = None
 ) -> web.Response:
     """Return an answer with a JSON body."""
     return web.Response(
-        body=msgspec.json.encode(body),
+        body=json_bytes(body),
         status=status,
         content_type="application/json",
         headers=headers,

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import msgspec
 from aiohttp import web
+from typing_extensions import TypedDict
 
 from headrace_broker.catalog.view import (
     DESTINATION_EXCHANGE,
@@ -29,6 +30,8 @@ from headrace_broker.management.administration import (
 )
 from headrace_broker.management.answer import bad_request, done, json_answer, not_found
 from headrace_broker.management.body import decode
+from headrace_broker.management.listing import listing
+from headrace_broker.management.route import Route, deleted, got, listed, posted
 from headrace_broker.model.binding_key import table_key
 from headrace_broker.model.definition import Binding
 
@@ -43,25 +46,65 @@ class BindingBody(msgspec.Struct):
     arguments: dict[str, Any] = {}
 
 
+class BindingView(TypedDict):
+    """A binding."""
+
+    source: str
+    vhost: str
+    destination: str
+    destination_type: str
+    routing_key: str
+    arguments: dict[str, Any]
+    properties_key: str
+
+
 class BindingEndpoints:
     """Answers requests about bindings."""
 
     def __init__(self, node: Administration) -> None:
         self._node = node
 
-    def routes(self) -> list[web.RouteDef]:
-        """Return paths and handlers."""
+    def routes(self) -> list[Route]:
+        """Return what is answered."""
         ends = "/api/bindings/{vhost}/e/{source}/{kind:[qe]}/{destination}"
         return [
-            web.get("/api/bindings", self._list),
-            web.get("/api/bindings/{vhost}", self._list),
-            web.get(ends, self._between),
-            web.post(ends, self._post),
-            web.get(ends + "/{key}", self._get),
-            web.delete(ends + "/{key}", self._delete),
-            web.get("/api/queues/{vhost}/{queue}/bindings", self._of_queue),
-            web.get("/api/exchanges/{vhost}/{exchange}/bindings/source", self._of_source),
-            web.get("/api/exchanges/{vhost}/{exchange}/bindings/destination", self._of_destination),
+            listed("/api/bindings", self._list, "Bindings that the user sees.", BindingView),
+            listed(
+                "/api/bindings/{vhost}", self._list, "Bindings that the user sees.", BindingView
+            ),
+            listed(
+                ends,
+                self._between,
+                "Bindings between an exchange and a queue (q) or another exchange (e).",
+                BindingView,
+            ),
+            posted(
+                ends,
+                self._post,
+                "Bind; the answer says where the binding is.",
+                BindingBody,
+                codes=(201,),
+            ),
+            got(ends + "/{key}", self._get, "A binding.", BindingView),
+            deleted(ends + "/{key}", self._delete, "Unbind."),
+            listed(
+                "/api/queues/{vhost}/{queue}/bindings",
+                self._of_queue,
+                "Bindings that lead to a queue.",
+                BindingView,
+            ),
+            listed(
+                "/api/exchanges/{vhost}/{exchange}/bindings/source",
+                self._of_source,
+                "Bindings that leave an exchange.",
+                BindingView,
+            ),
+            listed(
+                "/api/exchanges/{vhost}/{exchange}/bindings/destination",
+                self._of_destination,
+                "Bindings that lead to an exchange.",
+                BindingView,
+            ),
         ]
 
     async def _vhost(self, request: web.Request) -> str:
@@ -77,7 +120,7 @@ class BindingEndpoints:
         else:
             vhosts = [vhost.name for vhost in view.vhosts() if who.sees(view, vhost.name)]
         found = [b for vhost in vhosts for b in (*_implicit(view, vhost), *view.bindings(vhost))]
-        return json_answer([_render(binding) for binding in found])
+        return await listing(request, found, _render, name=properties_key)
 
     async def _of_queue(self, request: web.Request) -> web.Response:
         vhost = await self._vhost(request)
@@ -86,22 +129,21 @@ class BindingEndpoints:
             _implicit_binding(vhost, queue.name),
             *self._node.view.bindings_of_queue(vhost, queue.name),
         ]
-        return json_answer([_render(binding) for binding in found])
+        return await listing(request, found, _render, name=properties_key)
 
     async def _of_source(self, request: web.Request) -> web.Response:
         vhost = await self._vhost(request)
         exchange = await known_exchange(self._node, vhost, request.match_info["exchange"])
         view = self._node.view
         found = view.bindings_of_source(vhost, exchange.name)
-        return json_answer(
-            [_render(binding) for binding in (found if exchange.name else _implicit(view, vhost))]
-        )
+        every = found if exchange.name else _implicit(view, vhost)
+        return await listing(request, every, _render, name=properties_key)
 
     async def _of_destination(self, request: web.Request) -> web.Response:
         vhost = await self._vhost(request)
         exchange = await known_exchange(self._node, vhost, request.match_info["exchange"])
         found = self._node.view.bindings_of_exchange(vhost, exchange.name)
-        return json_answer([_render(binding) for binding in found])
+        return await listing(request, found, _render, name=properties_key)
 
     async def _ends(self, request: web.Request) -> tuple[str, str, str, str]:
         """Return vhost, source, kind of destination and destination of a path; both must exist."""
@@ -127,7 +169,7 @@ class BindingEndpoints:
 
     async def _between(self, request: web.Request) -> web.Response:
         found = self._found(*await self._ends(request))
-        return json_answer([_render(binding) for binding in found])
+        return await listing(request, found, _render, name=properties_key)
 
     async def _one(self, request: web.Request) -> Binding:
         """Return the binding that the path names.
@@ -196,7 +238,7 @@ def _implicit(view: CatalogView, vhost: str) -> list[Binding]:
     return [_implicit_binding(vhost, queue.name) for queue in view.queues(vhost)]
 
 
-def _render(binding: Binding) -> dict[str, Any]:
+def _render(binding: Binding) -> BindingView:
     return {
         "source": binding.source,
         "vhost": binding.vhost,

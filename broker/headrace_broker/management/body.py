@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import re
+from collections.abc import AsyncIterator
 from typing import Any, Final, TypeVar
 
 import msgspec
 from aiohttp import web
 
-from headrace_broker.management.answer import bad_request
+from headrace_broker.management.answer import ApiError, bad_request
+from headrace_broker.model.limits import (
+    BODY_SECONDS_MAX,
+    LARGE_BODIES_MAX,
+    LARGE_BODY_BYTES_MAX,
+    REQUEST_BODY_BYTES_MAX,
+)
 
 T = TypeVar("T")
 
@@ -22,31 +31,66 @@ async def decode(request: web.Request, kind: type[T]) -> T:
     Numbers and booleans may come as text, as in RabbitMQ. No body is an empty object.
 
     Raises:
-        ApiError: 400, the body is no JSON object, or a field is missing or breaks its rule.
+        ApiError: 400, the body is no JSON object, or a field is missing or breaks its rule; 413, it
+            has more than REQUEST_BODY_BYTES_MAX octets.
     """
-    text = await request.read()
+    return converted(parse(await _read(request, REQUEST_BODY_BYTES_MAX)), kind)
+
+
+class LargeBodies:
+    """Bodies that are larger than others: few of them are read and worked at at once."""
+
+    def __init__(self) -> None:
+        self._slots = asyncio.Semaphore(LARGE_BODIES_MAX)
+
+    @contextlib.asynccontextmanager
+    async def decoded(self, request: web.Request, kind: type[T]) -> AsyncIterator[T]:
+        """Give the body as `decode` does, with up to LARGE_BODY_BYTES_MAX octets.
+
+        Raises:
+            ApiError: as `decode`.
+        """
+        async with self._slots:
+            yield converted(parse(await _read(request, LARGE_BODY_BYTES_MAX)), kind)
+
+
+async def _read(request: web.Request, octets_max: int) -> bytes:
+    try:
+        async with asyncio.timeout(BODY_SECONDS_MAX):
+            return await request.clone(client_max_size=octets_max).read()
+    except web.HTTPRequestEntityTooLarge:
+        reason = f"body: must have at most {octets_max} octets"
+        raise ApiError(413, "payload_too_large", reason) from None
+    except TimeoutError:
+        reason = f"body: must be there within {BODY_SECONDS_MAX} s"
+        raise ApiError(408, "request_timeout", reason) from None
+
+
+def parse(text: bytes) -> dict[str, Any]:
+    """Return a JSON object, an empty one for no text.
+
+    Raises:
+        ApiError: 400, it is none.
+    """
     try:
         data: Any = msgspec.json.decode(text) if text.strip() else {}
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise bad_request(f"body: is not JSON: {error}") from None
     if not isinstance(data, dict):
         raise bad_request("body: must be a JSON object")
+    return data
+
+
+def converted(data: Any, kind: type[T]) -> T:
+    """Return a value of a type that JSON stands for.
+
+    Raises:
+        ApiError: 400, a field is missing or breaks its rule.
+    """
     try:
         return msgspec.convert(data, kind, strict=False)
     except (msgspec.ValidationError, RecursionError) as error:
         raise bad_request(_explain(str(error))) from None
-
-
-def flag(request: web.Request, name: str) -> bool:
-    """Return a boolean parameter of the query, False when it is not there.
-
-    Raises:
-        ApiError: 400, it is neither "true" nor "false".
-    """
-    value = request.query.get(name, "false")
-    if value not in ("true", "false"):
-        raise bad_request(f"{name}: must be true or false, not '{value}'")
-    return value == "true"
 
 
 def _explain(error: str) -> str:

@@ -6,8 +6,7 @@ A listing that lacks something says so in the header PARTIAL_HEADER.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from aiohttp import web
 
@@ -23,9 +22,14 @@ from headrace_broker.management.answer import (
     unavailable,
 )
 from headrace_broker.management.flow_rendering import render_activity
+from headrace_broker.management.listing import listing
+from headrace_broker.management.route import Parameter, Route, deleted, got, listed
 from headrace_broker.model.limits import LISTING_ROWS_MAX, LISTING_TURN_ROWS
 from headrace_broker.model.status import ChannelStatus, ConsumerStatus
 from headrace_broker.runtime.client_list import ClientListing, ClientRow
+
+Row = dict[str, Any]
+REASON: Final = Parameter("X-Reason", "For the client and the log.", place="header")
 
 
 class ClientEndpoints:
@@ -34,19 +38,54 @@ class ClientEndpoints:
     def __init__(self, node: Administration) -> None:
         self._node = node
 
-    def routes(self) -> list[web.RouteDef]:
-        """Return paths and handlers."""
+    def routes(self) -> list[Route]:
+        """Return what is answered."""
         return [
-            web.get("/api/connections", self._connections),
-            web.get("/api/vhosts/{vhost}/connections", self._connections),
-            web.get("/api/connections/{name}", self._connection),
-            web.delete("/api/connections/{name}", self._close),
-            web.get("/api/connections/{name}/channels", self._channels),
-            web.get("/api/channels", self._channels),
-            web.get("/api/channels/{channel}", self._channel),
-            web.get("/api/vhosts/{vhost}/channels", self._channels),
-            web.get("/api/consumers", self._consumers),
-            web.get("/api/consumers/{vhost}", self._consumers),
+            listed(
+                "/api/connections",
+                self._connections,
+                "Connections that the user sees.",
+                Row,
+            ),
+            listed(
+                "/api/vhosts/{vhost}/connections",
+                self._connections,
+                "Connections that the user sees.",
+                Row,
+            ),
+            got(
+                "/api/connections/{name}",
+                self._connection,
+                "A connection, by name or id.",
+                Row,
+            ),
+            deleted("/api/connections/{name}", self._close, "Close a connection.", query=(REASON,)),
+            listed(
+                "/api/connections/{name}/channels",
+                self._channels,
+                "Channels that the user sees.",
+                Row,
+            ),
+            listed("/api/channels", self._channels, "Channels that the user sees.", Row),
+            got("/api/channels/{channel}", self._channel, "A channel.", Row),
+            listed(
+                "/api/vhosts/{vhost}/channels",
+                self._channels,
+                "Channels that the user sees.",
+                Row,
+            ),
+            listed(
+                "/api/consumers",
+                self._consumers,
+                "Consumers that the user sees.",
+                Row,
+            ),
+            listed(
+                "/api/consumers/{vhost}",
+                self._consumers,
+                "Consumers that the user sees.",
+                Row,
+            ),
         ]
 
     async def _rows(
@@ -59,19 +98,21 @@ class ClientEndpoints:
             vhost = await known_vhost(self._node, request)
             check_sees(who, self._node.view, vhost)
         name = request.match_info.get("name")
-        listing = await self._node.clients(channels)
+        every = await self._node.clients(channels)
         rows = [
             row
-            for row in listing.rows
+            for row in every.rows
             if (vhost is None or row.connection.vhost == vhost)
             and (name is None or name in (row.connection.name, row.connection.id))
             and (who.monitors or row.connection.user == who.name)
         ]
-        return rows, _partial(listing)
+        return rows, _partial(every)
 
     async def _connections(self, request: web.Request) -> web.Response:
         rows, headers = await self._rows(request, channels=False)
-        return json_answer(await _rendered(rows, self._render_connection), headers=headers)
+        return await listing(
+            request, rows, self._render_connection, name=_connection_name, headers=headers
+        )
 
     async def _connection(self, request: web.Request) -> web.Response:
         rows, headers = await self._rows(request, channels=False)
@@ -104,7 +145,9 @@ class ClientEndpoints:
 
     async def _channels(self, request: web.Request) -> web.Response:
         rows, headers = await self._rows(request, channels=True)
-        return json_answer(await _rendered(rows, self._render_channel), headers=headers)
+        return await listing(
+            request, rows, self._render_channel, name=_channel_name, headers=headers
+        )
 
     async def _channel(self, request: web.Request) -> web.Response:
         name = request.match_info["channel"]
@@ -127,21 +170,24 @@ class ClientEndpoints:
         if "vhost" in request.match_info:
             vhost = await known_vhost(self._node, request)
             check_sees(who, self._node.view, vhost)
-        listing = await self._node.clients(channels=True)
-        headers = _partial(listing)
+        found = await self._node.clients(channels=True)
+        headers = _partial(found)
         rendered: list[dict[str, Any]] = []
-        for at, row in enumerate(listing.rows, 1):
+        for at, row in enumerate(found.rows, 1):
             if at % LISTING_TURN_ROWS == 0:
                 await asyncio.sleep(0)
-            found = row.connection.vhost
-            if vhost not in (None, found) or not who.sees(self._node.view, found):
+            place = row.connection.vhost
+            if vhost not in (None, place) or not who.sees(self._node.view, place):
                 continue
             assert row.channel is not None
             rendered += [self._consumer(row, row.channel, each) for each in row.channel.consumers]
             if len(rendered) > LISTING_ROWS_MAX:
                 headers = {PARTIAL_HEADER: f"more than {LISTING_ROWS_MAX} consumers"}
                 break
-        return json_answer(rendered[:LISTING_ROWS_MAX], headers=headers)
+        shown = rendered[:LISTING_ROWS_MAX]
+        return await listing(
+            request, shown, dict, name=lambda row: str(row["consumer_tag"]), headers=headers
+        )
 
     def _consumer(
         self, row: ClientRow, channel: ChannelStatus, consumer: ConsumerStatus
@@ -167,16 +213,13 @@ def _partial(listing: ClientListing) -> dict[str, str]:
     return {PARTIAL_HEADER: "; ".join(lacks)} if lacks else {}
 
 
-async def _rendered(
-    rows: list[ClientRow], render: Callable[[ClientRow], dict[str, Any]]
-) -> list[dict[str, Any]]:
-    """Return rows as JSON has them, letting the node do other things meanwhile."""
-    rendered: list[dict[str, Any]] = []
-    for row in rows:
-        rendered.append(render(row))
-        if len(rendered) % LISTING_TURN_ROWS == 0:
-            await asyncio.sleep(0)
-    return rendered
+def _connection_name(row: ClientRow) -> str:
+    return row.connection.name
+
+
+def _channel_name(row: ClientRow) -> str:
+    assert row.channel is not None, "channels were asked for"
+    return f"{row.connection.name} ({row.channel.number})"
 
 
 def _render_connection(row: ClientRow, view: CatalogView) -> dict[str, Any]:

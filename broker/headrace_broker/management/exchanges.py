@@ -24,7 +24,10 @@ from headrace_broker.management.administration import (
     known_vhost,
 )
 from headrace_broker.management.answer import done, json_answer
-from headrace_broker.management.body import decode, flag
+from headrace_broker.management.body import decode
+from headrace_broker.management.listing import listing
+from headrace_broker.management.query import IF_UNUSED, flag
+from headrace_broker.management.route import Route, deleted, got, listed, put
 from headrace_broker.model.definition import Exchange
 
 
@@ -44,14 +47,31 @@ class ExchangeEndpoints:
     def __init__(self, node: Administration) -> None:
         self._node = node
 
-    def routes(self) -> list[web.RouteDef]:
-        """Return paths and handlers."""
+    def routes(self) -> list[Route]:
+        """Return what is answered."""
         return [
-            web.get("/api/exchanges", self._list),
-            web.get("/api/exchanges/{vhost}", self._list),
-            web.get("/api/exchanges/{vhost}/{exchange}", self._get),
-            web.put("/api/exchanges/{vhost}/{exchange}", self._put),
-            web.delete("/api/exchanges/{vhost}/{exchange}", self._delete),
+            listed(
+                "/api/exchanges",
+                self._list,
+                "Exchanges in vhosts that the user sees.",
+                dict[str, Any],
+            ),
+            listed(
+                "/api/exchanges/{vhost}",
+                self._list,
+                "Exchanges in vhosts that the user sees.",
+                dict[str, Any],
+            ),
+            got("/api/exchanges/{vhost}/{exchange}", self._get, "An exchange.", dict[str, Any]),
+            put(
+                "/api/exchanges/{vhost}/{exchange}", self._put, "Declare an exchange.", ExchangeBody
+            ),
+            deleted(
+                "/api/exchanges/{vhost}/{exchange}",
+                self._delete,
+                "Delete an exchange.",
+                query=(IF_UNUSED,),
+            ),
         ]
 
     async def _list(self, request: web.Request) -> web.Response:
@@ -62,13 +82,15 @@ class ExchangeEndpoints:
             check_sees(who, view, vhosts[0])
         else:
             vhosts = [vhost.name for vhost in view.vhosts() if who.sees(view, vhost.name)]
-        return json_answer(
-            [
-                _render(view, exchange)
-                for vhost in vhosts
-                for exchange in (Exchange(vhost, "", "direct"), *view.exchanges(vhost))
-            ]
-        )
+        found = [
+            exchange
+            for vhost in vhosts
+            for exchange in (Exchange(vhost, "", "direct"), *view.exchanges(vhost))
+        ]
+        return await listing(request, found, self._rendered)
+
+    def _rendered(self, exchange: Exchange) -> dict[str, Any]:
+        return _render(self._node.view, exchange)
 
     async def _get(self, request: web.Request) -> web.Response:
         vhost = await known_vhost(self._node, request)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from aiohttp import web
@@ -21,6 +21,7 @@ from headrace_broker.management.flow_rendering import (
     render_explanation,
     render_queue,
 )
+from headrace_broker.management.route import Parameter, Route, got
 from headrace_broker.model.limits import FLOW_ROWS_MAX
 from headrace_broker.runtime.flow_report import (
     AmbiguousNameError,
@@ -32,6 +33,16 @@ from headrace_broker.runtime.flow_report import (
 COUNT_DEFAULT: Final = 50  # connections in a listing unless asked otherwise; a screen of them
 COUNT_DIGITS_MAX: Final = 9
 
+COUNT: Final = Parameter(
+    "count", "Most rows.", {"type": "integer", "minimum": 1, "maximum": FLOW_ROWS_MAX}
+)
+WHOM: Final = (
+    Parameter("connection", "Name or id of a connection, or their beginning."),
+    Parameter("queue", "Name of a queue in `vhost`."),
+    Parameter("name", "Of either."),
+    Parameter("vhost", "'/' unless given."),
+)
+
 
 class FlowEndpoints:
     """Answers questions about flow control."""
@@ -39,13 +50,38 @@ class FlowEndpoints:
     def __init__(self, node: Administration) -> None:
         self._node = node
 
-    def routes(self) -> list[web.RouteDef]:
-        """Return paths and handlers."""
+    def routes(self) -> list[Route]:
+        """Return what is answered."""
         return [
-            web.get("/api/flow/connections", self._connections),
-            web.get("/api/flow/queues", self._queues),
-            web.get("/api/flow/graph", self._graph),
-            web.get("/api/flow/why", self._why),
+            got(
+                "/api/flow/connections",
+                self._connections,
+                "Connections that are stopped the most.",
+                list[dict[str, Any]],
+                query=(COUNT,),
+            ),
+            got(
+                "/api/flow/queues",
+                self._queues,
+                "Queues, with what they hold and withhold.",
+                list[dict[str, Any]],
+                query=(COUNT,),
+            ),
+            got(
+                "/api/flow/graph",
+                self._graph,
+                "Who is charged for what: edges from causes to queues.",
+                list[dict[str, Any]],
+                query=(COUNT,),
+            ),
+            got(
+                "/api/flow/why",
+                self._why,
+                "Why a connection or a queue is slow, in a sentence and in figures.",
+                dict[str, Any],
+                query=WHOM,
+                codes=(400, 404, 409),
+            ),
         ]
 
     def _viewer(self) -> Viewer:

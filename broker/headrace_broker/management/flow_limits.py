@@ -6,12 +6,23 @@ from typing import Any, Final
 
 import msgspec
 from aiohttp import web
+from typing_extensions import TypedDict
 
 from headrace_broker.catalog.command import SetParameter
 from headrace_broker.management.access import administrator, monitor
 from headrace_broker.management.administration import Administration
 from headrace_broker.management.answer import bad_request, check, done, json_answer, not_found
 from headrace_broker.management.body import decode
+from headrace_broker.management.listing import listing
+from headrace_broker.management.route import (
+    ADMINISTRATOR,
+    MONITORING,
+    Route,
+    deleted,
+    got,
+    listed,
+    put,
+)
 from headrace_broker.management.status_source import StatusSource
 from headrace_broker.model.flow_parameter import (
     PARAMETERS,
@@ -30,6 +41,19 @@ class ParameterBody(msgspec.Struct):
     value: Any
 
 
+class LimitView(TypedDict):
+    """A limit of flow control."""
+
+    name: str
+    value: Any
+    default: Any
+    unit: str
+    description: str
+    rule: str
+    source: str
+    set: bool
+
+
 class FlowLimitEndpoints:
     """Answers requests about limits of flow control."""
 
@@ -37,19 +61,39 @@ class FlowLimitEndpoints:
         self._node = node
         self._source = source
 
-    def routes(self) -> list[web.RouteDef]:
-        """Return paths and handlers."""
+    def routes(self) -> list[Route]:
+        """Return what is answered."""
         return [
-            web.get("/api/flow/limits", self._list),
-            web.get("/api/flow/limits/{limit}", self._get),
-            web.put("/api/flow/limits/{limit}", self._put),
-            web.delete("/api/flow/limits/{limit}", self._delete),
+            listed(
+                "/api/flow/limits", self._list, "Limits of flow control.", LimitView, MONITORING
+            ),
+            got(
+                "/api/flow/limits/{limit}",
+                self._get,
+                "A limit of flow control.",
+                LimitView,
+                MONITORING,
+            ),
+            put(
+                "/api/flow/limits/{limit}",
+                self._put,
+                "Set a limit for all nodes.",
+                ParameterBody,
+                ADMINISTRATOR,
+            ),
+            deleted(
+                "/api/flow/limits/{limit}",
+                self._delete,
+                "Let each node have the limit of its configuration.",
+                ADMINISTRATOR,
+            ),
         ]
 
     async def _list(self, request: web.Request) -> web.Response:
         monitor()
         found = self._source.flow_limits()
-        return json_answer([_render(name, setting) for name, setting in found.items()])
+        rows = [_render(name, setting) for name, setting in found.items()]
+        return await listing(request, rows, dict, name=lambda row: row["name"])
 
     async def _get(self, request: web.Request) -> web.Response:
         monitor()
@@ -81,7 +125,7 @@ def _name(request: web.Request) -> str:
     return name
 
 
-def _render(name: str, setting: Setting) -> dict[str, Any]:
+def _render(name: str, setting: Setting) -> LimitView:
     parameter = PARAMETERS[name]
     return {
         "name": name,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from aiohttp import web
@@ -31,6 +31,8 @@ from headrace_broker.management.message_rendering import (
     render_moved,
     render_page,
 )
+from headrace_broker.management.query import checked_number, number
+from headrace_broker.management.route import Parameter, Route, deleted, got, posted
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import (
     BROWSED_BODY_OCTETS,
@@ -43,7 +45,6 @@ from headrace_broker.model.limits import (
 from headrace_broker.runtime.port import ACCEPT, MODIFY_FAILED, REJECT, RELEASE
 
 MESSAGE_ID_MAX: Final = (1 << 62) - 1
-DIGITS_MAX: Final = 19  # of MESSAGE_ID_MAX
 PAGE_MESSAGES: Final = 50
 
 # What becomes of messages that were fetched, by RabbitMQ's names: what basic.ack, basic.nack and
@@ -78,6 +79,14 @@ class MoveBody(msgspec.Struct):
     routing_key: str = ""
 
 
+PAGE: Final = (
+    Parameter("after", "Only messages behind this one; that of the last page."),
+    Parameter("limit", "How many messages.", {"type": "integer"}),
+    Parameter("truncate", "Octets of a body that are shown.", {"type": "integer"}),
+    Parameter("encoding", "Of bodies.", {"enum": [ENCODING_AUTO, ENCODING_BASE64]}),
+)
+
+
 class MessageEndpoints:
     """Answers requests about messages.
 
@@ -94,14 +103,26 @@ class MessageEndpoints:
         self._node = node
         self._clock_ms = clock_ms
 
-    def routes(self) -> list[web.RouteDef]:
-        """Return paths and handlers."""
+    def routes(self) -> list[Route]:
+        """Return what is answered."""
         messages = "/api/queues/{vhost}/{queue}/messages"
         return [
-            web.post("/api/queues/{vhost}/{queue}/get", self._get),
-            web.get(messages, self._browse),
-            web.post(messages + "/move", self._move),
-            web.delete(messages + "/{id}", self._delete),
+            posted(
+                "/api/queues/{vhost}/{queue}/get",
+                self._get,
+                "Take messages, and say what becomes of them.",
+                GetBody,
+                answer=list[dict[str, Any]],
+            ),
+            got(messages, self._browse, "Look at messages that wait.", dict[str, Any], query=PAGE),
+            posted(
+                messages + "/move",
+                self._move,
+                "Move waiting messages to another queue or an exchange.",
+                MoveBody,
+                answer=dict[str, int],
+            ),
+            deleted(messages + "/{id}", self._delete, "Remove a waiting message."),
         ]
 
     async def _get(self, request: web.Request) -> web.Response:
@@ -113,9 +134,9 @@ class MessageEndpoints:
 
     async def _browse(self, request: web.Request) -> web.Response:
         queue = await self._queue(request)
-        after = _number(request, "after", 0, 0, MESSAGE_ID_MAX)
-        limit = _number(request, "limit", PAGE_MESSAGES, 1, BROWSED_MESSAGES_MAX)
-        octets = _number(request, "truncate", BROWSED_BODY_OCTETS, 0, MESSAGE_BYTES_MAX)
+        after = number(request, "after", 0, 0, MESSAGE_ID_MAX)
+        limit = number(request, "limit", PAGE_MESSAGES, 1, BROWSED_MESSAGES_MAX)
+        octets = number(request, "truncate", BROWSED_BODY_OCTETS, 0, MESSAGE_BYTES_MAX)
         encoding = request.query.get("encoding", ENCODING_AUTO)
         if encoding not in (ENCODING_AUTO, ENCODING_BASE64):
             raise bad_request(f"encoding: must be auto or base64, not '{encoding}'")
@@ -124,7 +145,7 @@ class MessageEndpoints:
 
     async def _delete(self, request: web.Request) -> web.Response:
         queue = await self._queue(request)
-        message_id = _id(request.match_info["id"])
+        message_id = checked_number("id", request.match_info["id"], 1, MESSAGE_ID_MAX)
         if not await self._node.message_service.remove(queue, [message_id]):
             where = f"queue '{queue.name}' in vhost '{queue.vhost}'"
             raise not_found(f"message {message_id} waits in {where}")
@@ -163,31 +184,6 @@ class MessageEndpoints:
         queue = await known_queue(self._node, vhost, name)
         check_not_exclusive(queue)
         return queue
-
-
-def _number(request: web.Request, name: str, default: int, low: int, high: int) -> int:
-    """Return a number of the query.
-
-    Raises:
-        ApiError: 400, it is none, or out of range.
-    """
-    text = request.query.get(name)
-    if text is None:
-        return default
-    if not (_is_number(text) and low <= int(text) <= high):
-        raise bad_request(f"{name}: must be a number from {low} to {high}, not '{text}'")
-    return int(text)
-
-
-def _is_number(text: str) -> bool:
-    """Return whether a text is a number that is worth to be read: int() has a bound of its own."""
-    return text.isascii() and text.isdigit() and len(text) <= DIGITS_MAX
-
-
-def _id(text: str) -> int:
-    if not (_is_number(text) and int(text) > 0):
-        raise bad_request(f"id: must be the number of a message, not '{text}'")
-    return int(text)
 
 
 def _short(name: str, text: str) -> bytes:

@@ -16,6 +16,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from headrace_broker.management.access import monitor
+from headrace_broker.management.route import MONITORING, Route, got
 from headrace_broker.management.status_source import StatusSource
 from headrace_broker.model.flow_status import QueueFlow
 from headrace_broker.model.limits import METRIC_QUEUES_MAX
@@ -23,6 +24,7 @@ from headrace_broker.runtime.flow_report import FlowReport
 from headrace_broker.runtime.flow_totals import FlowTotals, flow_totals
 
 PREFIX: Final = "headrace_flow"
+TEXT: Final = "text/plain"
 
 
 class MetricEndpoints:
@@ -37,11 +39,27 @@ class MetricEndpoints:
         self._report = report
         self._status = status
 
-    def routes(self) -> list[web.RouteDef]:
-        """Return paths and handlers."""
+    def routes(self) -> list[Route]:
+        """Return what is answered."""
         return [
-            web.get("/metrics", self._node),
-            web.get("/metrics/per-object", self._per_object),
+            got(
+                "/metrics",
+                self._node,
+                "The node's metrics for Prometheus.",
+                str,
+                MONITORING,
+                tag="metrics",
+                media=TEXT,
+            ),
+            got(
+                "/metrics/per-object",
+                self._per_object,
+                "Metrics of its largest queues.",
+                str,
+                MONITORING,
+                tag="metrics",
+                media=TEXT,
+            ),
         ]
 
     async def _node(self, request: web.Request) -> web.Response:

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 from aiohttp import web
+from typing_extensions import TypedDict
 
 from headrace_broker.catalog.command import DeletePolicy, PutPolicy
 from headrace_broker.management.access import (
@@ -19,6 +20,16 @@ from headrace_broker.management.access import (
 from headrace_broker.management.administration import Administration, known_vhost
 from headrace_broker.management.answer import check, done, json_answer, not_found
 from headrace_broker.management.body import decode
+from headrace_broker.management.listing import listing
+from headrace_broker.management.route import (
+    ADMINISTRATOR,
+    POLICYMAKER,
+    Route,
+    deleted,
+    got,
+    listed,
+    put,
+)
 from headrace_broker.model.definition import APPLY_ALL, Policy
 
 
@@ -29,6 +40,19 @@ class PolicyBody(msgspec.Struct, rename={"apply_to": "apply-to"}):
     definition: dict[str, Any]
     priority: int = 0
     apply_to: str = APPLY_ALL
+
+
+PolicyView = TypedDict(
+    "PolicyView",
+    {
+        "vhost": str,
+        "name": str,
+        "pattern": str,
+        "apply-to": str,
+        "definition": dict[str, Any],
+        "priority": int,
+    },
+)
 
 
 class PolicyEndpoints:
@@ -43,28 +67,30 @@ class PolicyEndpoints:
         self._node = node
         self._operator = operator
 
-    def routes(self) -> list[web.RouteDef]:
-        """Return paths and handlers."""
+    def routes(self) -> list[Route]:
+        """Return what is answered."""
+        changer = ADMINISTRATOR if self._operator else POLICYMAKER
         path = "/api/operator-policies" if self._operator else "/api/policies"
         return [
-            web.get(path, self._list),
-            web.get(path + "/{vhost}", self._list_vhost),
-            web.get(path + "/{vhost}/{name}", self._get),
-            web.put(path + "/{vhost}/{name}", self._put),
-            web.delete(path + "/{vhost}/{name}", self._delete),
+            listed(path, self._list, "Policies in vhosts that the user sees.", PolicyView),
+            listed(path + "/{vhost}", self._list_vhost, "Policies of a vhost.", PolicyView),
+            got(path + "/{vhost}/{name}", self._get, "A policy.", PolicyView),
+            put(path + "/{vhost}/{name}", self._put, "Set a policy.", PolicyBody, changer),
+            deleted(path + "/{vhost}/{name}", self._delete, "Delete a policy.", changer),
         ]
 
     async def _list(self, request: web.Request) -> web.Response:
         who = caller()
         view = self._node.view
         found = view.policies(operator=self._operator)
-        return json_answer([_render(each) for each in found if who.sees(view, each.vhost)])
+        shown = [each for each in found if who.sees(view, each.vhost)]
+        return await listing(request, shown, _render)
 
     async def _list_vhost(self, request: web.Request) -> web.Response:
         vhost = await known_vhost(self._node, request)
         check_sees(caller(), self._node.view, vhost)
         found = self._node.view.policies(vhost, self._operator)
-        return json_answer([_render(each) for each in found])
+        return await listing(request, found, _render)
 
     async def _get(self, request: web.Request) -> web.Response:
         vhost = await known_vhost(self._node, request)
@@ -111,7 +137,7 @@ class PolicyEndpoints:
         return done()
 
 
-def _render(policy: Policy) -> dict[str, Any]:
+def _render(policy: Policy) -> PolicyView:
     return {
         "vhost": policy.vhost,
         "name": policy.name,

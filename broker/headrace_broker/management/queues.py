@@ -23,14 +23,19 @@ from headrace_broker.management.access import (
 )
 from headrace_broker.management.administration import Administration, known_queue, known_vhost
 from headrace_broker.management.answer import done, json_answer, not_found
-from headrace_broker.management.body import decode, flag
-from headrace_broker.management.rendering import render_queues
+from headrace_broker.management.body import decode
+from headrace_broker.management.listing import COLUMNS, chosen, columns, listing
+from headrace_broker.management.query import IF_EMPTY, IF_UNUSED, flag
+from headrace_broker.management.rendering import render_queue
+from headrace_broker.management.route import Route, deleted, got, listed, put
 from headrace_broker.management.status_source import StatusSource
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.flow_status import QueueFlow
+from headrace_broker.model.limits import LISTING_TURN_ROWS
 from headrace_broker.model.reply_code import AmqpError
 from headrace_broker.model.status import QueueStatus
 
+AGES: Final = ()
 COUNTS_SECONDS_MAX: Final = 2.0  # for what other nodes say in a listing; the rest is without counts
 FLOWS_SECONDS_MAX: Final = 1.0  # likewise for what moves in queues; the rest is listed as calm
 COUNTS_AT_ONCE: Final = 64  # questions to leaders under way for one listing
@@ -56,15 +61,42 @@ class QueueEndpoints:
         self._node = node
         self._status = status
 
-    def routes(self) -> list[web.RouteDef]:
-        """Return paths and handlers."""
+    def routes(self) -> list[Route]:
+        """Return what is answered."""
         return [
-            web.get("/api/queues", self._list),
-            web.get("/api/queues/{vhost}", self._list),
-            web.get("/api/queues/{vhost}/{queue}", self._get),
-            web.put("/api/queues/{vhost}/{queue}", self._put),
-            web.delete("/api/queues/{vhost}/{queue}", self._delete),
-            web.delete("/api/queues/{vhost}/{queue}/contents", self._purge),
+            listed(
+                "/api/queues",
+                self._list,
+                "Queues in vhosts that the user sees.",
+                dict[str, Any],
+                query=AGES,
+            ),
+            listed(
+                "/api/queues/{vhost}",
+                self._list,
+                "Queues in vhosts that the user sees.",
+                dict[str, Any],
+                query=AGES,
+            ),
+            got(
+                "/api/queues/{vhost}/{queue}",
+                self._get,
+                "A queue.",
+                dict[str, Any],
+                query=(*AGES, *COLUMNS),
+            ),
+            put("/api/queues/{vhost}/{queue}", self._put, "Declare a queue.", QueueBody),
+            deleted(
+                "/api/queues/{vhost}/{queue}",
+                self._delete,
+                "Delete a queue.",
+                query=(IF_UNUSED, IF_EMPTY),
+            ),
+            deleted(
+                "/api/queues/{vhost}/{queue}/contents",
+                self._purge,
+                "Drop the ready messages of a queue.",
+            ),
         ]
 
     async def _list(self, request: web.Request) -> web.Response:
@@ -74,13 +106,25 @@ class QueueEndpoints:
             vhost = await known_vhost(self._node, request)
             check_sees(who, self._node.view, vhost)
         view = self._node.view
-        found = [
-            queue
-            for queue in self._status.queues()
-            if vhost in (None, queue.vhost) and who.sees(view, queue.vhost)
-        ]
-        counted, flows = await asyncio.gather(self._counted(found), self._flows())
-        return json_answer(render_queues(self._with_flow(counted, flows), unix_ms()))
+        found = [queue for queue in view.queues(vhost) if who.sees(view, queue.vhost)]
+        found.sort(key=lambda queue: (queue.vhost, queue.name))
+        now_ms = unix_ms()
+        return await listing(
+            request, found, lambda status: render_queue(status, now_ms), prepare=self._known
+        )
+
+    async def _known(self, queues: Sequence[Queue]) -> list[QueueStatus]:
+        """Return what is known of queues, without those that are gone meanwhile."""
+        flows = asyncio.ensure_future(self._flows())
+        found: list[QueueStatus] = []
+        for at, queue in enumerate(queues, 1):
+            status = self._status.queue(queue.vhost, queue.name)
+            if status is not None:
+                found.append(status)
+            if at % LISTING_TURN_ROWS == 0:
+                await asyncio.sleep(0)
+        counted = await self._counted(found)
+        return self._with_flow(counted, await flows)
 
     async def _flows(self) -> dict[int, QueueFlow]:
         """Return the flow state of the queues in which something moves, if the nodes answer."""
@@ -146,7 +190,7 @@ class QueueEndpoints:
                 status = msgspec.structs.replace(
                     status, flow=await self._node.flow_report.queue(queue)
                 )
-        return json_answer(render_queues([status], unix_ms())[0])
+        return json_answer(chosen(render_queue(status, unix_ms()), columns(request)))
 
     async def _put(self, request: web.Request) -> web.Response:
         vhost = await known_vhost(self._node, request)

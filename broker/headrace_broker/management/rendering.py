@@ -49,15 +49,8 @@ def _render_node(node: NodeStatus) -> dict[str, Any]:
     return rendered | (rendered.pop("resources") or {})
 
 
-def render_queues(queues: Iterable[QueueStatus], now_ms: int) -> list[dict[str, Any]]:
-    """Return the body of GET /api/queues, by vhost and name, at a Unix time."""
-    return [
-        _render_queue(queue, now_ms)
-        for queue in sorted(queues, key=lambda queue: (queue.vhost, queue.name))
-    ]
-
-
-def _render_queue(queue: QueueStatus, now_ms: int) -> dict[str, Any]:
+def render_queue(queue: QueueStatus, now_ms: int) -> dict[str, Any]:
+    """Return a row of GET /api/queues, at a Unix time in milliseconds."""
     body: dict[str, Any] = {
         "vhost": queue.vhost,
         "name": queue.name,

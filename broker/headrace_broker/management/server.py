@@ -5,41 +5,50 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
 
 from aiohttp import web
 
-from headrace_broker.management.access import CALLER, TAGS, Caller, monitor
 from headrace_broker.management.administration import Administration
 from headrace_broker.management.alarms import AlarmEndpoints
-from headrace_broker.management.answer import ApiError, amqp_refusal, error_answer, json_answer
+from headrace_broker.management.answer import json_answer
 from headrace_broker.management.bindings import BindingEndpoints
 from headrace_broker.management.clients import ClientEndpoints
 from headrace_broker.management.exchanges import ExchangeEndpoints
 from headrace_broker.management.flow import FlowEndpoints
 from headrace_broker.management.flow_limits import FlowLimitEndpoints
+from headrace_broker.management.guard import Guard
+from headrace_broker.management.health import State
 from headrace_broker.management.listener import HttpListener
+from headrace_broker.management.listing import listing
 from headrace_broker.management.messages import MessageEndpoints
 from headrace_broker.management.metrics import MetricEndpoints
+from headrace_broker.management.openapi import document
+from headrace_broker.management.permissions import PermissionEndpoints
 from headrace_broker.management.policies import PolicyEndpoints
 from headrace_broker.management.queues import QueueEndpoints
 from headrace_broker.management.rate import SAMPLE_INTERVAL_S, RateMeter
 from headrace_broker.management.rendering import render_nodes, render_overview
+from headrace_broker.management.route import MONITORING, NOBODY, Route, described
 from headrace_broker.management.status_source import StatusSource
+from headrace_broker.management.user_limits import UserLimitEndpoints
 from headrace_broker.management.users import UserEndpoints
 from headrace_broker.management.vhosts import VhostEndpoints
-from headrace_broker.model.limits import HTTP_IDLE_SECONDS_MAX
-from headrace_broker.model.reply_code import AmqpError
-from headrace_broker.runtime.authenticator import is_loopback
-from headrace_broker.runtime.basic_credentials import parse_basic
+from headrace_broker.model.limits import HTTP_IDLE_SECONDS_MAX, REQUEST_BODY_BYTES_MAX
 from headrace_broker.runtime.tls import ServerTls
 
-OPEN_PATHS: Final = frozenset({"/api/health/live", "/api/health/ready"})
-REQUEST_BYTES_MAX: Final = 64 << 10  # octets of a request's body; nothing here takes a large one
 SHUTDOWN_S_MAX: Final = 2.0  # seconds that open requests get at stop
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+LIVE: Final = "/api/health/live"
+READY: Final = "/api/health/ready"
+
+
+class Endpoints(Protocol):
+    """A part of the API."""
+
+    def routes(self) -> Sequence[Route | web.RouteDef]:
+        """Return what is answered."""
 
 
 class ManagementServer:
@@ -114,74 +123,82 @@ class ManagementServer:
             await self._runner.cleanup()
         self._sampler = self._runner = None
 
+    def routes(self) -> list[Route]:
+        """Return everything that is answered."""
+        node, source = self._node, self._source
+        parts: tuple[Endpoints, ...] = (
+            AlarmEndpoints(source),
+            BindingEndpoints(node),
+            ClientEndpoints(node),
+            ExchangeEndpoints(node),
+            FlowEndpoints(node),
+            FlowLimitEndpoints(node, source),
+            MessageEndpoints(node),
+            MetricEndpoints(node.flow_report, source),
+            PolicyEndpoints(node, operator=False),
+            PolicyEndpoints(node, operator=True),
+            QueueEndpoints(node, source),
+            PermissionEndpoints(node),
+            UserEndpoints(node),
+            UserLimitEndpoints(node),
+            VhostEndpoints(node),
+        )
+        rows = [
+            Route(
+                "GET", LIVE, self._live, "Whether the node's process lives.", NOBODY, answer=State
+            ),
+            Route(
+                "GET",
+                READY,
+                self._ready,
+                "Whether clients may be sent to the node.",
+                NOBODY,
+                answer=State,
+                codes=(503,),
+            ),
+            Route(
+                "GET",
+                "/api/overview",
+                self._overview,
+                "The cluster in short.",
+                answer=dict[str, Any],
+            ),
+            Route(
+                "GET",
+                "/api/nodes",
+                self._nodes,
+                "All nodes.",
+                MONITORING,
+                answer=dict[str, Any],
+                listing=True,
+            ),
+            Route(
+                "GET",
+                "/api/openapi.json",
+                self._openapi,
+                "This document.",
+                NOBODY,
+                answer=dict[str, Any],
+            ),
+        ]
+        return [*rows, *(row for part in parts for row in described(part.routes()))]
+
     def application(self) -> web.Application:
         """Return the routes, without a listener."""
-        app = web.Application(middlewares=[self._guard], client_max_size=REQUEST_BYTES_MAX)
-        app.router.add_get("/api/health/live", self._live)
-        app.router.add_get("/api/health/ready", self._ready)
-        app.router.add_get("/api/overview", self._overview)
-        app.router.add_get("/api/nodes", self._nodes)
-        for endpoints in (
-            AlarmEndpoints(self._source),
-            BindingEndpoints(self._node),
-            ClientEndpoints(self._node),
-            ExchangeEndpoints(self._node),
-            FlowEndpoints(self._node),
-            FlowLimitEndpoints(self._node, self._source),
-            MessageEndpoints(self._node),
-            MetricEndpoints(self._node.flow_report, self._source),
-            PolicyEndpoints(self._node, operator=False),
-            PolicyEndpoints(self._node, operator=True),
-            QueueEndpoints(self._node, self._source),
-            UserEndpoints(self._node),
-            VhostEndpoints(self._node),
-        ):
-            app.router.add_routes(endpoints.routes())
+        guard = Guard(self._source, self._node)
+        app = web.Application(middlewares=[guard.handle], client_max_size=REQUEST_BODY_BYTES_MAX)
+        for row in self.routes():
+            handler = guard.guarded(row)
+            if row.method == "GET":
+                app.router.add_get(row.path, handler)  # and HEAD
+            else:
+                app.router.add_route(row.method, row.path, handler)
         return app
 
     async def _sample_forever(self) -> None:
         while True:
             self._meter.sample(self._clock(), self._source.overview().counters)
             await asyncio.sleep(SAMPLE_INTERVAL_S)
-
-    @web.middleware
-    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Ask for a log-in, and answer in JSON whatever goes wrong."""
-        if request.path not in OPEN_PATHS:
-            user = await self._user(request)
-            if user is None:
-                headers = {"WWW-Authenticate": 'Basic realm="Headrace"'}
-                reason = "log in with a user of the broker"
-                return error_answer(401, "not_authorized", reason, headers)
-            if not TAGS.intersection(user.tags):
-                allowed = ", ".join(sorted(TAGS))
-                return error_answer(403, "access_refused", f"tags: must have one of {allowed}")
-            CALLER.set(user)
-        try:
-            return await handler(request)
-        except ApiError as error:
-            return error_answer(error.status, error.error, error.reason)
-        except AmqpError as error:
-            refusal = amqp_refusal(error)
-            return error_answer(refusal.status, refusal.error, refusal.reason)
-        except web.HTTPRequestEntityTooLarge:
-            reason = f"body: must have at most {REQUEST_BYTES_MAX} octets"
-            return error_answer(413, "payload_too_large", reason)
-        except web.HTTPMethodNotAllowed as error:
-            allow = {"Allow": error.headers["Allow"]}
-            return error_answer(405, "method_not_allowed", f"allowed: {allow['Allow']}", allow)
-        except web.HTTPNotFound:
-            return error_answer(404, "not_found", f"there is no {request.path}")
-
-    async def _user(self, request: web.Request) -> Caller | None:
-        """Return who asks, None unless the log-in is right."""
-        login = parse_basic(request.headers.get("Authorization", ""))
-        if login is None:
-            return None
-        if not await self._source.authenticate(*login, is_loopback(request.remote)):
-            return None
-        user = self._node.view.user(login[0])
-        return Caller(user.name, user.tags) if user is not None else None
 
     async def _live(self, request: web.Request) -> web.Response:
         return json_answer({"status": "ok"})
@@ -196,5 +213,8 @@ class ManagementServer:
         return json_answer(render_overview(self._source.overview(), self._meter.rates()))
 
     async def _nodes(self, request: web.Request) -> web.Response:
-        monitor()
-        return json_answer(render_nodes(self._source.overview().nodes))
+        nodes = render_nodes(self._source.overview().nodes)
+        return await listing(request, nodes, dict, name=lambda node: str(node["name"]))
+
+    async def _openapi(self, request: web.Request) -> web.Response:
+        return json_answer(document(self.routes()))

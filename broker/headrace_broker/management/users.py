@@ -1,28 +1,27 @@
-"""/api/whoami, /api/users, /api/user-limits and /api/permissions."""
+"""/api/whoami and /api/users."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
 import binascii
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from aiohttp import web
+from typing_extensions import TypedDict
 
 from headrace_broker.catalog.command import (
-    DeletePermission,
     DeleteUser,
-    PutPermission,
     PutUser,
-    SetUserLimits,
 )
 from headrace_broker.management.access import administrator, caller
-from headrace_broker.management.administration import Administration, known_vhost
-from headrace_broker.management.answer import bad_request, check, done, json_answer, not_found
+from headrace_broker.management.administration import Administration, known_user
+from headrace_broker.management.answer import bad_request, check, done, json_answer
 from headrace_broker.management.body import decode
-from headrace_broker.management.vhosts import LimitBody
-from headrace_broker.model.definition import Permission, User
+from headrace_broker.management.listing import listing
+from headrace_broker.management.route import ADMINISTRATOR, Route, deleted, got, listed, put
+from headrace_broker.model.definition import User
 from headrace_broker.runtime.password import HASH_OCTETS, SALT_OCTETS, new_user
 
 HASHING_ALGORITHM: Final = "scrypt"  # with the parameters of runtime/password.py
@@ -37,49 +36,40 @@ class UserBody(msgspec.Struct):
     hashing_algorithm: str | None = None
 
 
-class PermissionBody(msgspec.Struct):
-    """Body of PUT /api/permissions/V/U."""
+class WhoView(TypedDict):
+    """Who asks."""
 
-    configure: str
-    write: str
-    read: str
+    name: str
+    tags: list[str]
+
+
+class UserView(TypedDict):
+    """A user."""
+
+    name: str
+    password_hash: str
+    hashing_algorithm: str
+    tags: list[str]
+    limits: dict[str, int]
 
 
 class UserEndpoints:
-    """Answers requests about users and what they may."""
+    """Answers requests about users."""
 
     def __init__(self, node: Administration) -> None:
         self._node = node
 
-    def routes(self) -> list[web.RouteDef]:
-        """Return paths and handlers."""
+    def routes(self) -> list[Route]:
+        """Return what is answered."""
         return [
-            web.get("/api/whoami", self._whoami),
-            web.get("/api/users", self._list),
-            web.get("/api/users/{user}", self._get),
-            web.put("/api/users/{user}", self._put),
-            web.delete("/api/users/{user}", self._delete),
-            web.get("/api/users/{user}/permissions", self._permissions_of_user),
-            web.get("/api/vhosts/{vhost}/permissions", self._permissions_in_vhost),
-            web.get("/api/permissions", self._permissions),
-            web.get("/api/permissions/{vhost}/{user}", self._permission),
-            web.put("/api/permissions/{vhost}/{user}", self._put_permission),
-            web.delete("/api/permissions/{vhost}/{user}", self._delete_permission),
-            web.get("/api/user-limits", self._all_limits),
-            web.get("/api/user-limits/{user}", self._limits),
-            web.put("/api/user-limits/{user}/{limit}", self._put_limit),
-            web.delete("/api/user-limits/{user}/{limit}", self._delete_limit),
+            got("/api/whoami", self._whoami, "Who asks.", WhoView),
+            listed("/api/users", self._list, "All users.", UserView, ADMINISTRATOR),
+            got("/api/users/{user}", self._get, "A user.", UserView, ADMINISTRATOR),
+            put(
+                "/api/users/{user}", self._put, "Create or change a user.", UserBody, ADMINISTRATOR
+            ),
+            deleted("/api/users/{user}", self._delete, "Delete a user.", ADMINISTRATOR),
         ]
-
-    async def _user(self, request: web.Request) -> User:
-        """Return the user that the path names; raises ApiError 404."""
-        name = request.match_info["user"]
-        if self._node.view.user(name) is None:
-            await self._node.catch_up()
-        user = self._node.view.user(name)
-        if user is None:
-            raise not_found(f"user '{name}'")
-        return user
 
     async def _whoami(self, request: web.Request) -> web.Response:
         who = caller()
@@ -87,13 +77,13 @@ class UserEndpoints:
 
     async def _list(self, request: web.Request) -> web.Response:
         administrator()
-        return json_answer([self._render(user) for user in self._node.view.users()])
+        return await listing(request, self._node.view.users(), self._render)
 
     async def _get(self, request: web.Request) -> web.Response:
         administrator()
-        return json_answer(self._render(await self._user(request)))
+        return json_answer(self._render(await known_user(self._node, request)))
 
-    def _render(self, user: User) -> dict[str, Any]:
+    def _render(self, user: User) -> UserView:
         secret = base64.b64encode(user.salt + user.password_hash).decode()
         return {
             "name": user.name,
@@ -126,78 +116,6 @@ class UserEndpoints:
     async def _delete(self, request: web.Request) -> web.Response:
         administrator()
         check(await self._node.submit(DeleteUser(request.match_info["user"])))
-        return done()
-
-    # Permissions
-
-    async def _permissions(self, request: web.Request) -> web.Response:
-        administrator()
-        return json_answer(msgspec.to_builtins(self._node.view.permissions()))
-
-    async def _permissions_of_user(self, request: web.Request) -> web.Response:
-        administrator()
-        user = await self._user(request)
-        found = [each for each in self._node.view.permissions() if each.user == user.name]
-        return json_answer(msgspec.to_builtins(found))
-
-    async def _permissions_in_vhost(self, request: web.Request) -> web.Response:
-        administrator()
-        vhost = await known_vhost(self._node, request)
-        return json_answer(msgspec.to_builtins(self._node.view.permissions(vhost)))
-
-    async def _permission(self, request: web.Request) -> web.Response:
-        administrator()
-        vhost = await known_vhost(self._node, request)
-        user = await self._user(request)
-        found = self._node.view.permission(user.name, vhost)
-        if found is None:
-            raise not_found(f"permission of user '{user.name}' in vhost '{vhost}'")
-        return json_answer(msgspec.to_builtins(found))
-
-    async def _put_permission(self, request: web.Request) -> web.Response:
-        administrator()
-        body = await decode(request, PermissionBody)
-        user, vhost = request.match_info["user"], request.match_info["vhost"]
-        created = self._node.view.permission(user, vhost) is None
-        permission = Permission(user, vhost, body.configure, body.write, body.read)
-        check(await self._node.submit(PutPermission(permission)))
-        return done(created)
-
-    async def _delete_permission(self, request: web.Request) -> web.Response:
-        administrator()
-        user, vhost = request.match_info["user"], request.match_info["vhost"]
-        check(await self._node.submit(DeletePermission(user, vhost)))
-        return done()
-
-    # Limits
-
-    async def _all_limits(self, request: web.Request) -> web.Response:
-        administrator()
-        users = self._node.view.users()
-        return json_answer([row for user in users for row in self._render_limits(user.name)])
-
-    async def _limits(self, request: web.Request) -> web.Response:
-        administrator()
-        return json_answer(self._render_limits((await self._user(request)).name))
-
-    def _render_limits(self, user: str) -> list[dict[str, Any]]:
-        limits = self._node.view.user_limits(user)
-        return [{"user": user, "value": limits}] if limits else []
-
-    async def _put_limit(self, request: web.Request) -> web.Response:
-        administrator()
-        body = await decode(request, LimitBody)
-        user, limit = request.match_info["user"], request.match_info["limit"]
-        check(await self._node.submit(SetUserLimits(user, {limit: body.value})))
-        return done()
-
-    async def _delete_limit(self, request: web.Request) -> web.Response:
-        administrator()
-        user = (await self._user(request)).name
-        limit = request.match_info["limit"]
-        if limit not in self._node.view.user_limits(user):
-            raise not_found(f"limit '{limit}' of user '{user}'")
-        check(await self._node.submit(SetUserLimits(user, {limit: -1})))
         return done()
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 from aiohttp import web
+from typing_extensions import TypedDict
 
 from headrace_broker.catalog.command import DeleteVhost, PutVhost, SetVhostLimits
 from headrace_broker.management.access import administrator, caller, check_sees
 from headrace_broker.management.administration import Administration, known_vhost
 from headrace_broker.management.answer import check, done, json_answer, not_found
 from headrace_broker.management.body import decode
+from headrace_broker.management.listing import listing
+from headrace_broker.management.route import ADMINISTRATOR, Route, deleted, got, listed, put
 from headrace_broker.model.definition import Vhost
 
 DEFAULT_QUEUE_TYPE = "undefined"  # what RabbitMQ calls a vhost's queue type that nobody set
@@ -31,29 +32,81 @@ class LimitBody(msgspec.Struct):
     value: int
 
 
+class VhostMetadata(TypedDict):
+    """What people say of a vhost."""
+
+    description: str
+    tags: list[str]
+    default_queue_type: str
+
+
+class VhostView(TypedDict):
+    """A vhost."""
+
+    name: str
+    description: str
+    tags: list[str]
+    default_queue_type: str
+    metadata: VhostMetadata
+    tracing: bool
+
+
+class LimitsView(TypedDict, total=False):
+    """Limits of a vhost or a user, by name."""
+
+    vhost: str
+    user: str
+    value: dict[str, int]
+
+
 class VhostEndpoints:
     """Answers requests about vhosts."""
 
     def __init__(self, node: Administration) -> None:
         self._node = node
 
-    def routes(self) -> list[web.RouteDef]:
-        """Return paths and handlers."""
+    def routes(self) -> list[Route]:
+        """Return what is answered."""
         return [
-            web.get("/api/vhosts", self._list),
-            web.get("/api/vhosts/{vhost}", self._get),
-            web.put("/api/vhosts/{vhost}", self._put),
-            web.delete("/api/vhosts/{vhost}", self._delete),
-            web.get("/api/vhost-limits", self._all_limits),
-            web.get("/api/vhost-limits/{vhost}", self._limits),
-            web.put("/api/vhost-limits/{vhost}/{limit}", self._put_limit),
-            web.delete("/api/vhost-limits/{vhost}/{limit}", self._delete_limit),
+            listed("/api/vhosts", self._list, "Vhosts that the user sees.", VhostView),
+            got("/api/vhosts/{vhost}", self._get, "A vhost.", VhostView),
+            put(
+                "/api/vhosts/{vhost}",
+                self._put,
+                "Create or change a vhost.",
+                VhostBody,
+                ADMINISTRATOR,
+            ),
+            deleted(
+                "/api/vhosts/{vhost}", self._delete, "Delete a vhost and all in it.", ADMINISTRATOR
+            ),
+            listed(
+                "/api/vhost-limits",
+                self._all_limits,
+                "Limits of vhosts that the user sees.",
+                LimitsView,
+            ),
+            listed("/api/vhost-limits/{vhost}", self._limits, "Limits of a vhost.", LimitsView),
+            put(
+                "/api/vhost-limits/{vhost}/{limit}",
+                self._put_limit,
+                "Set a limit of a vhost.",
+                LimitBody,
+                ADMINISTRATOR,
+            ),
+            deleted(
+                "/api/vhost-limits/{vhost}/{limit}",
+                self._delete_limit,
+                "Remove a limit of a vhost.",
+                ADMINISTRATOR,
+            ),
         ]
 
     async def _list(self, request: web.Request) -> web.Response:
         view = self._node.view
         who = caller()
-        return json_answer([_render(v) for v in view.vhosts() if who.sees(view, v.name)])
+        found = [vhost for vhost in view.vhosts() if who.sees(view, vhost.name)]
+        return await listing(request, found, _render)
 
     async def _get(self, request: web.Request) -> web.Response:
         view = self._node.view
@@ -83,14 +136,15 @@ class VhostEndpoints:
         view = self._node.view
         who = caller()
         shown = [vhost.name for vhost in view.vhosts() if who.sees(view, vhost.name)]
-        return json_answer([row for vhost in shown for row in self._render_limits(vhost)])
+        rows = [row for vhost in shown for row in self._render_limits(vhost)]
+        return await listing(request, rows, dict, name=_limited)
 
     async def _limits(self, request: web.Request) -> web.Response:
         vhost = await known_vhost(self._node, request)
         check_sees(caller(), self._node.view, vhost)
-        return json_answer(self._render_limits(vhost))
+        return await listing(request, self._render_limits(vhost), dict, name=_limited)
 
-    def _render_limits(self, vhost: str) -> list[dict[str, Any]]:
+    def _render_limits(self, vhost: str) -> list[LimitsView]:
         limits = self._node.view.vhost_limits(vhost)
         return [{"vhost": vhost, "value": limits}] if limits else []
 
@@ -111,6 +165,10 @@ class VhostEndpoints:
         return done()
 
 
+def _limited(row: LimitsView) -> str:
+    return row["vhost"]
+
+
 def _changed(vhost: Vhost, body: VhostBody) -> Vhost:
     """Return a vhost with what a body says."""
     kind = body.default_queue_type
@@ -126,7 +184,7 @@ def _changed(vhost: Vhost, body: VhostBody) -> Vhost:
     )
 
 
-def _render(vhost: Vhost) -> dict[str, Any]:
+def _render(vhost: Vhost) -> VhostView:
     kind = vhost.default_queue_type or DEFAULT_QUEUE_TYPE
     return {
         "name": vhost.name,

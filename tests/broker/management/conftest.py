@@ -18,7 +18,7 @@ class Api:
 
     def __init__(self, node: Any) -> None:
         self.node = node
-        self.headers: dict[str, str] = {}  # of the last answer
+        self.headers: Any = {}  # of the last answer
 
     def __call__(
         self,
@@ -47,7 +47,7 @@ class Api:
                         headers=more,
                     ) as answer,
                 ):
-                    self.headers = dict(answer.headers)
+                    self.headers = answer.headers.copy()
                     text = await answer.read()
                     return answer.status, await answer.json() if text else None
             finally:

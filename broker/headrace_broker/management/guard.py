@@ -1,0 +1,181 @@
+"""What stands around every request: its name, who asks, what goes wrong, and a line in the log."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from aiohttp import hdrs, web
+
+from headrace_broker.management.access import (
+    CALLER,
+    TAGS,
+    Caller,
+    administrator,
+    monitor,
+    policymaker,
+)
+from headrace_broker.management.administration import Administration
+from headrace_broker.management.answer import ApiError, amqp_refusal, error_answer
+from headrace_broker.management.request_id import HEADER, REQUEST_ID, name_request
+from headrace_broker.management.route import (
+    ADMINISTRATOR,
+    MONITORING,
+    NOBODY,
+    POLICYMAKER,
+    Handler,
+    Route,
+)
+from headrace_broker.management.status_source import StatusSource
+from headrace_broker.model.limits import REQUEST_BODY_BYTES_MAX
+from headrace_broker.model.reply_code import AmqpError
+from headrace_broker.runtime.authenticator import is_loopback
+from headrace_broker.runtime.basic_credentials import parse_basic
+
+COMPRESSED_BYTES_MIN: Final = 1024  # below it a packet is one packet either way
+PATH_LETTERS_MAX: Final = 512  # of a path in the log
+
+_CHECKS: Final[dict[str, Callable[[], Caller]]] = {
+    POLICYMAKER: policymaker,
+    MONITORING: monitor,
+    ADMINISTRATOR: administrator,
+}
+_READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+
+log = logging.getLogger(__name__)
+
+
+class Guard:
+    """Lets requests pass to those handlers that their users may ask.
+
+    Args:
+        source: knows passwords.
+        node: knows users.
+    """
+
+    def __init__(self, source: StatusSource, node: Administration) -> None:
+        self._source = source
+        self._node = node
+        self._open: set[str] = set()  # paths for which no log-in is asked
+
+    def guarded(self, row: Route) -> Handler:
+        """Return a route's handler behind a check of who asks."""
+        if row.role == NOBODY:
+            self._open.add(row.path)
+            return row.handler
+        check = _CHECKS.get(row.role)
+
+        async def handle(request: web.Request) -> web.StreamResponse:
+            await self._log_in(request)
+            if check is not None:
+                check()
+            return await row.handler(request)
+
+        return handle
+
+    async def _log_in(self, request: web.Request) -> None:
+        """Find out who asks.
+
+        Raises:
+            ApiError: 401 nobody who is known, 403 somebody who may ask nothing.
+        """
+        user = await self._user(request)
+        if user is None:
+            raise ApiError(401, "not_authorized", "log in with a user of the broker")
+        CALLER.set(user)
+        if not TAGS.intersection(user.tags):
+            allowed = ", ".join(sorted(TAGS))
+            raise ApiError(403, "access_refused", f"tags: must have one of {allowed}")
+
+    async def _user(self, request: web.Request) -> Caller | None:
+        """Return who asks, None unless the log-in is right."""
+        login = parse_basic(request.headers.get("Authorization", ""))
+        if login is None:
+            return None
+        if not await self._source.authenticate(*login, is_loopback(request.remote)):
+            return None
+        user = self._node.view.user(login[0])
+        return Caller(user.name, user.tags) if user is not None else None
+
+    @web.middleware
+    async def handle(
+        self,
+        request: web.Request,
+        handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
+    ) -> web.StreamResponse:
+        """Name a request, answer it in JSON whatever goes wrong, and note it in the log."""
+        name = name_request(request.headers.get(HEADER, ""))
+        began = time.monotonic()
+        response = await self._answered(request, handler)
+        if not response.prepared:
+            response.headers[HEADER] = name
+            _compress(request, response)
+        _note(request, response.status, time.monotonic() - began)
+        return response
+
+    async def _answered(
+        self,
+        request: web.Request,
+        handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
+    ) -> web.StreamResponse:
+        try:
+            if request.match_info.http_exception is not None and request.path not in self._open:
+                await self._log_in(request)  # what there is not is nobody's business either
+            return await handler(request)
+        except ApiError as error:
+            return _refusal(error)
+        except AmqpError as error:
+            return _refusal(amqp_refusal(error))
+        except web.HTTPRequestEntityTooLarge:
+            reason = f"body: must have at most {REQUEST_BODY_BYTES_MAX} octets"
+            return error_answer(413, "payload_too_large", reason)
+        except web.HTTPMethodNotAllowed as error:
+            allow = {"Allow": error.headers["Allow"]}
+            return error_answer(405, "method_not_allowed", f"allowed: {allow['Allow']}", allow)
+        except web.HTTPNotFound:
+            return error_answer(404, "not_found", f"there is no {request.path}")
+        except Exception:
+            log.exception("%s %s failed [%s]", request.method, _path(request), REQUEST_ID.get())
+            reason = f"a fault of this node; its log says more of the request {REQUEST_ID.get()}"
+            return error_answer(500, "internal_error", reason)
+
+
+def _refusal(error: ApiError) -> web.Response:
+    headers = {"WWW-Authenticate": 'Basic realm="Headrace"'} if error.status == 401 else None
+    return error_answer(error.status, error.error, error.reason, headers)
+
+
+def _compress(request: web.Request, response: web.StreamResponse) -> None:
+    """Have a large answer compressed for who takes that."""
+    if not isinstance(response, web.Response) or not isinstance(response.body, bytes):
+        return
+    if len(response.body) < COMPRESSED_BYTES_MIN:
+        return
+    response.headers[hdrs.VARY] = hdrs.ACCEPT_ENCODING
+    taken = request.headers.get(hdrs.ACCEPT_ENCODING, "").lower().replace(" ", "").split(",")
+    if "gzip;q=0" not in taken and any(each.partition(";")[0] == "gzip" for each in taken):
+        response.enable_compression(web.ContentCoding.gzip)
+
+
+def _note(request: web.Request, status: int, seconds: float) -> None:
+    level = logging.DEBUG if request.method in _READS else logging.INFO
+    if not log.isEnabledFor(level):
+        return
+    who = CALLER.get(None)
+    log.log(
+        level,
+        "%s %s by %s: %d in %.0f ms [%s]",
+        request.method,
+        _path(request),
+        ascii(who.name) if who is not None else "nobody",
+        status,
+        1000 * seconds,
+        REQUEST_ID.get(),
+    )
+
+
+def _path(request: web.Request) -> str:
+    """Return the path as it was sent, which has no letters that a line of a log cannot."""
+    return request.rel_url.raw_path[:PATH_LETTERS_MAX]

@@ -1,0 +1,169 @@
+"""The OpenAPI document, made of the routes that the server registers.
+
+Source: OpenAPI Specification 3.1.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+from headrace_broker import build_info
+from headrace_broker.management.listing import PARAMETERS
+from headrace_broker.management.request_id import HEADER
+from headrace_broker.management.route import JSON, NOBODY, Parameter, Route
+
+_REF: Final = "#/components/schemas/{name}"
+_MEANINGS: Final = {
+    200: "Done; what was asked for.",
+    201: "Created.",
+    204: "Done; there is nothing to tell.",
+    303: "It is at another place.",
+    400: "A field, parameter or name breaks a rule; the reason names both.",
+    401: "The log-in is missing or wrong.",
+    403: "The user may not do that; the reason says what is needed.",
+    404: "Something that is named is not there.",
+    405: "The path has no such method.",
+    409: "It cannot be done as things are.",
+    413: "The body is too large.",
+    429: "Too many failed log-ins.",
+    503: "Too few nodes answer, or a check failed.",
+}
+_USUAL: Final = {"GET": (200,), "PUT": (201, 204), "DELETE": (204,), "POST": (), "PATCH": (204,)}
+_ERROR: Final = "Error"
+_PAGE: Final = {
+    "filtered_count": {"type": "integer"},
+    "item_count": {"type": "integer"},
+    "page": {"type": "integer"},
+    "page_count": {"type": "integer"},
+    "page_size": {"type": "integer"},
+    "total_count": {"type": "integer"},
+}
+_ERROR_SCHEMA: Final = {
+    "type": "object",
+    "required": ["error", "reason"],
+    "properties": {
+        "error": {"type": "string", "description": "A word for programs."},
+        "reason": {"type": "string", "description": "A sentence that names field and rule."},
+    },
+}
+
+
+def document(routes: Iterable[Route]) -> dict[str, Any]:
+    """Return the document that describes routes."""
+    rows = sorted(routes, key=lambda row: (row.template, row.method))
+    types = _types(rows)
+    schemas, components = msgspec.json.schema_components(types, ref_template=_REF)
+    named = dict(zip(map(repr, types), schemas, strict=True))
+    paths: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        paths.setdefault(row.template, {})[row.method.lower()] = _operation(row, named)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Headrace",
+            "version": build_info.VERSION,
+            "summary": "Management of a cluster: paths, fields and codes of RabbitMQ's API.",
+            "description": (
+                "Names in paths are percent-encoded; the vhost '/' is %2F. Each answer carries "
+                f"{HEADER}, the name of the request in the log: the client's own if it sends one."
+            ),
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": "/"}],
+        "security": [{"basic": []}],
+        "tags": [{"name": name} for name in sorted({row.heading for row in rows})],
+        "paths": paths,
+        "components": {
+            "schemas": {_ERROR: _ERROR_SCHEMA, **components},
+            "securitySchemes": {"basic": {"type": "http", "scheme": "basic"}},
+        },
+    }
+
+
+def _types(rows: Iterable[Route]) -> list[Any]:
+    """Return the types that routes take and give, each once."""
+    found: dict[str, Any] = {}
+    for row in rows:
+        for each in (row.body, row.answer):
+            if each is not None:
+                found.setdefault(repr(each), each)
+    return list(found.values())
+
+
+def _operation(row: Route, schemas: dict[str, Any]) -> dict[str, Any]:
+    more = PARAMETERS if row.listing else ()
+    operation: dict[str, Any] = {
+        "operationId": _identity(row),
+        "tags": [row.heading],
+        "summary": row.summary,
+        "responses": {str(code): _response(row, code, schemas) for code in codes(row)},
+    }
+    parameters = [_in_path(name, rule) for name, rule in row.names.items()]
+    parameters += [_parameter(each) for each in (*row.query, *more)]
+    if parameters:
+        operation["parameters"] = parameters
+    if row.body is not None:
+        content = {JSON: {"schema": schemas[repr(row.body)]}}
+        operation["requestBody"] = {"required": True, "content": content}
+    if row.role == NOBODY:
+        operation["security"] = []
+    else:
+        operation["x-required-tag"] = row.role
+        operation["description"] = f"For users with the tag `{row.role}`, or one that allows more."
+    return operation
+
+
+def codes(row: Route) -> list[int]:
+    """Return the statuses that may be answered, in order."""
+    found = {*_USUAL[row.method], *row.codes}
+    if row.answer is not None:
+        found.add(200)
+    if row.role != NOBODY:
+        found |= {401, 403, 429, 503}
+    if row.query or row.listing or row.body is not None or row.names:
+        found.add(400)
+    if row.names:
+        found.add(404)
+    if row.body is not None:
+        found.add(413)
+    return sorted(found)
+
+
+def _identity(row: Route) -> str:
+    words = [word.strip("{}") for word in row.template.replace("-", "_").split("/") if word]
+    return "_".join((row.method.lower(), *(word for word in words if word != "api")))
+
+
+def _in_path(name: str, rule: str) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "string", "minLength": 1}
+    if rule:
+        schema["pattern"] = f"^{rule}$"
+    return {"name": name, "in": "path", "required": True, "schema": schema}
+
+
+def _parameter(parameter: Parameter) -> dict[str, Any]:
+    return {
+        "name": parameter.name,
+        "in": parameter.place,
+        "description": parameter.text,
+        "schema": parameter.schema,
+    }
+
+
+def _response(row: Route, code: int, schemas: dict[str, Any]) -> dict[str, Any]:
+    response: dict[str, Any] = {"description": _MEANINGS[code]}
+    if code >= 400:
+        response["content"] = {JSON: {"schema": {"$ref": _REF.format(name=_ERROR)}}}
+    elif code == 200:
+        schema = schemas[repr(row.answer)] if row.answer is not None else {}
+        response["content"] = {row.media: {"schema": _listed(schema) if row.listing else schema}}
+    return response
+
+
+def _listed(schema: dict[str, Any]) -> dict[str, Any]:
+    rows = {"type": "array", "items": schema}
+    page = {"type": "object", "required": [*_PAGE, "items"], "properties": {**_PAGE, "items": rows}}
+    return {"oneOf": [rows, page]}

@@ -1,0 +1,84 @@
+"""/api/user-limits."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from headrace_broker.catalog.command import SetUserLimits
+from headrace_broker.management.access import administrator
+from headrace_broker.management.administration import Administration, known_user
+from headrace_broker.management.answer import check, done, not_found
+from headrace_broker.management.body import decode
+from headrace_broker.management.listing import listing
+from headrace_broker.management.route import ADMINISTRATOR, Route, deleted, listed, put
+from headrace_broker.management.vhosts import LimitBody, LimitsView
+
+
+class UserLimitEndpoints:
+    """Answers requests about limits of users."""
+
+    def __init__(self, node: Administration) -> None:
+        self._node = node
+
+    def routes(self) -> list[Route]:
+        """Return what is answered."""
+        return [
+            listed(
+                "/api/user-limits", self._all_limits, "Limits of users.", LimitsView, ADMINISTRATOR
+            ),
+            listed(
+                "/api/user-limits/{user}",
+                self._limits,
+                "Limits of a user.",
+                LimitsView,
+                ADMINISTRATOR,
+            ),
+            put(
+                "/api/user-limits/{user}/{limit}",
+                self._put_limit,
+                "Set a limit of a user.",
+                LimitBody,
+                ADMINISTRATOR,
+            ),
+            deleted(
+                "/api/user-limits/{user}/{limit}",
+                self._delete_limit,
+                "Remove a limit of a user.",
+                ADMINISTRATOR,
+            ),
+        ]
+
+    async def _all_limits(self, request: web.Request) -> web.Response:
+        administrator()
+        users = self._node.view.users()
+        rows = [row for user in users for row in self._render_limits(user.name)]
+        return await listing(request, rows, dict, name=_limited)
+
+    async def _limits(self, request: web.Request) -> web.Response:
+        administrator()
+        rows = self._render_limits((await known_user(self._node, request)).name)
+        return await listing(request, rows, dict, name=_limited)
+
+    def _render_limits(self, user: str) -> list[LimitsView]:
+        limits = self._node.view.user_limits(user)
+        return [{"user": user, "value": limits}] if limits else []
+
+    async def _put_limit(self, request: web.Request) -> web.Response:
+        administrator()
+        body = await decode(request, LimitBody)
+        user, limit = request.match_info["user"], request.match_info["limit"]
+        check(await self._node.submit(SetUserLimits(user, {limit: body.value})))
+        return done()
+
+    async def _delete_limit(self, request: web.Request) -> web.Response:
+        administrator()
+        user = (await known_user(self._node, request)).name
+        limit = request.match_info["limit"]
+        if limit not in self._node.view.user_limits(user):
+            raise not_found(f"limit '{limit}' of user '{user}'")
+        check(await self._node.submit(SetUserLimits(user, {limit: -1})))
+        return done()
+
+
+def _limited(row: LimitsView) -> str:
+    return row["user"]

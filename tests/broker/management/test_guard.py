@@ -1,0 +1,145 @@
+"""What stands around every request."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import gzip
+import logging
+from typing import Any
+
+import aiohttp
+import pytest
+
+from headrace_broker.management.guard import Guard
+from headrace_broker.management.request_id import REQUEST_ID, record_requests
+from headrace_broker.management.route import ADMINISTRATOR, MONITORING, NOBODY, POLICYMAKER
+from headrace_broker.management.server import ManagementServer
+
+LOGIN = {"Authorization": "Basic " + base64.b64encode(b"guest:guest").decode()}
+
+
+def test_a_request_is_named_by_its_client(api):
+    api("GET", "/api/whoami", headers={"X-Request-Id": "deploy-7/a"})
+    assert api.headers["X-Request-Id"] == "deploy-7/a"
+
+
+@pytest.mark.parametrize("name", ["", "a b", "x" * 129, "\u00e9"])
+def test_a_request_without_a_good_name_gets_one(api, name):
+    api("GET", "/api/whoami", headers={"X-Request-Id": name})
+    first = api.headers["X-Request-Id"]
+    api("GET", "/api/nothing", headers={"X-Request-Id": name})
+    assert len(first) == 16
+    assert api.headers["X-Request-Id"] not in ("", first)
+
+
+def test_changes_are_noted_with_user_and_name(api, caplog):
+    with caplog.at_level(logging.INFO, "headrace_broker.management.guard"):
+        api("PUT", "/api/vhosts/a%0Ab", body={}, headers={"X-Request-Id": "r-1"})
+        api("GET", "/api/vhosts", headers={"X-Request-Id": "r-2"})
+    (line,) = caplog.messages
+    assert line.startswith("PUT /api/vhosts/a%0Ab by 'guest': 201 in ")
+    assert line.endswith(" ms [r-1]")
+
+
+def test_log_records_name_their_request(caplog):
+    before = logging.getLogRecordFactory()
+    try:
+        record_requests()
+        record_requests()  # a second time changes nothing
+        REQUEST_ID.set("r-9")
+        logging.getLogger("x").warning("hello")
+        assert caplog.records[0].request_id == "r-9"
+    finally:
+        logging.setLogRecordFactory(before)
+
+
+def test_a_fault_is_answered_in_json_and_noted(api, node, caplog, monkeypatch):
+    def broken() -> Any:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(node, "overview", broken)
+    status, body = asyncio.run(_without_samples(node, "/api/overview"))
+    assert (status, body["error"]) == (500, "internal_error")
+    assert "r-3" in body["reason"]
+    assert "r-3" in caplog.messages[0]
+
+
+async def _without_samples(node: Any, path: str) -> tuple[int, Any]:
+    server = ManagementServer(node, node)
+    app = server.application()
+    runner = aiohttp.web.AppRunner(app)
+    await runner.setup()
+    site = aiohttp.web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        url = f"http://127.0.0.1:{runner.addresses[0][1]}{path}"
+        async with (
+            aiohttp.ClientSession(headers=LOGIN) as session,
+            session.get(url, headers={"X-Request-Id": "r-3"}) as answer,
+        ):
+            return answer.status, await answer.json()
+    finally:
+        await runner.cleanup()
+
+
+@pytest.mark.parametrize(
+    ("accepts", "packed"),
+    [("gzip", True), ("deflate, gzip;q=0.5", True), ("gzip;q=0", False), ("br", False)],
+)
+def test_large_answers_are_compressed_for_who_takes_that(node, accepts, packed):
+    async def talk() -> tuple[str, bytes]:
+        server = ManagementServer(node, node)
+        port = await server.start("127.0.0.1", 0)
+        try:
+            async with (
+                aiohttp.ClientSession(auto_decompress=False) as session,
+                session.get(
+                    f"http://127.0.0.1:{port}/api/openapi.json",
+                    headers={"Accept-Encoding": accepts},
+                ) as answer,
+            ):
+                return answer.headers.get("Content-Encoding", ""), await answer.read()
+        finally:
+            await server.stop()
+
+    encoding, octets = asyncio.run(talk())
+    assert encoding == ("gzip" if packed else "")
+    text = gzip.decompress(octets) if packed else octets
+    assert text.startswith(b'{"openapi"')
+
+
+def test_a_body_that_is_too_large_is_refused_before_it_is_read_whole(refused):
+    reason = refused(413, "PUT", "/api/vhosts/v", data=b" " * 70_000)
+    assert reason == "body: must have at most 65536 octets"
+
+
+def test_each_route_asks_for_the_tag_of_its_row(api, node):
+    """Users with any tag, at all paths: the row decides, whatever the handler does."""
+    enough = {
+        "mon": {MONITORING},
+        "pol": {POLICYMAKER},
+        "alice": set(),
+        "guest": {MONITORING, POLICYMAKER, ADMINISTRATOR},
+    }
+    rows = [row for row in ManagementServer(node, node).routes() if row.role != NOBODY]
+    asked = {row.role for row in rows}
+    assert asked >= {MONITORING, POLICYMAKER, ADMINISTRATOR}
+    for row in rows:
+        path = row.template.replace("{kind}", "q")
+        for name in row.names:
+            path = path.replace("{" + name + "}", "nothing")
+        for user, roles in enough.items():
+            status, body = api(row.method, path, body={}, user=user)
+            tagged = body is not None and str(body).find("tags: this is for") >= 0
+            must_refuse = row.role in {MONITORING, POLICYMAKER, ADMINISTRATOR} - roles
+            assert not must_refuse or status == 403, (row.method, path, user)
+            assert tagged == must_refuse, (row.method, path, user, body)
+        assert api(row.method, path, body={}, user="app")[0] == 403
+
+
+def test_guard_lets_pass_what_asks_for_nobody(node):
+    guard = Guard(node, node)
+    rows = ManagementServer(node, node).routes()
+    for row in rows:
+        assert (guard.guarded(row) is row.handler) == (row.role == NOBODY), row.path

@@ -1,0 +1,72 @@
+"""The description of the API is made of what is registered, and right."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from headrace_broker.management.openapi import codes, document
+from headrace_broker.management.server import ManagementServer
+
+
+@pytest.fixture
+def server(node):
+    return ManagementServer(node, node)
+
+
+def test_every_path_that_is_served_is_described_and_no_other(api, server):
+    _, found = api("GET", "/api/openapi.json")
+    described = {(method.upper(), path) for path, each in found["paths"].items() for method in each}
+    served = {
+        (route.method, re.sub(r"\{(\w+):[^{}]*\}", r"{\1}", route.resource.canonical))
+        for route in server.application().router.routes()
+        if route.method != "HEAD" and route.resource is not None
+    }
+    assert described == served
+
+
+def test_every_route_has_a_sentence(server):
+    for row in server.routes():
+        assert re.fullmatch(r"[A-Z].*\.", row.summary), f"{row.method} {row.path}: {row.summary!r}"
+
+
+def test_operations_have_names_of_their_own(server):
+    operations = [
+        operation
+        for each in document(server.routes())["paths"].values()
+        for operation in each.values()
+    ]
+    names = [operation["operationId"] for operation in operations]
+    assert len(names) == len(set(names))
+
+
+def test_names_in_paths_are_parameters(server):
+    for path, each in document(server.routes())["paths"].items():
+        for operation in each.values():
+            known = [p["name"] for p in operation.get("parameters", ()) if p["in"] == "path"]
+            assert known == re.findall(r"\{(\w+)\}", path)
+
+
+def references(value: Any) -> set[str]:
+    if isinstance(value, dict):
+        found = {value["$ref"]} if isinstance(value.get("$ref"), str) else set()
+        return found.union(*map(references, value.values()))
+    if isinstance(value, list):
+        return set().union(*map(references, value))
+    return set()
+
+
+def test_schemas_that_are_referred_to_are_there(server):
+    found = document(server.routes())
+    for reference in references(found):
+        _, _, kind, name = reference.split("/")
+        assert name in found["components"][kind]
+    assert json.loads(json.dumps(found)) == found
+
+
+def test_each_operation_has_a_good_answer(server):
+    for row in server.routes():
+        assert any(code < 300 for code in codes(row)), row.path
