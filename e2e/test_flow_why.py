@@ -53,12 +53,12 @@ def test_the_culprit_of_a_saturated_queue_is_named_from_every_node(
     ):
 
         def explained() -> Any:
-            found = json.loads(flow("why", victim, "--json"))
+            found = json.loads(flow("why", victim, "-o", "json"))
             return found if found["stopped"]["last_10s"] > 0.3 and found["causes"] else None
 
         wait_for("the victim to be stopped", explained)
         for node in NODES:
-            found = json.loads(flow("why", victim, "--json", node=node))
+            found = json.loads(flow("why", victim, "-o", "json", node=node))
             assert (found["kind"], found["state"]) == ("connection", "flow")
             assert (found["limit"], found["queue"], found["leader"]) == (
                 "watermark",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import base64
 import http.client
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
-import click
 import msgspec
 
 from headrace_broker.config import split_address
@@ -97,22 +97,6 @@ class ApiClient:
         finally:
             connection.close()
 
-    def demand(
-        self, method: str, path: str, body: Any = None, seconds: float = REQUEST_S_MAX
-    ) -> ApiAnswer:
-        """Make a request for a command, which ends where that fails; as `request`.
-
-        Raises:
-            click.ClickException: the node did not answer, or refused.
-        """
-        try:
-            answer = self.request(method, path, body, seconds=seconds)
-        except (ApiError, ValueError) as error:
-            raise click.ClickException(str(error)) from None
-        if answer.status >= 300:
-            raise click.ClickException(answer.reason)
-        return answer
-
     def not_ready_reason(self) -> str:
         """Return "" when the node is ready for clients, otherwise why not."""
         try:
@@ -128,3 +112,8 @@ class ApiClient:
         except ApiError:
             return None
         return body if status == 200 and isinstance(body, dict) else None
+
+
+def path_of(*parts: str) -> str:
+    """Return "/api/..." with each part as one segment."""
+    return "/api/" + "/".join(quote(part, safe="") for part in parts)

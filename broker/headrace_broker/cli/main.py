@@ -7,13 +7,17 @@ import platform
 import click
 
 from headrace_broker import build_info
+from headrace_broker.cli.access import definitions, permission, policy, user
+from headrace_broker.cli.clients import alarm, channel, connection, consumer
 from headrace_broker.cli.cluster import cluster
+from headrace_broker.cli.completion import completion
 from headrace_broker.cli.flow import flow
 from headrace_broker.cli.log import log
 from headrace_broker.cli.queue import queue
 from headrace_broker.cli.rabbitmqctl.main import group as rabbitmqctl
 from headrace_broker.cli.run import run
 from headrace_broker.cli.serve import serve
+from headrace_broker.cli.topology import binding, exchange, vhost
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -30,10 +34,11 @@ def version() -> None:
     click.echo(f"compiled {compiled}")
 
 
-main.add_command(serve)
-main.add_command(cluster)
-main.add_command(run)
-main.add_command(log)
-main.add_command(queue)
-main.add_command(flow)
+for command in (
+    *(serve, run, cluster, log, completion),
+    *(vhost, exchange, queue, binding),
+    *(user, permission, policy, definitions),
+    *(connection, channel, consumer, alarm, flow),
+):
+    main.add_command(command)
 main.add_command(rabbitmqctl, "ctl")

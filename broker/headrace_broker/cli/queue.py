@@ -1,56 +1,101 @@
-"""`headrace queue`: single messages of a queue."""
+"""`headrace queue`: queues, and single messages of one."""
 
 from __future__ import annotations
 
 from typing import Any, Final
-from urllib.parse import quote
+from urllib.parse import urlencode
 
 import click
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from headrace_broker.cli.api_client import ApiClient
-from headrace_broker.cli.local_cluster import BASE_PORT, HTTP_OFFSET
+from headrace_broker.cli.api_client import path_of
+from headrace_broker.cli.session import Session, SessionGroup, console, pairs, print_json
 
-REQUEST_S_MAX: Final = 60.0  # seconds; a move waits for confirms
 SHOWN_CHARACTERS_MAX: Final = 60  # of a body, in a table
 LIMIT_DEFAULT: Final = 10
 LIMIT_MAX: Final = 500  # messages of one page
 
 
-class Target:
-    """A queue of a cluster, reached through one node's API."""
-
-    def __init__(self, api: ApiClient, vhost: str) -> None:
-        self._api = api
-        self._vhost = vhost
-
-    def request(self, method: str, queue: str, rest: str, body: Any = None) -> Any:
-        """Make a request about a queue and return the answer's body.
-
-        Raises:
-            click.ClickException: the node did not answer, or refused.
-        """
-        path = f"/api/queues/{quote(self._vhost, safe='')}/{quote(queue, safe='')}/messages{rest}"
-        return self._api.demand(method, path, body, REQUEST_S_MAX).body
+@click.group(cls=SessionGroup)
+def queue() -> None:
+    """List, declare and delete queues; look at, remove and move messages that wait."""
 
 
-@click.group()
+@queue.command("list")
+@click.pass_obj
+def list_queues(session: Session) -> None:
+    """List the queues of the virtual host."""
+    columns = {
+        "name": "name",
+        "type": "type",
+        "state": "state",
+        "ready": "messages_ready",
+        "unacked": "messages_unacknowledged",
+        "consumers": "consumers",
+        "saturated": "saturated",
+        "leader": "leader",
+        "members": "members",
+    }
+    session.print_rows(session.get(path_of("queues", session.vhost)), columns)
+
+
+@queue.command()
+@click.argument("name")
+@click.pass_obj
+def show(session: Session, name: str) -> None:
+    """Show what there is to say of queue NAME."""
+    found = session.get(path_of("queues", session.vhost, name))
+    session.print_object(found, {key: key for key in found})
+
+
+@queue.command()
+@click.argument("name")
+@click.option("--type", "kind", type=click.Choice(["quorum", "classic"]), help="quorum by default.")
 @click.option(
-    "--api",
-    "address",
-    default=f"127.0.0.1:{BASE_PORT + HTTP_OFFSET}",
-    show_default=True,
-    help="HOST:PORT of a node's HTTP API.",
+    "-a", "--argument", "arguments", multiple=True, metavar="KEY=VALUE", help="An x-argument."
 )
-@click.option("--user", default="guest", show_default=True)
-@click.option("--password", default="guest", envvar="HEADRACE_PASSWORD", help="Theirs.")
-@click.option("--vhost", default="/", show_default=True)
-@click.pass_context
-def queue(context: click.Context, address: str, user: str, password: str, vhost: str) -> None:
-    """Look at, remove and move single messages that wait in a queue."""
-    context.obj = Target(ApiClient(address, user, password), vhost)
+@click.option("--transient", is_flag=True, help="In the memory of one node.")
+@click.option("--auto-delete", is_flag=True, help="Gone with its last consumer.")
+@click.pass_obj
+def declare(
+    session: Session,
+    name: str,
+    kind: str | None,
+    arguments: tuple[str, ...],
+    transient: bool,
+    auto_delete: bool,
+) -> None:
+    """Create the queue NAME; one that exists must be the same."""
+    given = pairs("--argument", arguments)
+    if kind is not None:
+        given["x-queue-type"] = kind
+    body = {"durable": not transient, "auto_delete": auto_delete, "arguments": given}
+    session.request("PUT", path_of("queues", session.vhost, name), body)
+    session.done(f"queue '{name}' is declared")
+
+
+@queue.command()
+@click.argument("name")
+@click.option("--if-empty", is_flag=True, help="Only without messages.")
+@click.option("--if-unused", is_flag=True, help="Only without consumers.")
+@click.pass_obj
+def delete(session: Session, name: str, if_empty: bool, if_unused: bool) -> None:
+    """Delete the queue NAME and the messages in it."""
+    wanted = {"if-empty": if_empty, "if-unused": if_unused}
+    query = urlencode({key: "true" for key, value in wanted.items() if value})
+    path = path_of("queues", session.vhost, name) + (f"?{query}" if query else "")
+    session.request("DELETE", path)
+    session.done(f"queue '{name}' is deleted")
+
+
+@queue.command()
+@click.argument("name")
+@click.pass_obj
+def purge(session: Session, name: str) -> None:
+    """Drop the messages of queue NAME that wait; those at consumers stay theirs."""
+    session.request("DELETE", path_of("queues", session.vhost, name, "contents"))
+    session.done(f"queue '{name}' is purged")
 
 
 @queue.command()
@@ -64,10 +109,13 @@ def queue(context: click.Context, address: str, user: str, password: str, vhost:
     help="How many messages.",
 )
 @click.pass_obj
-def peek(target: Target, name: str, after: int, limit: int) -> None:
+def peek(session: Session, name: str, after: int, limit: int) -> None:
     """Show the first messages of queue NAME without taking them."""
-    page = target.request("GET", name, f"?after={after}&limit={limit}")
-    Console().print(_table(page["messages"]))
+    page = session.get(_messages(session, name) + f"?after={after}&limit={limit}")
+    if session.as_json:
+        print_json(page)
+        return
+    console().print(_table(page["messages"]))
     if page["next_after"] is not None:
         click.echo(f"more: --after {page['next_after']}")
 
@@ -76,11 +124,11 @@ def peek(target: Target, name: str, after: int, limit: int) -> None:
 @click.argument("name")
 @click.argument("ids", type=click.IntRange(1), nargs=-1, required=True)
 @click.pass_obj
-def delete_message(target: Target, name: str, ids: tuple[int, ...]) -> None:
+def delete_message(session: Session, name: str, ids: tuple[int, ...]) -> None:
     """Remove messages of queue NAME by their IDS, which `peek` shows."""
     for number in ids:
-        target.request("DELETE", name, f"/{number}")
-    click.echo(f"removed {len(ids)}")
+        session.request("DELETE", _messages(session, name) + f"/{number}")
+    session.done(f"removed {len(ids)}")
 
 
 @queue.command()
@@ -91,7 +139,7 @@ def delete_message(target: Target, name: str, ids: tuple[int, ...]) -> None:
 @click.option("--routing-key", default="", help="For --exchange.")
 @click.pass_obj
 def move(
-    target: Target,
+    session: Session,
     name: str,
     ids: tuple[int, ...],
     to_queue: str | None,
@@ -110,12 +158,18 @@ def move(
         body["queue"] = to_queue
     else:
         body |= {"exchange": exchange, "routing_key": routing_key}
-    moved = target.request("POST", name, "/move", body)
-    click.echo(f"moved {len(moved['moved'])}")
+    moved = session.request("POST", _messages(session, name) + "/move", body)
+    if session.as_json:
+        print_json(moved)
+    session.done(f"moved {len(moved['moved'])}")
     left = [f"{what}: {_list(moved[what])}" for what in ("missing", "unrouted", "refused")]
     left = [line for line in left if not line.endswith(": ")]
     if left:
         raise click.ClickException("not moved: " + "; ".join(left))
+
+
+def _messages(session: Session, name: str) -> str:
+    return path_of("queues", session.vhost, name, "messages")
 
 
 def _table(messages: list[dict[str, Any]]) -> Table:

@@ -22,7 +22,7 @@ from click.testing import CliRunner, Result
 from rich.console import Console, ConsoleDimensions
 from tests.broker.cli.fake_api import FakeApi
 
-from headrace_broker.cli import flow as module
+from headrace_broker.cli import session as module
 from headrace_broker.cli.api_client import ApiAnswer, ApiError
 from headrace_broker.cli.flow_top import Picture, draw
 from headrace_broker.cli.main import main
@@ -119,19 +119,21 @@ def test_why_prints_the_sentence_the_causes_and_the_next_step(api: FakeApi) -> N
         assert any(re.fullmatch(line, each.rstrip()) for each in lines), (line, result.output)
 
 
-def test_why_takes_the_groups_vhost_and_prints_json(api: FakeApi) -> None:
+def test_why_takes_the_groups_vhost_and_prints_json(
+    api: FakeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
     api.answers.append(ApiAnswer(200, explanation()))
-    result = run("--api", "h:1", "--user", "u", "--password", "p", "--vhost", "v", "why", "q",
-                 "--json")  # fmt: skip
+    monkeypatch.setenv("HEADRACE_API_PASSWORD", "p")
+    result = run("--api", "h:1", "--user", "u", "--vhost", "v", "why", "q", "-o", "json")
     assert api.asked == [("h:1", "u", "p"), ("GET", "/api/flow/why?name=q&vhost=v", None)]
     assert msgspec.json.decode(result.output) == explanation()
 
 
-@pytest.mark.parametrize("status", [404, 409, 401])
-def test_what_the_api_refuses_is_an_error(api: FakeApi, status: int) -> None:
+@pytest.mark.parametrize(("status", "code"), [(404, 3), (409, 1), (401, 4)])
+def test_what_the_api_refuses_is_an_error(api: FakeApi, status: int, code: int) -> None:
     api.answers.append(ApiAnswer(status, {"reason": "'x' may be 'xa', 'xb': say more"}))
     result = run("why", "x")
-    assert (result.exit_code, result.output) == (1, "Error: 'x' may be 'xa', 'xb': say more\n")
+    assert (result.exit_code, result.output) == (code, "Error: 'x' may be 'xa', 'xb': say more\n")
 
 
 def test_a_node_that_does_not_answer_is_an_error(api: FakeApi) -> None:
@@ -148,8 +150,8 @@ def test_top_prints_a_table_once_where_there_is_no_terminal(api: FakeApi) -> Non
     assert titles.split()[:4] == ["connection", "user", "node", "state"]
     assert "flow    watermark orders  100    83    40" in first
     assert "running" in second
-    assert result.stderr == "no answer from n3\n"
-    assert msgspec.json.decode(run("top", "--json").stdout) == rows
+    assert result.stderr == "Warning: the list is not complete: no answer from n3\n"
+    assert msgspec.json.decode(run("top", "-o", "json").stdout) == rows
 
 
 def test_limits_are_listed_shown_changed_and_reset(api: FakeApi) -> None:
@@ -165,7 +167,7 @@ def test_limits_are_listed_shown_changed_and_reset(api: FakeApi) -> None:
     assert [cell.strip() for cell in listed if cell.strip()] == [
         "commands", "1,234", "batches", "cluster", "32", "what a [channel] has",
     ]  # fmt: skip
-    assert msgspec.json.decode(run("limits", "--json").output) == [row]
+    assert msgspec.json.decode(run("limits", "-o", "json").output) == [row]
     assert run("limits", "get", "commands").output == "1234\n"
     for words in (["set", "commands", "64"], ["set", "a/b", "0.5"], ["reset", "commands"]):
         result = run("limits", *words)

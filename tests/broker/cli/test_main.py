@@ -116,3 +116,10 @@ def test_the_status_of_stopped_nodes_fits_a_narrow_terminal(tmp_path: Path) -> N
         "127.0.0.1:7674",
         "stopped",
     ]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_a_script_that_asks_the_program(shell: str) -> None:
+    result = CliRunner().invoke(main, ["completion", shell])
+    assert result.exit_code == 0
+    assert f"_HEADRACE_COMPLETE={shell}_complete" in result.output

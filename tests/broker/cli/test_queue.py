@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 from tests.broker.cli.fake_api import FakeApi
 
-from headrace_broker.cli import queue as module
+from headrace_broker.cli import session as module
 from headrace_broker.cli.api_client import ApiAnswer, ApiError
 from headrace_broker.cli.main import main
 
@@ -59,7 +59,7 @@ def test_peek_shows_messages_and_where_to_go_on(api: FakeApi) -> None:
 def test_messages_are_deleted_one_by_one_until_one_is_not_there(api: FakeApi) -> None:
     api.answers += [ApiAnswer(204, None), ApiAnswer(404, {"reason": "no message 8"})]
     result = run("delete-message", "q", "7", "8", "9")
-    assert result.exit_code == 1
+    assert result.exit_code == 3
     assert "no message 8" in result.output
     assert [each[:2] for each in api.asked[1:]] == [
         ("DELETE", "/api/queues/%2F/q/messages/7"),
@@ -94,5 +94,5 @@ def test_move_goes_to_one_place(api: FakeApi, words: list[str]) -> None:
 def test_a_node_that_does_not_answer_is_an_error(api: FakeApi) -> None:
     api.answers.append(ApiError("127.0.0.1:15672: refused"))
     result = run("peek", "q")
-    assert result.exit_code == 1
+    assert result.exit_code == 5
     assert "127.0.0.1:15672: refused" in result.output

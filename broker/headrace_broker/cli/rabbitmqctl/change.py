@@ -7,13 +7,13 @@ from typing import Any
 import click
 import msgspec
 
+from headrace_broker.cli.api_client import path_of
 from headrace_broker.cli.rabbitmqctl.command import command
 from headrace_broker.cli.rabbitmqctl.session import (
     EX_DATAERR,
     EX_NOPERM,
     CommandError,
     Session,
-    path_of,
 )
 
 

@@ -9,13 +9,13 @@ import click
 import msgspec
 
 from headrace_broker import build_info
+from headrace_broker.cli.api_client import path_of
 from headrace_broker.cli.rabbitmqctl.command import command
 from headrace_broker.cli.rabbitmqctl.session import (
     EX_UNAVAILABLE,
     EX_USAGE,
     CommandError,
     Session,
-    path_of,
 )
 
 POLL_SECONDS: Final = 0.2  # between looks whether the node is ready

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any, Final, NoReturn
-from urllib.parse import quote
 
 import click
 import msgspec
@@ -144,8 +143,3 @@ class Session:
         elif answer.status == 404 and reason.startswith("no vhost"):
             code = EX_DATAERR
         raise CommandError(reason, code)
-
-
-def path_of(*parts: str) -> str:
-    """Return "/api/..." with each part as one segment."""
-    return "/api/" + "/".join(quote(part, safe="") for part in parts)

@@ -1,0 +1,203 @@
+"""`headrace user|permission|policy`: who may do what, and what queues are told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from headrace_broker.cli.api_client import path_of
+from headrace_broker.cli.session import Session, SessionGroup, pairs
+
+
+@click.group(cls=SessionGroup)
+def user() -> None:
+    """List, declare and delete users."""
+
+
+@user.command("list")
+@click.pass_obj
+def list_users(session: Session) -> None:
+    """List the users and their tags."""
+    session.print_rows(session.get("/api/users"), {"name": "name", "tags": "tags"})
+
+
+@user.command("declare")
+@click.argument("name")
+@click.option("--tags", default="", help="Joined by commas: administrator, monitoring, ...")
+@click.option(
+    "--password-file",
+    type=click.File("r"),
+    help="Whose first line is the password; - is standard input. Else it is asked for.",
+)
+@click.option("--no-password", is_flag=True, help="Only its certificate lets it in.")
+@click.pass_obj
+def declare_user(
+    session: Session, name: str, tags: str, password_file: Any, no_password: bool
+) -> None:
+    """Create the user NAME, or change its password and tags."""
+    body: dict[str, Any] = {"tags": [tag for tag in tags.split(",") if tag]}
+    if no_password:
+        body["password_hash"] = ""
+    elif password_file is not None:
+        body["password"] = password_file.readline().rstrip("\r\n")
+    else:
+        body["password"] = click.prompt(
+            f"Password for {name}", hide_input=True, confirmation_prompt=True, err=True
+        )
+    session.request("PUT", path_of("users", name), body)
+    session.done(f"user '{name}' is declared; see `headrace permission grant`")
+
+
+@user.command("delete")
+@click.argument("name")
+@click.pass_obj
+def delete_user(session: Session, name: str) -> None:
+    """Delete the user NAME and close its connections."""
+    session.request("DELETE", path_of("users", name))
+    session.done(f"user '{name}' is deleted")
+
+
+@click.group(cls=SessionGroup)
+def permission() -> None:
+    """List, grant and revoke permissions in a virtual host."""
+
+
+@permission.command("list")
+@click.option("--of", "name", help="Only those of this user, in all virtual hosts.")
+@click.pass_obj
+def list_permissions(session: Session, name: str | None) -> None:
+    """List who may do what in the virtual host."""
+    path = path_of("vhosts", session.vhost, "permissions")
+    if name is not None:
+        path = path_of("users", name, "permissions")
+    columns = {each: each for each in ("user", "vhost", "configure", "write", "read")}
+    session.print_rows(session.get(path), columns)
+
+
+@permission.command("grant")
+@click.argument("name")
+@click.option("--configure", default="", help="Pattern of names to declare and delete.")
+@click.option("--write", default="", help="Pattern of names to publish and bind to.")
+@click.option("--read", default="", help="Pattern of names to consume and bind from.")
+@click.pass_obj
+def grant(session: Session, name: str, configure: str, write: str, read: str) -> None:
+    """Let the user NAME into the virtual host; an empty pattern allows nothing, `.*` all."""
+    body = {"configure": configure, "write": write, "read": read}
+    session.request("PUT", path_of("permissions", session.vhost, name), body)
+    session.done(f"'{name}' may enter '{session.vhost}'")
+
+
+@permission.command("revoke")
+@click.argument("name")
+@click.pass_obj
+def revoke(session: Session, name: str) -> None:
+    """Shut the user NAME out of the virtual host."""
+    session.request("DELETE", path_of("permissions", session.vhost, name))
+    session.done(f"'{name}' may no longer enter '{session.vhost}'")
+
+
+@click.group(cls=SessionGroup)
+def policy() -> None:
+    """List, declare and delete policies."""
+
+
+_operator = click.option("--operator", is_flag=True, help="An operator policy.")
+
+
+def _policies(operator: bool) -> str:
+    return "operator-policies" if operator else "policies"
+
+
+@policy.command("list")
+@_operator
+@click.pass_obj
+def list_policies(session: Session, operator: bool) -> None:
+    """List the policies of the virtual host."""
+    columns = {
+        **{each: each for each in ("name", "pattern", "apply-to", "priority")},
+        "definition": lambda row: msgspec.json.encode(row["definition"]).decode(),
+    }
+    session.print_rows(session.get(path_of(_policies(operator), session.vhost)), columns)
+
+
+@policy.command("declare")
+@click.argument("name")
+@click.argument("pattern")
+@click.argument("definition", metavar="KEY=VALUE...", nargs=-1, required=True)
+@click.option("--priority", type=int, default=0, show_default=True, help="The highest applies.")
+@click.option("--apply-to", default="all", show_default=True, help="queues, exchanges, ...")
+@_operator
+@click.pass_obj
+def declare_policy(
+    session: Session,
+    name: str,
+    pattern: str,
+    definition: tuple[str, ...],
+    priority: int,
+    apply_to: str,
+    operator: bool,
+) -> None:
+    """Tell all queues whose names match PATTERN what KEY=VALUE... says, at once."""
+    body = {
+        "pattern": pattern,
+        "definition": pairs("KEY=VALUE", definition),
+        "priority": priority,
+        "apply-to": apply_to,
+    }
+    session.request("PUT", path_of(_policies(operator), session.vhost, name), body)
+    session.done(f"policy '{name}' is declared")
+
+
+@policy.command("delete")
+@click.argument("name")
+@_operator
+@click.pass_obj
+def delete_policy(session: Session, name: str, operator: bool) -> None:
+    """Delete the policy NAME."""
+    session.request("DELETE", path_of(_policies(operator), session.vhost, name))
+    session.done(f"policy '{name}' is deleted")
+
+
+@click.group(cls=SessionGroup)
+def definitions() -> None:
+    """Export and import what is declared: users, virtual hosts, policies, queues, ..."""
+
+
+_only = click.option("--only-vhost", is_flag=True, help="Those of --vhost, without users.")
+
+
+def _definitions(session: Session, only_vhost: bool) -> str:
+    return path_of("definitions", session.vhost) if only_vhost else "/api/definitions"
+
+
+@definitions.command("export")
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False, allow_dash=True))
+@_only
+@click.pass_obj
+def export(session: Session, file: Path, only_vhost: bool) -> None:
+    """Write definitions to FILE; - is standard output. It holds hashes of passwords."""
+    found = session.get(_definitions(session, only_vhost))
+    text = msgspec.json.format(msgspec.json.encode(found)).decode() + "\n"
+    if str(file) == "-":
+        click.echo(text, nl=False)
+        return
+    file.touch(mode=0o600)
+    file.write_text(text, encoding="utf-8")
+    session.done(f"definitions are in {file}")
+
+
+@definitions.command("import")
+@click.argument("file", type=click.File("rb"))
+@_only
+@click.pass_obj
+def import_(session: Session, file: Any, only_vhost: bool) -> None:
+    """Declare what FILE says; what exists and is not named there stays."""
+    try:
+        wanted = msgspec.json.decode(file.read())
+    except msgspec.DecodeError as error:
+        raise click.BadParameter(f"is not JSON: {error}", param_hint="FILE") from None
+    session.request("POST", _definitions(session, only_vhost), wanted)
+    session.done("definitions are declared")

@@ -1,0 +1,289 @@
+"""What commands that talk to a cluster share: where it is, who asks, how answers are printed."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import click
+import msgspec
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from headrace_broker.cli.api_client import ApiAnswer, ApiClient, ApiError
+
+# Exit codes; click ends with 2 where a command line is wrong.
+EXIT_REFUSED: Final = 1
+EXIT_NOT_FOUND: Final = 3
+EXIT_NOT_ALLOWED: Final = 4
+EXIT_UNAVAILABLE: Final = 5
+
+ADDRESS_DEFAULT: Final = "127.0.0.1:15672"
+ANSWER_S_MAX: Final = 60.0  # seconds; a listing waits some seconds for nodes that do not answer
+PLAIN_COLUMNS: Final = 1000  # of what is printed into a file or a pipe
+
+Row = Mapping[str, Any]
+Column = str | Callable[[Row], Any]
+
+
+class CommandError(click.ClickException):
+    """A command failed.
+
+    Args:
+        text: why, for people.
+        exit_code: one of EXIT_*.
+    """
+
+    def __init__(self, text: str, exit_code: int = EXIT_REFUSED) -> None:
+        super().__init__(text)
+        self.exit_code = exit_code  # type: ignore[misc] # click has it as one for all
+
+
+class Session:
+    """A cluster, reached through one node's API.
+
+    Attributes:
+        address: HOST:PORT of the node's HTTP API.
+        user: who asks.
+        vhost: where.
+        output: "table", or "json" for programs.
+    """
+
+    def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
+        self.address = environment.get("HEADRACE_API", ADDRESS_DEFAULT)
+        self.user = environment.get("HEADRACE_API_USER", "guest")
+        self.vhost = "/"
+        self.output = "table"
+        self._password = environment.get("HEADRACE_API_PASSWORD")
+
+    @property
+    def login(self) -> tuple[str, str]:
+        """User and password; the password is asked for on a terminal when nothing says it.
+
+        Raises:
+            click.UsageError: there is no terminal to ask.
+        """
+        if self._password is None and self.user == "guest":
+            self._password = "guest"  # noqa: S105 - of a new cluster, from loopback only
+        if self._password is None:
+            if not sys.stdin.isatty():
+                raise click.UsageError(
+                    f"say the password of '{self.user}' in HEADRACE_API_PASSWORD"
+                )
+            self._password = click.prompt(f"Password of {self.user}", hide_input=True, err=True)
+        return self.user, self._password
+
+    @property
+    def as_json(self) -> bool:
+        """Whether a program reads what is printed."""
+        return self.output == "json"
+
+    # Asking
+
+    @functools.cached_property
+    def _client(self) -> ApiClient:
+        return ApiClient(self.address, *self.login)
+
+    def ask(
+        self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
+    ) -> ApiAnswer:
+        """Make a request and return the answer, whatever its status.
+
+        Args:
+            method: of HTTP.
+            path: quoted; see `path_of`.
+            body: becomes JSON; None for none.
+            headers: besides the log-in.
+
+        Raises:
+            CommandError: EXIT_UNAVAILABLE, no answer.
+            click.BadParameter: the address cannot be one.
+        """
+        try:
+            answer = self._client.request(method, path, body, headers, ANSWER_S_MAX)
+        except ApiError as error:
+            raise CommandError(str(error), EXIT_UNAVAILABLE) from None
+        except ValueError as error:
+            raise click.BadParameter(str(error), param_hint="--api") from None
+        return answer
+
+    def fetch(self, path: str) -> ApiAnswer:
+        """Return the answer to a GET, with what it lacks.
+
+        Raises:
+            CommandError: as `request`.
+        """
+        answer = self.ask("GET", path)
+        if answer.status >= 300:
+            raise _refusal(answer)
+        return answer
+
+    def request(
+        self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
+    ) -> Any:
+        """Make a request, as `ask`, and return the body of the answer.
+
+        Raises:
+            CommandError: also for every refusal, with its exit code.
+        """
+        answer = self.ask(method, path, body, headers)
+        if answer.status >= 300:
+            raise _refusal(answer)
+        if answer.partial:
+            click.echo(f"Warning: the list is not complete: {answer.partial}", err=True)
+        return answer.body
+
+    def get(self, path: str) -> Any:
+        """Return the body of a GET; raises as `request`."""
+        return self.request("GET", path)
+
+    # Printing
+
+    def done(self, text: str) -> None:
+        """Say what was done, to people."""
+        if not self.as_json:
+            click.echo(text)
+
+    def print_rows(self, rows: Iterable[Row], columns: Mapping[str, Column]) -> None:
+        """Print a list: a table of some columns, or all there is as JSON.
+
+        Args:
+            rows: objects of the API.
+            columns: by title the key in a row, or what makes the cell of it.
+        """
+        if self.as_json:
+            print_json(list(rows))
+            return
+        table = Table(box=None, padding=(0, 2, 0, 0), show_edge=False)
+        for title in columns:
+            table.add_column(title, no_wrap=True, overflow="ellipsis")
+        for row in rows:
+            table.add_row(*(escape(text_of(_cell(row, each))) for each in columns.values()))
+        console().print(table)
+
+    def print_object(self, row: Row, columns: Mapping[str, Column]) -> None:
+        """Print one object: a line for each column, or all there is as JSON."""
+        if self.as_json:
+            print_json(row)
+            return
+        table = Table(box=None, padding=(0, 2, 0, 0), show_edge=False, show_header=False)
+        for title, column in columns.items():
+            table.add_row(title, escape(text_of(_cell(row, column))))
+        console().print(table)
+
+
+def _refusal(answer: ApiAnswer) -> CommandError:
+    codes = {
+        401: EXIT_NOT_ALLOWED,
+        403: EXIT_NOT_ALLOWED,
+        404: EXIT_NOT_FOUND,
+        503: EXIT_UNAVAILABLE,
+    }
+    return CommandError(answer.reason, codes.get(answer.status, EXIT_REFUSED))
+
+
+def console() -> Console:
+    """Return the terminal, or something wide where nothing limits lines."""
+    if sys.stdout.isatty() or os.environ.get("COLUMNS"):
+        return Console(highlight=False)
+    return Console(highlight=False, width=PLAIN_COLUMNS)
+
+
+def print_json(found: Any) -> None:
+    """Print what the API answers, for programs."""
+    click.echo(msgspec.json.format(msgspec.json.encode(found)).decode())
+
+
+def text_of(value: object) -> str:
+    """Return a value as it stands in a table."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(text_of, value))
+    if isinstance(value, Mapping):
+        return " ".join(f"{key}={text_of(each)}" for key, each in value.items())
+    return str(value)
+
+
+def _cell(row: Row, column: Column) -> Any:
+    return row.get(column) if isinstance(column, str) else column(row)
+
+
+# Options
+
+
+def _store(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+    """Keep an option where all commands find it; one behind the command's name wins."""
+    session = context.ensure_object(Session)
+    if value is not None and parameter.name is not None:
+        setattr(session, parameter.name, value)
+
+
+def _options() -> list[click.Option]:
+    shared: dict[str, Any] = {"expose_value": False, "callback": _store}
+    return [
+        click.Option(
+            ["--api", "address"],
+            metavar="HOST:PORT",
+            help=f"Of a node's HTTP API.  [HEADRACE_API; {ADDRESS_DEFAULT}]",
+            **shared,
+        ),
+        click.Option(
+            ["--user"],
+            help="Who asks, with the password HEADRACE_API_PASSWORD.  [HEADRACE_API_USER; guest]",
+            **shared,
+        ),
+        click.Option(["--vhost"], help="The virtual host.  [/]", **shared),
+        click.Option(
+            ["-o", "--output"],
+            type=click.Choice(["table", "json"]),
+            help="What to print; json for programs.  [table]",
+            **shared,
+        ),
+    ]
+
+
+class SessionCommand(click.Command):
+    """A command that talks to a cluster: it takes the options of a `Session` and gets that."""
+
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self.params = [*self.params, *_options()]
+
+
+class SessionGroup(click.Group):
+    """Commands that talk to a cluster; the options may also stand before the command's name."""
+
+    command_class = SessionCommand
+    group_class = type
+
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self.params = [*self.params, *_options()]
+
+
+# Arguments
+
+
+def pairs(what: str, given: Sequence[str]) -> dict[str, Any]:
+    """Return KEY=VALUE arguments; a value that is JSON is that, any other one is a text.
+
+    Raises:
+        click.BadParameter: one of them has no "=", or no key.
+    """
+    found: dict[str, Any] = {}
+    for each in given:
+        key, sign, text = each.partition("=")
+        if not key or not sign:
+            raise click.BadParameter(f"'{each}' must be KEY=VALUE", param_hint=what)
+        try:
+            found[key] = msgspec.json.decode(text)
+        except msgspec.DecodeError:
+            found[key] = text
+    return found
