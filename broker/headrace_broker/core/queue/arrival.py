@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import Final, final
 
 from librt.strings import read_i32_be
@@ -68,8 +69,21 @@ def enqueue(
     session = state.open_session(command.session)
     session.publish_seq = last
     skip = done + 1 - command.seq
-    special = _is_special(state, data, command)
-    stop = _admit(state, data, command, skip, special)
+    first = skip
+    had: list[int] = []
+    named = command.named
+    if named is not None:
+        had = state.publishers.had(named, state.now_ms, state.settings.publisher_retention_ms)
+        first = _first_new(had, skip)
+        if first == count:
+            effects.append(Enqueued(command.session, last))
+            return False
+    special = (len(had) > 0 and had[-1] > first) or _is_special(state, data, command)
+    stop = _admit(state, data, command, first, special)
+    if named is not None:
+        keep_ms = state.settings.publisher_retention_ms
+        state.publishers.note(named, skip, stop, state.now_ms, keep_ms)
+    skip = first
     if stop < count:
         why = REFUSED_NO_CONSUMER if command.now else REFUSED_OVERFLOW
         refusal = PublishRejected(command.session, command.seq + stop, last, why)
@@ -86,7 +100,7 @@ def enqueue(
     state.ready.next_id += count - skip
     kept = False
     if special and stop > skip:
-        kept = _Sorter(state, index, data, command, id_base).place(skip, stop, effects)
+        kept = _Sorter(state, index, data, command, id_base, had).place(skip, stop, effects)
     elif stop > skip:
         kept = True
         expires = _expiry(state.now_ms, state.settings.message_ttl_ms)
@@ -95,6 +109,14 @@ def enqueue(
     if stop < count and not command.now:
         _bury_refused(state, index, command, stop, effects)
     return kept
+
+
+def _first_new(had: list[int], skip: i64) -> i64:
+    """Return the first position from `skip` on that is not in rows of those that came before."""
+    for row in range(0, len(had), 2):
+        if had[row] <= skip < had[row + 1]:
+            return had[row + 1]
+    return skip
 
 
 def _is_special(state: QueueState, data: bytes, command: Enqueue) -> bool:
@@ -221,11 +243,17 @@ class _Sorter:
     """Looks at each message of a batch and puts it where it belongs.
 
     What has nothing remarkable stays together: a run of equal priority, expiry and value of the
-    fairness key is a batch.
+    fairness key is a batch. Positions in `had` came before.
     """
 
     def __init__(
-        self, state: QueueState, index: i64, data: bytes, command: Enqueue, id_base: i64
+        self,
+        state: QueueState,
+        index: i64,
+        data: bytes,
+        command: Enqueue,
+        id_base: i64,
+        had: list[int],
     ) -> None:
         self._state = state
         self._index = index
@@ -233,6 +261,7 @@ class _Sorter:
         self._table = command.batch_offset + 4
         self._sizes = command.sizes
         self._id_base = id_base
+        self._had = had
         self._runs: list[Batch] = []
         self._priorities: list[int] = []
         self._keys: list[bytes] = []
@@ -273,6 +302,9 @@ class _Sorter:
         state = self._state
         data = self._data
         settings = state.settings
+        if self._had and bisect_right(self._had, position) % 2 == 1:
+            state.watermark.leave(self._index, position, position + 1)  # it never comes
+            return
         at = _properties_offset(data, self._table, self._sizes.count, position)
         delay = _delay(state, data, at)
         reader = state.reader

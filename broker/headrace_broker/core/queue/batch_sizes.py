@@ -46,9 +46,15 @@ class BatchSizes:
         return total
 
 
-def measure_batch(blob: bytes, base: i64) -> BatchSizes | None:
-    """Check the batch that fills `blob` from `base` to its end; None where it is malformed."""
-    blob_octets: i64 = len(blob)
+def measure_batch(blob: bytes, base: i64, end: i64 = -1) -> BatchSizes | None:
+    """Check the batch that fills `blob` from `base` to `end`; None where it is malformed.
+
+    Args:
+        blob: octets that hold the batch.
+        base: where it begins.
+        end: where it ends, at most the end of `blob`; -1 for that.
+    """
+    blob_octets = end if end >= 0 else len(blob)
     if base + 4 > blob_octets:
         return None
     count = i64(read_i32_be(blob, base)) & U32
@@ -62,7 +68,7 @@ def measure_batch(blob: bytes, base: i64) -> BatchSizes | None:
     flags: i64 = 0
     for k in range(count):
         stop = origin + (i64(read_i32_be(blob, table + 4 * k)) & U32)
-        octets = _body_octets(blob, start, stop)
+        octets = _body_octets(blob, start, stop, blob_octets)
         if octets < 0:
             return None
         at = start + 1 + blob[start]
@@ -87,9 +93,9 @@ def measure_batch(blob: bytes, base: i64) -> BatchSizes | None:
     return sizes
 
 
-def _body_octets(blob: bytes, start: i64, stop: i64) -> i64:
+def _body_octets(blob: bytes, start: i64, stop: i64, blob_octets: i64) -> i64:
     """Return the body size of the message from `start` to `stop`, -1 where it does not fit."""
-    if stop > len(blob) or start + MESSAGE_HEAD_OCTETS > stop:
+    if stop > blob_octets or start + MESSAGE_HEAD_OCTETS > stop:
         return -1
     at: i64 = start + 1 + blob[start]
     if at >= stop:

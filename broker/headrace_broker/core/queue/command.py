@@ -8,6 +8,7 @@ with big-endian integers, and the fields are (version 1 but where another is nam
 
     ENQUEUE    u64 session | u64 seq | batch (see model.message), to the end of the entry
     ENQUEUE 2  the same; its publisher waits for confirms
+    ENQUEUE 3  the same, then who publishes it under which numbers (see `publisher`)
     SETTLE     u64 session | u64 seq | u32 n | n x item
     ATTACH     u64 session | u64 seq | u32 consumer | u32 prefetch | u8 flags | u8 n | n bytes tag
     ATTACH 2   the same, then i32 priority | u32 prefetch octets | u64 timeout in ms
@@ -21,8 +22,8 @@ with big-endian integers, and the fields are (version 1 but where another is nam
     ENQUEUE_NOW as ENQUEUE: what no consumer can take at once is refused
     item       u32 consumer | u8 operation | u64 first | u64 last
 
-and those of `leader_command`. The `encode_*` functions return a command without the stamp;
-`stamp_command` puts it before.
+and those of `leader_command` and `lease_command`. The `encode_*` functions return a command without
+the stamp; `stamp_command` puts it before.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from librt.strings import BytesWriter, read_i64_be, write_i32_be, write_i64_be
 from mypy_extensions import i32, i64
 
 from headrace_broker.core.queue.batch_sizes import BatchSizes
+from headrace_broker.core.queue.publisher import Named
 
 ENQUEUE: Final = 1
 SETTLE: Final = 2
@@ -48,12 +50,20 @@ ACQUIRE: Final = 11
 REMOVE: Final = 12
 FORGET: Final = 13
 ENQUEUE_NOW: Final = 14
+OPEN_GROUP: Final = 15
+LEASE: Final = 16
+RENEW: Final = 17
+SETTLE_LEASES: Final = 18
+RELEASE_LEASES: Final = 19
+CLOSE_GROUP: Final = 20
 
 CONTROL_KINDS: Final = (SETTLE, ATTACH, CANCEL, GET, PURGE, REMOVE)  # on the control lane
-URGENT_KINDS: Final = (*CONTROL_KINDS, CONFIGURE, TICK, ACQUIRE, FORGET)
+LEASE_KINDS: Final = (OPEN_GROUP, LEASE, RENEW, SETTLE_LEASES, RELEASE_LEASES, CLOSE_GROUP)
+URGENT_KINDS: Final = (*CONTROL_KINDS, CONFIGURE, TICK, ACQUIRE, FORGET, *LEASE_KINDS)
 
 COMMAND_VERSION: Final = 1
 EXTENDED_VERSION: Final = 2  # of ENQUEUE, ATTACH and GET
+NAMED_VERSION: Final = 3  # of ENQUEUE
 STAMP_OCTETS: Final = 8
 ENQUEUE_SESSION_OFFSET: Final = 10  # of its session
 ENQUEUE_SEQ_OFFSET: Final = 18  # of the number of its first message, stamp included
@@ -114,6 +124,7 @@ class Enqueue(Command):
         sizes: of its bodies, and what is remarkable in its properties.
         now: refuse what no consumer can take at once.
         patient: its publisher waits for confirms, which the queue may withhold.
+        named: who publishes it under which numbers, None where that is not said.
     """
 
     def __init__(
@@ -131,6 +142,7 @@ class Enqueue(Command):
         self.sizes = sizes
         self.now = now
         self.patient = patient
+        self.named: Named | None = None
 
 
 class Control(Command):

@@ -11,6 +11,7 @@ from headrace_broker.core.queue.command import (
     ATTACH,
     CANCEL,
     CLOSE,
+    CLOSE_GROUP,
     COMMAND_VERSION,
     CONFIGURE,
     ENQUEUE,
@@ -21,8 +22,10 @@ from headrace_broker.core.queue.command import (
     FORGET,
     GET,
     MODIFY_FAILED,
+    NAMED_VERSION,
     NODE_DOWN,
     NUMBER_MAX,
+    OPEN_GROUP,
     REMOVE,
     SETTLE,
     SETTLE_ITEM_OCTETS,
@@ -42,7 +45,9 @@ from headrace_broker.core.queue.command import (
     SettleItem,
 )
 from headrace_broker.core.queue.leader_command import Acquire, Configure, Forget, Tick
+from headrace_broker.core.queue.lease_command import decode_lease_command
 from headrace_broker.core.queue.octet_reader import OctetReader
+from headrace_broker.core.queue.publisher import read_named
 from headrace_broker.core.queue.settings import decode_settings
 
 
@@ -58,6 +63,9 @@ def decode_command(data: bytes) -> Command:
     if CONFIGURE <= kind <= ACQUIRE or kind in (NODE_DOWN, FORGET):
         command = _decode_leaders(kind, reader)
         return command if reader.at_end() else Malformed(f"malformed command of kind {kind}")
+    if OPEN_GROUP <= kind <= CLOSE_GROUP:
+        command = decode_lease_command(kind, reader)
+        return command if reader.at_end() else Malformed(f"malformed command of kind {kind}")
     session = reader.u64()
     if not 1 <= session <= NUMBER_MAX:
         return Malformed("session out of range")
@@ -67,6 +75,8 @@ def decode_command(data: bytes) -> Command:
     if not 1 <= seq <= NUMBER_MAX:
         return Malformed("sequence number out of range")
     if kind in (ENQUEUE, ENQUEUE_NOW):
+        if version == NAMED_VERSION:
+            return _decode_named(session, seq, reader)
         base = reader.position
         sizes = measure_batch(data, base)
         if sizes is None:
@@ -79,8 +89,23 @@ def decode_command(data: bytes) -> Command:
 
 def _is_known(kind: i64, version: i64) -> bool:
     if version == COMMAND_VERSION:
-        return ENQUEUE <= kind <= ENQUEUE_NOW
+        return ENQUEUE <= kind <= CLOSE_GROUP
+    if version == NAMED_VERSION:
+        return kind == ENQUEUE
     return version == EXTENDED_VERSION and kind in (ENQUEUE, ATTACH, GET)
+
+
+def _decode_named(session: i64, seq: i64, reader: OctetReader) -> Command:
+    """Decode a batch with who publishes it behind it."""
+    named = read_named(reader.data, reader.position)
+    if named is None:
+        return Malformed("malformed numbers of a publisher")
+    sizes = measure_batch(reader.data, reader.position, named.batch_end)
+    if sizes is None or sizes.count != named.count:
+        return Malformed("malformed batch, or another number of messages than its publisher says")
+    enqueue = Enqueue(session, seq, reader.position, sizes, False, named.patient)
+    enqueue.named = named
+    return enqueue
 
 
 def _decode_leaders(kind: i64, reader: OctetReader) -> Command:

@@ -88,7 +88,9 @@ def _attach(state: QueueState, session: Session, command: Attach, effects: list[
     if consumer is not None and consumer.state != DETACHED:
         _answer(session, STATUS_ALREADY, 0, effects)
         return
-    if state.exclusive or (command.exclusive and state.attached_count > 0):
+    if state.exclusive or (
+        command.exclusive and (state.attached_count > 0 or state.leases.count > 0)
+    ):
         _answer(session, STATUS_EXCLUSIVE_IN_USE, 0, effects)
         return
     if consumer is None:

@@ -64,7 +64,7 @@ def encode_configure(version: i64, settings: QueueSettings) -> bytes:
     """Encode CONFIGURE."""
     out = _command(CONFIGURE)
     out.append(int(version))
-    out.write(encode_settings(settings))
+    out.write(encode_settings(settings, version))
     return out.getvalue()
 
 

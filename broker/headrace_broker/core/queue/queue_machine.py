@@ -39,6 +39,10 @@ from headrace_broker.core.queue.effect import (
 )
 from headrace_broker.core.queue.fair_lanes import FairValue
 from headrace_broker.core.queue.leader_command import Acquire, Configure, Forget, Tick
+from headrace_broker.core.queue.lease_command import LeaseCommand
+from headrace_broker.core.queue.lease_effect import GroupInfo
+from headrace_broker.core.queue.lease_ending import end_due
+from headrace_broker.core.queue.leasing import carry_out, look
 from headrace_broker.core.queue.leaving import (
     drop_excess,
     end_delays,
@@ -62,7 +66,8 @@ from headrace_broker.core.queue.settings import QueueSettings
 from headrace_broker.core.queue.snapshot import live_indexes, write_snapshot, write_state
 from headrace_broker.model.session import session_boot, session_node
 
-MACHINE_VERSION: Final = 2  # the newest that this code knows; 1 knew neither settings nor time
+MACHINE_VERSION: Final = 3  # the newest that this code knows
+LEASES_VERSION: Final = 3  # from which on there are leases and publishers with ids
 
 _LATER: Final = (Tick, Acquire, Forget, Remove)  # commands that version 1 does not know
 
@@ -155,12 +160,15 @@ class QueueMachine:
     def due_ms(self) -> i64:
         """Return when a TICK will be due (Unix time in ms), 0 for never."""
         state = self._state
-        if is_over(state) or state.ready.purged:
+        leases = state.leases
+        if is_over(state) or state.ready.purged or leases.leaving:
             return 1  # at once
         soonest = state.ready.expires_ms
         overdue = state.overdue_ms
         if overdue > 0 and (soonest == 0 or overdue < soonest):
             soonest = overdue
+        if leases.due_ms > 0 and (soonest == 0 or leases.due_ms < soonest):
+            soonest = leases.due_ms
         if state.delayed.messages:
             due = state.delayed.due_ms()
             if soonest == 0 or due < soonest:
@@ -247,6 +255,24 @@ class QueueMachine:
             if consumer.state == ATTACHED or consumer.state == DETACHED
         ]
 
+    def lease_groups(self) -> list[GroupInfo]:
+        """List the groups that lease messages."""
+        return [group.info() for group in self._state.leases.groups.values()]
+
+    @property
+    def leased_count(self) -> i64:
+        """Number of messages that groups hold; they count as unsettled."""
+        return self._state.leases.count
+
+    def leased(self, name: bytes, epoch: i64, number: i64) -> tuple[i64, list[Acquired]]:
+        """Return the messages of a group's lease, not to be changed, or why there are none.
+
+        Returns:
+            LEASE_OK and the messages in the order in which they were ready, or LEASE_FENCED,
+            LEASE_UNKNOWN_GROUP, LEASE_OUT_OF_ORDER, LEASE_GONE or LEASE_SETTLED and none.
+        """
+        return look(self._state, name, epoch, number)
+
     def live_entries(self) -> array[int]:
         """Return the log positions, ascending, of the entries that hold messages of the queue.
 
@@ -290,7 +316,7 @@ class QueueMachine:
         kept = False
         if isinstance(command, Malformed):
             effects.append(Rejected(command.reason))
-        elif state.version < 2 and isinstance(command, _LATER):
+        elif not self._knows(command):
             effects.append(Rejected("a command of a later machine version"))
         else:
             state.now_ms = max(state.now_ms, stamp_of(data))
@@ -309,6 +335,17 @@ class QueueMachine:
             effects.append(EntryDead(index))
         return effects
 
+    def _knows(self, command: Command) -> bool:
+        """Return whether a machine of this version carries out such a command."""
+        version = self._state.version
+        if version >= LEASES_VERSION:
+            return True
+        if isinstance(command, LeaseCommand):
+            return False
+        if isinstance(command, Enqueue):
+            return command.named is None
+        return version > 1 or not isinstance(command, _LATER)
+
     def _carry_out(self, index: i64, data: bytes, command: Command, effects: list[Effect]) -> bool:
         """Do what a command says; return whether its entry is needed."""
         state = self._state
@@ -324,6 +361,9 @@ class QueueMachine:
             expire(state, False, effects)
             end_delays(state, effects)
             end_overdue(state, effects)
+            end_due(state, effects)
+        elif isinstance(command, LeaseCommand):
+            carry_out(state, command, effects)
         elif isinstance(command, Acquire):
             consumer = self._consumer(command.session, command.consumer)
             if consumer is not None and consumer.filtered:

@@ -12,6 +12,8 @@ from headrace_broker.core.queue.deduplication import Deduplication
 from headrace_broker.core.queue.delayed import DelayedMessages
 from headrace_broker.core.queue.effect import Acquired, Effect
 from headrace_broker.core.queue.fair_lanes import FairValue, how_much_waits
+from headrace_broker.core.queue.lease import Leases
+from headrace_broker.core.queue.publisher import Publishers
 from headrace_broker.core.queue.ready_list import ReadyList
 from headrace_broker.core.queue.rotation import Rotation
 from headrace_broker.core.queue.session import ATTACHED, DETACHED, Consumer, Session
@@ -34,7 +36,7 @@ class DeadMessage:
 
 @final
 class QueueState:
-    """A message is available, delayed, unsettled at a consumer, or dead and kept.
+    """A message is available, delayed, unsettled at a consumer or group, or dead and kept.
 
     Attributes:
         version: of the machine: what commands mean.
@@ -53,12 +55,14 @@ class QueueState:
         attached_count: consumers in state ATTACHED.
         detached_count: consumers in state DETACHED.
         exclusive: the only attached consumer is exclusive.
-        unsettled_count: messages acquired by consumers and not settled.
+        unsettled_count: messages acquired by consumers and groups and not settled.
         unsettled_octets: of their bodies.
         overdue_ms: no delivery is overdue before, 0 when none will be; may be too early.
         reader: looks through property blocks; holds nothing between commands.
         budget: of the command that is carried out.
         watermark: whose confirms are withheld.
+        leases: groups that hold messages without a consumer.
+        publishers: which publishes with a number came before.
     """
 
     def __init__(self) -> None:
@@ -84,6 +88,8 @@ class QueueState:
         self.reader = PropertyReader()
         self.budget = Budget()
         self.watermark = self.ready.entries.watermark
+        self.leases = Leases()
+        self.publishers = Publishers()
 
     @property
     def length(self) -> i64:
@@ -177,6 +183,8 @@ class QueueState:
         """Return whether the queue gives this consumer anything, filtered or not, if it may."""
         if not self.settings.single_active:
             return True
+        if self.leases.count > 0:
+            return False  # a group is the only consumer
         return self.active is consumer and self._first_consumer() is consumer
 
     def choose_active(self) -> None:

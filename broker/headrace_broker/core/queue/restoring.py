@@ -11,6 +11,13 @@ from headrace_broker.core.queue.octet_reader import OctetReader
 from headrace_broker.core.queue.page import Page
 from headrace_broker.core.queue.queue_state import DeadMessage, QueueState
 from headrace_broker.core.queue.ready_list import KEY_GROUP
+from headrace_broker.core.queue.restoring_section import (
+    read_count,
+    read_leases,
+    read_message,
+    read_publishers,
+    read_text,
+)
 from headrace_broker.core.queue.session import (
     ATTACHED,
     DETACHED,
@@ -25,6 +32,8 @@ from headrace_broker.core.queue.snapshot import (
     FLAG_EXCLUSIVE,
     FLAG_FILTERED,
     SECTION_FAIR_LANES,
+    SECTION_LEASES,
+    SECTION_PUBLISHERS,
     SECTION_WATERMARK,
     SECTIONS_VERSION,
     SNAPSHOT_VERSION,
@@ -60,7 +69,7 @@ def read_snapshot(data: bytes) -> QueueState:
 
 def _read_state(reader: OctetReader, state: QueueState) -> None:
     state.version = reader.varint()
-    settings = decode_settings(_text(reader))
+    settings = decode_settings(read_text(reader))
     if settings is None:
         raise LookupError("settings")
     state.settings = settings
@@ -70,30 +79,30 @@ def _read_state(reader: OctetReader, state: QueueState) -> None:
     state.arrivals = reader.varint()
     state.overdue_ms = reader.varint()
     entry_index: i64 = 0
-    for _ in range(_count(reader)):
+    for _ in range(read_count(reader)):
         entry_index += reader.varint()
         state.ready.entries.counts[entry_index] = reader.varint()
-    for _ in range(_count(reader)):
+    for _ in range(read_count(reader)):
         _read_lane(reader, state)
     state.ready.find_top()
-    for _ in range(_count(reader)):
+    for _ in range(read_count(reader)):
         state.ready.purged.append(_read_page(reader))
-    for _ in range(_count(reader)):
-        state.ready.add(_message(reader, state))
-    for _ in range(_count(reader)):
-        state.delayed.add(_message(reader, state))
-    for _ in range(_count(reader)):
+    for _ in range(read_count(reader)):
+        state.ready.add(read_message(reader, state))
+    for _ in range(read_count(reader)):
+        state.delayed.add(read_message(reader, state))
+    for _ in range(read_count(reader)):
         _read_dead(reader, state)
-    for _ in range(_count(reader)):
-        name = _text(reader)
+    for _ in range(read_count(reader)):
+        name = read_text(reader)
         time_ms = reader.varint()
         if name in state.seen.seen:
             raise LookupError("a name that is remembered twice")
         state.seen.remember(name, time_ms)
-    for _ in range(_count(reader)):
+    for _ in range(read_count(reader)):
         session = _read_session(reader, state)
         state.sessions[session.number] = session
-    for _ in range(_count(reader)):
+    for _ in range(read_count(reader)):
         consumer = _named(reader, state)
         if consumer is None or consumer.waiting:
             raise LookupError("a place in the rotation for nobody, or for one that has one")
@@ -103,9 +112,9 @@ def _read_state(reader: OctetReader, state: QueueState) -> None:
 
 def _read_sections(reader: OctetReader, state: QueueState) -> None:
     before: i64 = 0
-    for _ in range(_count(reader)):
+    for _ in range(read_count(reader)):
         section = reader.u8()
-        body = OctetReader(_text(reader), 0)
+        body = OctetReader(read_text(reader), 0)
         if section <= before:
             raise LookupError(f"section {section} behind {before}")
         before = section
@@ -119,6 +128,10 @@ def _read_section(section: i64, reader: OctetReader, state: QueueState) -> None:
         _read_watermark(reader, state)
     elif section == SECTION_FAIR_LANES:
         _read_fair_lanes(reader, state)
+    elif section == SECTION_LEASES:
+        read_leases(reader, state)
+    elif section == SECTION_PUBLISHERS:
+        read_publishers(reader, state)
     else:
         raise LookupError(f"unknown section {section}")
 
@@ -127,7 +140,7 @@ def _read_watermark(reader: OctetReader, state: QueueState) -> None:
     mark = state.watermark
     mark.saturated = True
     index: i64 = 0
-    for _ in range(_count(reader)):
+    for _ in range(read_count(reader)):
         step = reader.varint()
         index += step
         session = state.sessions.get(reader.varint())
@@ -136,7 +149,7 @@ def _read_watermark(reader: OctetReader, state: QueueState) -> None:
         base = reader.varint()
         command = WithheldCommand(session, base)
         end = base
-        for _ in range(_count(reader)):
+        for _ in range(read_count(reader)):
             start = end + reader.varint()
             end = start + reader.varint()
             command.seqs.append(start, end)
@@ -144,18 +157,6 @@ def _read_watermark(reader: OctetReader, state: QueueState) -> None:
         if not command.seqs or end > session.publish_seq + 1:
             raise LookupError(f"withheld of entry {index} what was not published")
         mark.keep(index, command)
-
-
-def _count(reader: OctetReader) -> i64:
-    """Read how many items follow, each of at least one octet."""
-    count = reader.varint()
-    if reader.failed or count > len(reader.data) - reader.position:
-        raise LookupError(f"{count} items at {reader.position}")
-    return count
-
-
-def _text(reader: OctetReader) -> bytes:
-    return reader.octets(reader.varint())
 
 
 def _read_lane(reader: OctetReader, state: QueueState) -> None:
@@ -169,9 +170,9 @@ def _read_lane(reader: OctetReader, state: QueueState) -> None:
 
 
 def _read_fair_lanes(reader: OctetReader, state: QueueState) -> None:
-    for _ in range(_count(reader)):
+    for _ in range(read_count(reader)):
         priority = reader.u8()
-        key = _text(reader)
+        key = read_text(reader)
         if priority > PRIORITY_MAX:
             raise LookupError(f"priority {priority}")
         if not key:
@@ -187,14 +188,14 @@ def _read_fair_lanes(reader: OctetReader, state: QueueState) -> None:
 def _read_lane_body(reader: OctetReader, state: QueueState, lane: Lane) -> None:
     count = reader.varint()
     octets = reader.varint()
-    for _ in range(_count(reader)):
+    for _ in range(read_count(reader)):
         lane.put_page(_read_page(reader))
     lane.count = count
     lane.octets = octets
     state.ready.count += count
     state.ready.octets += octets
-    for _ in range(_count(reader)):
-        message = _message(reader, state)
+    for _ in range(read_count(reader)):
+        message = read_message(reader, state)
         lane.put_back(message)
         if lane.key and message.key != lane.key:
             raise LookupError(f"message {message.message_id} in another's lane")
@@ -209,37 +210,15 @@ def _read_page(reader: OctetReader) -> Page:
     page.count = reader.varint()
     page.expires_ms = reader.varint()
     page.size = reader.varint()
-    page.packed = _text(reader)
+    page.packed = read_text(reader)
     if sum([batch.count for batch in decode_batches(page.packed)]) != page.count:
         raise LookupError(f"a page with another number of messages than {page.count}")
     return page
 
 
-def _message(reader: OctetReader, state: QueueState) -> Acquired:
-    message = Acquired(
-        reader.varint(),
-        reader.varint(),
-        reader.varint(),
-        reader.varint(),
-        reader.varint(),
-        reader.varint(),
-    )
-    message.arrived_ms = reader.varint()
-    message.expires_ms = reader.varint()
-    message.priority = reader.u8()
-    message.acquired_ms = reader.varint()
-    message.due_ms = reader.varint()
-    message.key = _text(reader)
-    if reader.failed or message.priority > PRIORITY_MAX:
-        raise LookupError(f"message {message.message_id}")
-    if message.entry_index not in state.ready.entries.counts:
-        raise LookupError(f"message {message.message_id} of a dead entry {message.entry_index}")
-    return message
-
-
 def _read_dead(reader: OctetReader, state: QueueState) -> None:
     reason = reader.u8()
-    message = _message(reader, state)
+    message = read_message(reader, state)
     if reason not in REASON_NAMES:
         raise LookupError(f"reason {reason}")
     state.dead[message.message_id] = DeadMessage(message, reason)
@@ -250,15 +229,15 @@ def _read_session(reader: OctetReader, state: QueueState) -> Session:
     session = Session(reader.varint())
     session.publish_seq = reader.varint()
     session.control_seq = reader.varint()
-    for _ in range(_count(reader)):
+    for _ in range(read_count(reader)):
         session.answers.append(
             Answer(reader.varint(), reader.varint(), reader.varint(), reader.varint())
         )
-    for _ in range(_count(reader)):
+    for _ in range(read_count(reader)):
         session.refusals.append(
             PublishRejected(session.number, reader.varint(), reader.varint(), reader.varint())
         )
-    for _ in range(_count(reader)):
+    for _ in range(read_count(reader)):
         consumer = _read_consumer(reader, session.number, state)
         session.consumers[consumer.number] = consumer
     return session
@@ -273,7 +252,7 @@ def _read_consumer(reader: OctetReader, session: i64, state: QueueState) -> Cons
     consumer.state = reader.u8()
     if not ATTACHED <= consumer.state <= GETTER:
         raise LookupError(f"consumer state {consumer.state}")
-    consumer.tag = _text(reader)
+    consumer.tag = read_text(reader)
     negative = reader.u8() == 1
     consumer.priority = reader.varint()
     if negative:
@@ -282,9 +261,9 @@ def _read_consumer(reader: OctetReader, session: i64, state: QueueState) -> Cons
     consumer.timeout_ms = reader.varint()
     consumer.arrival = reader.varint()
     consumer.next_delivery = reader.varint()
-    for _ in range(_count(reader)):
+    for _ in range(read_count(reader)):
         number = reader.varint()
-        _read_unsettled(consumer, number, _message(reader, state), state)
+        _read_unsettled(consumer, number, read_message(reader, state), state)
     if consumer.state == ATTACHED:
         state.attached_count += 1
         state.exclusive = consumer.exclusive

@@ -28,7 +28,7 @@ def dispatch(state: QueueState, effects: list[Effect]) -> None:
         _deliver(state, consumer, effects)
 
 
-def _has_expired(state: QueueState, effects: list[Effect]) -> bool:
+def has_expired(state: QueueState, effects: list[Effect]) -> bool:
     """Let go what has expired where the next message is taken; return whether some is left."""
     if state.ready.is_overdue(state.now_ms):
         expire(state, True, effects)
@@ -39,7 +39,7 @@ def _has_expired(state: QueueState, effects: list[Effect]) -> bool:
 def _rotate(state: QueueState, served: list[Consumer], effects: list[Effect]) -> None:
     ready = state.ready
     rotation = state.rotation
-    while rotation.waiting > 0 and not _has_expired(state, effects) and ready.count > 0:
+    while rotation.waiting > 0 and not has_expired(state, effects) and ready.count > 0:
         consumer = rotation.pop()
         fresh = consumer.fresh
         if not fresh:
@@ -60,7 +60,7 @@ def _rotate_groups(state: QueueState, served: list[Consumer], effects: list[Effe
     ready = state.ready
     rotation = state.rotation
     passed: list[Consumer] = []
-    while rotation.waiting > 0 and not _has_expired(state, effects) and ready.count > 0:
+    while rotation.waiting > 0 and not has_expired(state, effects) and ready.count > 0:
         consumer = rotation.pop()
         message = ready.take_for(consumer)
         if message is None:

@@ -15,10 +15,14 @@ from librt.strings import BytesWriter, write_i16_be, write_i64_be
 from mypy_extensions import i16, i64
 
 from headrace_broker.core.queue.octet_reader import OctetReader
+from headrace_broker.model.limits import PUBLISHER_RETENTION_MS
 
 SETTINGS_VERSION: Final = 1
 
 UNSET: Final = -1
+NEWEST: Final = 255  # machine version: above all that there are
+_VERSION_3: Final = 3
+_LAST_OF_VERSION_2: Final = 21  # field
 
 OVERFLOW_DROP_HEAD: Final = 0
 OVERFLOW_REJECT_PUBLISH: Final = 1
@@ -64,6 +68,8 @@ class QueueSettings:
         high_watermark: as high_watermark_octets, in messages.
         low_watermark: likewise.
         fairness_key: header whose values take turns, b"" none; without effect beside another key.
+        publisher_retention_ms: how long the numbers of a publisher are remembered after it
+            published last, 0 for not at all.
     """
 
     def __init__(self) -> None:
@@ -89,6 +95,7 @@ class QueueSettings:
         self.high_watermark: i64 = 0
         self.low_watermark: i64 = 0
         self.fairness_key = b""
+        self.publisher_retention_ms: i64 = PUBLISHER_RETENTION_MS
 
     @property
     def reads_headers(self) -> bool:
@@ -119,6 +126,7 @@ def _numbers(settings: QueueSettings) -> dict[int, int]:
         18: settings.low_watermark_octets,
         19: settings.high_watermark,
         20: settings.low_watermark,
+        22: settings.publisher_retention_ms,
     }
 
 
@@ -132,13 +140,20 @@ _PLAIN_NAMES: Final = _names(QueueSettings())
 _FIELDS: Final = sorted([*_PLAIN_NUMBERS, *_PLAIN_NAMES])
 
 
-def encode_settings(settings: QueueSettings) -> bytes:
-    """Encode settings; equal ones give equal octets."""
+def encode_settings(settings: QueueSettings, machine_version: i64 = NEWEST) -> bytes:
+    """Encode settings; equal ones give equal octets.
+
+    Args:
+        settings: of a queue.
+        machine_version: fields that such a machine does not know are left out.
+    """
     out = BytesWriter()
     out.append(SETTINGS_VERSION)
     numbers = _numbers(settings)
     names = _names(settings)
     for field in _FIELDS:
+        if field > _LAST_OF_VERSION_2 and machine_version < _VERSION_3:
+            break
         if field in numbers:
             if numbers[field] != _PLAIN_NUMBERS[field]:
                 out.append(field)
@@ -198,10 +213,10 @@ def _set_number(settings: QueueSettings, field: i64, value: i64) -> None:
     elif field == 14:
         settings.retry_max_ms = value
     else:
-        _set_watermark(settings, field, value)
+        _set_later_number(settings, field, value)
 
 
-def _set_watermark(settings: QueueSettings, field: i64, value: i64) -> None:
+def _set_later_number(settings: QueueSettings, field: i64, value: i64) -> None:
     if field == 17:
         settings.high_watermark_octets = value
     elif field == 18:
@@ -210,6 +225,8 @@ def _set_watermark(settings: QueueSettings, field: i64, value: i64) -> None:
         settings.high_watermark = value
     elif field == 20:
         settings.low_watermark = value
+    elif field == 22:
+        settings.publisher_retention_ms = value
 
 
 def _set_name(settings: QueueSettings, field: i64, value: bytes) -> None:
@@ -230,4 +247,5 @@ def _plausible(settings: QueueSettings) -> bool:
         and settings.priority_max <= PRIORITY_MAX
         and 0 <= settings.low_watermark_octets <= settings.high_watermark_octets
         and 0 <= settings.low_watermark <= settings.high_watermark
+        and settings.publisher_retention_ms >= 0
     )

@@ -17,6 +17,9 @@ stands for a number and so many.
             | publish number of position 0 | n x (distance from there or the end before | count))
         2: n x (u8 priority | text key | count | octets | n x page | n x message), which are the
            lanes that take turns, by priority and turn; of a plain one, with key "", no more
+        3: epochs given | n x group | n x (number of the holder | u8 operation | n x message), of
+           leases that ended
+        4: n x publisher, who published last comes last
 
     page: first id | last id | count | expires | size | text batches (see `batch_page`)
     message: id | entry | position | octets | acquired | deliveries | arrived | expires
@@ -25,6 +28,11 @@ stands for a number and so many.
         | n x (first | last | why) | n x consumer
     consumer: number | prefetch | u8 flags | u8 state | text tag | u8 sign | priority
         | prefetch octets | timeout | arrival | next delivery | n x (delivery | message)
+    group: text name | number of the holder | epoch | n x (text opener | epoch) | next number
+        | settled | settled before | settled count | deadline | n x (number | n x message)
+        | n x (number | u8 state | count | octets | rows), of leases that are gone
+    publisher: text id | epoch | last | used at | rows of holes
+    rows: n x (distance from the end before | count)
 
 What follows from the rest (counters, heaps, who owns a group) is computed again.
 """
@@ -40,13 +48,20 @@ from librt.strings import BytesWriter
 from mypy_extensions import i64
 
 from headrace_broker.core.queue.batch_page import encode_batches, read_entries, write_varint
-from headrace_broker.core.queue.effect import Acquired
 from headrace_broker.core.queue.lane import Lane
 from headrace_broker.core.queue.page import Page
 from headrace_broker.core.queue.queue_state import QueueState
 from headrace_broker.core.queue.ready_list import ReadyList
 from headrace_broker.core.queue.session import Consumer, Session
 from headrace_broker.core.queue.settings import encode_settings
+from headrace_broker.core.queue.snapshot_section import (
+    encode_leases,
+    encode_publishers,
+    write_message,
+    write_messages,
+    write_rows,
+    write_text,
+)
 from headrace_broker.core.queue.watermark import Watermark
 
 SNAPSHOT_VERSION: Final = 2
@@ -55,6 +70,8 @@ FLAG_EXCLUSIVE: Final = 1
 FLAG_FILTERED: Final = 2
 SECTION_WATERMARK: Final = 1
 SECTION_FAIR_LANES: Final = 2
+SECTION_LEASES: Final = 3
+SECTION_PUBLISHERS: Final = 4
 
 
 def live_indexes(state: QueueState) -> array[int]:
@@ -111,24 +128,24 @@ def _write(state: QueueState, paged: bool) -> bytes:
     sections = _sections(state, paged)
     out.append(SECTIONS_VERSION if sections else SNAPSHOT_VERSION)
     write_varint(out, state.version)
-    _write_text(out, encode_settings(state.settings))
+    write_text(out, encode_settings(state.settings))
     write_varint(out, state.now_ms if paged else 0)
     write_varint(out, state.ready.next_id)
     out.append(1 if state.refusing else 0)
     write_varint(out, state.arrivals)
     write_varint(out, state.overdue_ms)
     _write_ready(out, state.ready, paged)
-    _write_messages(out, state.ready.groups.loose.in_order())
-    _write_messages(
+    write_messages(out, state.ready.groups.loose.in_order())
+    write_messages(
         out, [state.delayed.messages[number] for number in sorted(state.delayed.messages)]
     )
     write_varint(out, len(state.dead))
     for dead in state.dead.values():
         out.append(int(dead.reason))
-        _write_message(out, dead.message)
+        write_message(out, dead.message)
     write_varint(out, len(state.seen.seen))
     for name, time_ms in state.seen.seen.items():
-        _write_text(out, name)
+        write_text(out, name)
         write_varint(out, time_ms)
     write_varint(out, len(state.sessions))
     for session in state.sessions.values():
@@ -142,7 +159,7 @@ def _write(state: QueueState, paged: bool) -> bytes:
         write_varint(out, len(sections))
         for number, section in sections.items():
             out.append(number)
-            _write_text(out, section)
+            write_text(out, section)
     return out.getvalue()
 
 
@@ -153,6 +170,10 @@ def _sections(state: QueueState, paged: bool) -> dict[int, bytes]:
         sections[SECTION_WATERMARK] = _watermark(state.watermark)
     if state.ready.fair.count > 0:
         sections[SECTION_FAIR_LANES] = _fair_lanes(state.ready.fair.in_order(), paged)
+    if state.leases.epochs > 0:
+        sections[SECTION_LEASES] = encode_leases(state.leases)
+    if state.publishers.known:
+        sections[SECTION_PUBLISHERS] = encode_publishers(state.publishers)
     return sections
 
 
@@ -179,8 +200,8 @@ def _write_lane(out: BytesWriter, lane: Lane, paged: bool) -> None:
         _write_pages(out, lane.pages)
     else:
         batches = [batch for page in lane.pages for batch in page.waiting()]
-        _write_text(out, encode_batches(batches))
-    _write_messages(out, lane.loose.in_order())
+        write_text(out, encode_batches(batches))
+    write_messages(out, lane.loose.in_order())
 
 
 def _fair_lanes(lanes: list[Lane], paged: bool) -> bytes:
@@ -188,7 +209,7 @@ def _fair_lanes(lanes: list[Lane], paged: bool) -> bytes:
     write_varint(out, len(lanes))
     for lane in lanes:
         out.append(int(lane.priority))
-        _write_text(out, lane.key)
+        write_text(out, lane.key)
         if lane.key:
             _write_lane(out, lane, paged)
     return out.getvalue()
@@ -202,7 +223,7 @@ def _write_pages(out: BytesWriter, pages: deque[Page]) -> None:
         write_varint(out, page.count)
         write_varint(out, page.expires_ms)
         write_varint(out, page.size)
-        _write_text(out, page.packed or encode_batches(page.waiting()))
+        write_text(out, page.packed or encode_batches(page.waiting()))
 
 
 def _watermark(watermark: Watermark) -> bytes:
@@ -214,40 +235,8 @@ def _watermark(watermark: Watermark) -> bytes:
         before = index
         write_varint(out, command.session.number)
         write_varint(out, command.base)
-        bounds = command.seqs.bounds
-        write_varint(out, len(bounds) // 2)
-        end = command.base
-        for at in range(0, len(bounds), 2):
-            write_varint(out, bounds[at] - end)
-            end = bounds[at + 1]
-            write_varint(out, end - bounds[at])
+        write_rows(out, command.seqs.bounds, command.base)
     return out.getvalue()
-
-
-def _write_text(out: BytesWriter, text: bytes) -> None:
-    write_varint(out, len(text))
-    out.write(text)
-
-
-def _write_messages(out: BytesWriter, messages: list[Acquired]) -> None:
-    write_varint(out, len(messages))
-    for message in messages:
-        _write_message(out, message)
-
-
-def _write_message(out: BytesWriter, message: Acquired) -> None:
-    write_varint(out, message.message_id)
-    write_varint(out, message.entry_index)
-    write_varint(out, message.position)
-    write_varint(out, message.octets)
-    write_varint(out, message.acquired_count)
-    write_varint(out, message.delivery_count)
-    write_varint(out, message.arrived_ms)
-    write_varint(out, message.expires_ms)
-    out.append(int(message.priority))
-    write_varint(out, message.acquired_ms)
-    write_varint(out, message.due_ms)
-    _write_text(out, message.key)
 
 
 def _write_session(out: BytesWriter, session: Session) -> None:
@@ -276,7 +265,7 @@ def _write_consumer(out: BytesWriter, consumer: Consumer) -> None:
     exclusive = FLAG_EXCLUSIVE if consumer.exclusive else 0
     out.append(exclusive | (FLAG_FILTERED if consumer.filtered else 0))
     out.append(int(consumer.state))
-    _write_text(out, consumer.tag)
+    write_text(out, consumer.tag)
     priority = consumer.priority
     out.append(1 if priority < 0 else 0)
     write_varint(out, -priority if priority < 0 else priority)
@@ -287,7 +276,7 @@ def _write_consumer(out: BytesWriter, consumer: Consumer) -> None:
     write_varint(out, len(consumer.unsettled))
     for number, message in consumer.unsettled.items():
         write_varint(out, number)
-        _write_message(out, message)
+        write_message(out, message)
 
 
 def _write_name(out: BytesWriter, consumer: Consumer | None) -> None:

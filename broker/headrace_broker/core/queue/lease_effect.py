@@ -1,0 +1,151 @@
+"""What a queue tells of leases (see `lease`)."""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from headrace_broker.core.queue.effect import Effect
+
+LEASE_OK: Final = 0
+LEASE_FENCED: Final = 1  # somebody else has opened the group since
+LEASE_UNKNOWN_GROUP: Final = 2
+LEASE_OUT_OF_ORDER: Final = 3  # its number is beyond the next one
+LEASE_GONE: Final = 4  # of what was asked about, something went back since its deadline passed
+LEASE_SETTLED: Final = 5  # it is settled, and its messages are no more
+LEASE_GROUPS_FULL: Final = 6  # the queue has as many groups as it may
+LEASES_FULL: Final = 7  # the group, or the queue, has leased as much as it may
+LEASE_IN_USE: Final = 8  # the queue is another's, as an only consumer has it
+
+LEASE_STATUS_NAMES: Final = {
+    LEASE_OK: "ok",
+    LEASE_FENCED: "fenced",
+    LEASE_UNKNOWN_GROUP: "unknown_group",
+    LEASE_OUT_OF_ORDER: "out_of_order",
+    LEASE_GONE: "gone",
+    LEASE_SETTLED: "settled",
+    LEASE_GROUPS_FULL: "groups_full",
+    LEASES_FULL: "leases_full",
+    LEASE_IN_USE: "in_use",
+}
+
+HELD: Final = 1
+EXPIRED: Final = 2  # its deadline passed: its messages went back
+RELEASED: Final = 3  # its group gave it back
+
+
+@final
+class LeaseInfo:
+    """A lease as it is told.
+
+    Attributes:
+        number: from 1 within its group.
+        state: HELD, EXPIRED or RELEASED.
+        count: of its messages.
+        octets: of their bodies.
+        rows: of a lease that went back, the ids of its messages as in `Ranges.bounds`, the first
+            LEASE_ROWS_MAX rows.
+    """
+
+    def __init__(self, number: i64, state: i64, count: i64, octets: i64, rows: list[int]) -> None:
+        self.number = number
+        self.state = state
+        self.count = count
+        self.octets = octets
+        self.rows = rows
+
+    def __repr__(self) -> str:
+        return f"LeaseInfo({self.number}, {self.state}, {self.count}, {self.octets}, {self.rows})"
+
+
+@final
+class GroupInfo:
+    """A group as it is told.
+
+    Attributes:
+        name: unique in the queue.
+        epoch: who opened it last has this one.
+        next_number: of its next lease.
+        settled: everything up to this lease is settled.
+        deadline_ms: when its leases expire (Unix time in ms), 0 when it holds none.
+        leases: those that it holds, and those that are gone and not settled, by number.
+    """
+
+    def __init__(
+        self,
+        name: bytes,
+        epoch: i64,
+        next_number: i64,
+        settled: i64,
+        deadline_ms: i64,
+        leases: list[LeaseInfo],
+    ) -> None:
+        self.name = name
+        self.epoch = epoch
+        self.next_number = next_number
+        self.settled = settled
+        self.deadline_ms = deadline_ms
+        self.leases = leases
+
+    def __repr__(self) -> str:
+        return (
+            f"GroupInfo({self.name!r}, {self.epoch}, {self.next_number}, {self.settled},"
+            f" {self.deadline_ms}, {self.leases})"
+        )
+
+
+@final
+class LeaseAnswer(Effect):
+    """A command of a group was applied, or may not be.
+
+    Attributes:
+        request: of the command.
+        status: one of the LEASE constants.
+        group: as it is now, None where there is none.
+        count: messages that the command leased, settled or gave back.
+        octets: of the bodies of what it leased.
+        ready: messages that it left available.
+        gone: of what it is about, leases that went back.
+    """
+
+    def __init__(
+        self,
+        request: i64,
+        status: i64,
+        group: GroupInfo | None,
+        count: i64 = 0,
+        octets: i64 = 0,
+        ready: i64 = 0,
+        gone: list[LeaseInfo] | None = None,
+    ) -> None:
+        self.request = request
+        self.status = status
+        self.group = group
+        self.count = count
+        self.octets = octets
+        self.ready = ready
+        self.gone: list[LeaseInfo] = [] if gone is None else gone
+
+    def __repr__(self) -> str:
+        return (
+            f"LeaseAnswer({self.request}, {LEASE_STATUS_NAMES[int(self.status)]}, {self.group},"
+            f" {self.count}, {self.octets}, {self.ready}, {self.gone})"
+        )
+
+
+@final
+class LeaseGone(Effect):
+    """A lease ended otherwise than by being settled: its messages go back.
+
+    Attributes:
+        name: of its group.
+        lease: what is remembered of it.
+    """
+
+    def __init__(self, name: bytes, lease: LeaseInfo) -> None:
+        self.name = name
+        self.lease = lease
+
+    def __repr__(self) -> str:
+        return f"LeaseGone({self.name!r}, {self.lease})"

@@ -1,0 +1,146 @@
+"""Reads parts of a snapshot back: messages, what groups hold by lease, publishers."""
+
+from __future__ import annotations
+
+from mypy_extensions import i64
+
+from headrace_broker.core.queue.command import ACCEPT, MODIFY_FAILED, RELEASE
+from headrace_broker.core.queue.effect import Acquired
+from headrace_broker.core.queue.lease import HOLDERS, Lease, LeaseGroup, Leaving
+from headrace_broker.core.queue.lease_effect import EXPIRED, RELEASED, LeaseInfo
+from headrace_broker.core.queue.octet_reader import OctetReader
+from headrace_broker.core.queue.publisher import Publisher
+from headrace_broker.core.queue.queue_state import QueueState
+from headrace_broker.core.queue.ready_list import KEY_GROUP
+from headrace_broker.core.queue.session import Consumer
+from headrace_broker.core.queue.settings import PRIORITY_MAX
+from headrace_broker.model.ranges import Ranges
+
+
+def read_count(reader: OctetReader) -> i64:
+    """Read how many items follow, each of at least one octet."""
+    count = reader.varint()
+    if reader.failed or count > len(reader.data) - reader.position:
+        raise LookupError(f"{count} items at {reader.position}")
+    return count
+
+
+def read_text(reader: OctetReader) -> bytes:
+    """Read a length and octets."""
+    return reader.octets(reader.varint())
+
+
+def read_message(reader: OctetReader, state: QueueState) -> Acquired:
+    """Read a message whose entry is alive."""
+    message = Acquired(
+        reader.varint(),
+        reader.varint(),
+        reader.varint(),
+        reader.varint(),
+        reader.varint(),
+        reader.varint(),
+    )
+    message.arrived_ms = reader.varint()
+    message.expires_ms = reader.varint()
+    message.priority = reader.u8()
+    message.acquired_ms = reader.varint()
+    message.due_ms = reader.varint()
+    message.key = read_text(reader)
+    if reader.failed or message.priority > PRIORITY_MAX:
+        raise LookupError(f"message {message.message_id}")
+    if message.entry_index not in state.ready.entries.counts:
+        raise LookupError(f"message {message.message_id} of a dead entry {message.entry_index}")
+    return message
+
+
+def _rows(reader: OctetReader) -> Ranges:
+    rows = Ranges()
+    end: i64 = 0
+    for row in range(read_count(reader)):
+        start = end + reader.varint()
+        stop = start + reader.varint()
+        if reader.failed or stop <= start or (row > 0 and start == end):
+            raise LookupError("a row of nothing, or two that are one")
+        rows.append(start, stop)
+        end = stop
+    return rows
+
+
+def read_leases(reader: OctetReader, state: QueueState) -> None:
+    """Read what groups hold by lease, and what is on its way back."""
+    leases = state.leases
+    leases.epochs = reader.varint()
+    holders: dict[int, Consumer] = {}
+    for _ in range(read_count(reader)):
+        group = _read_group(reader, state)
+        if group.name in leases.groups or group.holder.number in holders:
+            raise LookupError("a group that is there twice")
+        if max(group.epoch, group.holder.number) > leases.epochs:
+            raise LookupError("an epoch that was not given")
+        leases.groups[group.name] = group
+        holders[group.holder.number] = group.holder
+    for _ in range(read_count(reader)):
+        number = reader.varint()
+        operation = reader.u8()
+        if operation not in (ACCEPT, RELEASE, MODIFY_FAILED):
+            raise LookupError(f"operation {operation}")
+        holder = holders.get(number)
+        if holder is None:  # its group was closed
+            holder = Consumer(HOLDERS, number)
+            holders[number] = holder
+        messages = _read_held(reader, holder, state)
+        leases.leaving.append(Leaving(holder, operation, messages))
+    leases.find_due()
+
+
+def _read_group(reader: OctetReader, state: QueueState) -> LeaseGroup:
+    name = read_text(reader)
+    group = LeaseGroup(name, reader.varint())
+    group.epoch = reader.varint()
+    for _ in range(read_count(reader)):
+        opener = read_text(reader)
+        group.openers[opener] = reader.varint()
+    group.next_number = reader.varint()
+    group.settled = reader.varint()
+    group.settled_before = reader.varint()
+    group.settled_count = reader.varint()
+    group.deadline_ms = reader.varint()
+    for _ in range(read_count(reader)):
+        number = reader.varint()
+        group.leases[number] = Lease(number, _read_held(reader, group.holder, state))
+    for _ in range(read_count(reader)):
+        number = reader.varint()
+        how = reader.u8()
+        if how not in (EXPIRED, RELEASED):
+            raise LookupError(f"a lease that is gone by {how}")
+        count = reader.varint()
+        octets = reader.varint()
+        group.gone[number] = LeaseInfo(number, how, count, octets, _rows(reader).bounds)
+    return group
+
+
+def _read_held(reader: OctetReader, holder: Consumer, state: QueueState) -> list[Acquired]:
+    """Read messages that are unsettled at a group, at least one."""
+    messages = [read_message(reader, state) for _ in range(read_count(reader))]
+    if not messages:
+        raise LookupError("a lease of nothing")
+    for message in messages:
+        state.unsettled_octets += message.octets
+        if message.key.startswith(KEY_GROUP):
+            state.ready.groups.hold(holder, message)
+    state.unsettled_count += len(messages)
+    state.leases.count += len(messages)
+    return messages
+
+
+def read_publishers(reader: OctetReader, state: QueueState) -> None:
+    """Read what publishers have sent."""
+    for _ in range(read_count(reader)):
+        name = read_text(reader)
+        if name in state.publishers.known:
+            raise LookupError("a publisher that is there twice")
+        known = Publisher(reader.varint())
+        known.last = reader.varint()
+        known.used_ms = reader.varint()
+        known.holes = _rows(reader)
+        state.publishers.known[name] = known
