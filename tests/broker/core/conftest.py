@@ -43,14 +43,14 @@ class QueueLog:
         self.entries.append(command.stamp_command(self.now_ms, encoded))
         return self.machine.apply(len(self.entries), self.entries[-1])
 
-    def configure(self, **fields: object) -> list[Effect]:
-        """Apply CONFIGURE of version 2 with these settings, the others as they are."""
+    def configure(self, version: int = 2, **fields: object) -> list[Effect]:
+        """Apply CONFIGURE with these settings, the others as they are."""
         settings = decode_settings(encode_settings(self.machine.settings))
         assert settings is not None
         for name, value in fields.items():
             assert hasattr(settings, name), name
             setattr(settings, name, value)
-        return self.apply(leader_command.encode_configure(2, settings))
+        return self.apply(leader_command.encode_configure(version, settings))
 
     def publish(self, *messages: tuple[bytes, bytes]) -> list[Effect]:
         """Enqueue messages (property block, body) of a publisher of its own."""

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from tests.broker.core.conftest import ANNA, batch
 
-from headrace_broker.core.queue import command, leader_command
+from headrace_broker.core.queue import command, leader_command, lease_command
 from headrace_broker.core.queue.command import (
     ENQUEUE_BATCH_OFFSET,
     Attach,
@@ -21,6 +21,14 @@ from headrace_broker.core.queue.command import (
 )
 from headrace_broker.core.queue.command_decoder import decode_command
 from headrace_broker.core.queue.leader_command import Acquire, Configure, Forget
+from headrace_broker.core.queue.lease_command import (
+    CloseGroup,
+    OpenGroup,
+    ReleaseLeases,
+    RenewLeases,
+    SettleLeases,
+    TakeLease,
+)
 from headrace_broker.core.queue.settings import QueueSettings, decode_settings, encode_settings
 
 U32_MAX = 2**32 - 1
@@ -47,6 +55,15 @@ COMMANDS = {
     ),
     "remove": command.encode_remove(ANNA, 7, [3, 2**62]),
     "purge": command.encode_purge(ANNA, 7),
+    "enqueue named": command.encode_enqueue_named(
+        ANNA, 7, batch(b"a", b"bc", b""), b"anna", 3, [5, 6, 9, 11], True
+    ),
+    "open group": lease_command.encode_open_group(9, b"g", 1000, b"opener"),
+    "lease": lease_command.encode_lease(9, b"g", 2, 3, 4, 5, 6),
+    "renew": lease_command.encode_renew(9, b"g", 2, 1000),
+    "settle leases": lease_command.encode_settle_leases(9, b"g", 2, 3),
+    "release leases": lease_command.encode_release_leases(9, b"g", 2, 3, True),
+    "close group": lease_command.encode_close_group(9, b"g", 2),
     "enqueue now": command.encode_enqueue_now(ANNA, 7, batch(b"a", b"bc")),
     "configure": leader_command.encode_configure(2, QueueSettings()),
     "tick": leader_command.encode_tick(),
@@ -140,6 +157,7 @@ def every_setting() -> QueueSettings:
     settings.high_watermark = 20
     settings.low_watermark = 19
     settings.fairness_key = b"twenty-one"
+    settings.publisher_retention_ms = 22
     return settings
 
 
@@ -153,11 +171,49 @@ def test_settings_come_back_in_every_field() -> None:
 
 
 def test_configure_comes_back_with_version_and_settings() -> None:
-    encoded = leader_command.encode_configure(2, every_setting())
+    encoded = leader_command.encode_configure(3, every_setting())
     found = decode_command(stamp_command(1, encoded))
     assert isinstance(found, Configure)
-    assert found.version == 2
+    assert found.version == 3
     assert encode_settings(found.settings) == encode_settings(every_setting())
+
+
+def test_configure_of_an_earlier_version_says_nothing_that_it_does_not_know() -> None:
+    later, plain = every_setting(), every_setting()
+    plain.publisher_retention_ms = QueueSettings().publisher_retention_ms
+    encode = leader_command.encode_configure
+    assert encode(2, later) == encode(2, plain)
+    assert encode(3, later) != encode(3, plain)
+
+
+def test_numbers_of_a_publisher_come_back_behind_the_batch() -> None:
+    found = decoded("enqueue named")
+    assert isinstance(found, Enqueue)
+    assert (found.session, found.seq, found.sizes.count, found.patient) == (ANNA, 7, 3, True)
+    named = found.named
+    assert named is not None
+    assert (named.publisher, named.epoch, named.rows) == (b"anna", 3, [5, 6, 9, 11])
+
+
+def test_commands_of_groups_come_back_with_all_their_fields() -> None:
+    opened, leased, renewed, settled, released, closed = map(
+        decoded,
+        ["open group", "lease", "renew", "settle leases", "release leases", "close group"],
+    )
+    assert isinstance(opened, OpenGroup)
+    assert (opened.request, opened.name, opened.ttl_ms) == (9, b"g", 1000)
+    assert opened.opener == b"opener"
+    assert isinstance(leased, TakeLease)
+    assert (leased.request, leased.name, leased.epoch, leased.number) == (9, b"g", 2, 3)
+    assert (leased.messages, leased.octets, leased.ttl_ms) == (4, 5, 6)
+    assert isinstance(renewed, RenewLeases)
+    assert (renewed.request, renewed.epoch, renewed.ttl_ms) == (9, 2, 1000)
+    assert isinstance(settled, SettleLeases)
+    assert (settled.request, settled.epoch, settled.last) == (9, 2, 3)
+    assert isinstance(released, ReleaseLeases)
+    assert (released.request, released.epoch, released.first, released.failed) == (9, 2, 3, True)
+    assert isinstance(closed, CloseGroup)
+    assert (closed.request, closed.name, closed.epoch) == (9, b"g", 2)
 
 
 @pytest.mark.parametrize(
@@ -211,10 +267,10 @@ def test_another_version_or_kind_is_malformed(name: str) -> None:
     encoded = COMMANDS[name]
     for head in (
         b"\x00\x01",
-        b"\x0f\x01",
+        b"\x15\x01",
         b"\xff\x01",
         encoded[:1] + b"\x00",
-        encoded[:1] + b"\x03",
+        encoded[:1] + b"\x04",
     ):
         found = decode_command(stamp_command(1, head + encoded[2:]))
         assert isinstance(found, Malformed)
@@ -235,6 +291,23 @@ def test_another_version_or_kind_is_malformed(name: str) -> None:
         command.encode_settle(ANNA, 1, [SettleItem(1, 5, 1, 1)]),
         command.encode_settle(ANNA, 1, [SettleItem(1, 1, 2, 1)]),
         command.encode_settle(ANNA, 1, [SettleItem(1, 1, 1, -1)]),
+        command.encode_enqueue_named(ANNA, 1, batch(b"a"), b"", 1, [1, 2]),
+        command.encode_enqueue_named(ANNA, 1, batch(b"a"), b"p", 1, [1, 3]),
+        command.encode_enqueue_named(ANNA, 1, batch(b"a"), b"p", 1, []),
+        command.encode_enqueue_named(ANNA, 1, batch(b"a"), b"p", 1, [0, 1]),
+        command.encode_enqueue_named(ANNA, 1, batch(b"a", b"b"), b"p", 1, [1, 2, 2, 3]),
+        command.encode_enqueue_named(ANNA, 1, batch(b"a"), b"p", 2**62, [1, 2]),
+        command.encode_enqueue_named(ANNA, 1, batch(b"a"), b"p", 1, [2**62, 2**62 + 1]),
+        lease_command.encode_open_group(1, b"", 1, b"a"),
+        lease_command.encode_open_group(1, b"g", 1, b""),
+        lease_command.encode_open_group(1, b"g", 1, bytes(65)),
+        lease_command.encode_open_group(1, b"g", 1 << 40, b"a"),
+        lease_command.encode_lease(1, b"g", 1, 0, 1, 1, 1),
+        lease_command.encode_lease(1, b"g", 1, 1, 0, 1, 1),
+        lease_command.encode_lease(1, b"g", 1, 1, 1, 1, 0),
+        lease_command.encode_renew(1, b"g", 1, 0),
+        lease_command.encode_settle_leases(1, b"g", 1, 2**62),
+        lease_command.encode_release_leases(1, b"g", 1, 1, False)[:-1] + b"\x02",
     ],
 )
 def test_numbers_out_of_range_are_malformed(encoded: bytes) -> None:

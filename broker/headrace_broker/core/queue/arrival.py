@@ -73,9 +73,11 @@ def enqueue(
     had: list[int] = []
     named = command.named
     if named is not None:
-        had = state.publishers.had(named, state.now_ms, state.settings.publisher_retention_ms)
+        keep_ms = state.settings.publisher_retention_ms
+        had = state.publishers.had(named, state.now_ms, keep_ms)
         first = _first_new(had, skip)
         if first == count:
+            state.publishers.note(named, skip, count, state.now_ms, keep_ms)
             effects.append(Enqueued(command.session, last))
             return False
     special = (len(had) > 0 and had[-1] > first) or _is_special(state, data, command)

@@ -34,7 +34,7 @@ from librt.strings import BytesWriter, read_i64_be, write_i32_be, write_i64_be
 from mypy_extensions import i32, i64
 
 from headrace_broker.core.queue.batch_sizes import BatchSizes
-from headrace_broker.core.queue.publisher import Named
+from headrace_broker.core.queue.publisher import Named, write_named
 
 ENQUEUE: Final = 1
 SETTLE: Final = 2
@@ -268,6 +268,32 @@ def encode_enqueue(session: i64, seq: i64, batch: bytes, patient: bool = False) 
     """Encode ENQUEUE of an encoded batch whose first message has number `seq` (from 1)."""
     out = _numbered(ENQUEUE, session, seq, EXTENDED_VERSION if patient else COMMAND_VERSION)
     out.write(batch)
+    return out.getvalue()
+
+
+def encode_enqueue_named(
+    session: i64,
+    seq: i64,
+    batch: bytes,
+    publisher: bytes,
+    epoch: i64,
+    rows: list[int],
+    patient: bool = False,
+) -> bytes:
+    """Encode ENQUEUE of a batch whose publisher gives its messages numbers.
+
+    Args:
+        session: as in `encode_enqueue`, and so are `seq`, `batch` and `patient`.
+        seq: on the session's publish lane, of the first message.
+        batch: encoded.
+        publisher: its id.
+        epoch: of its numbers.
+        rows: a number for each message, ascending, as in `Ranges.bounds`.
+        patient: the publisher waits for confirms.
+    """
+    out = _numbered(ENQUEUE, session, seq, NAMED_VERSION)
+    out.write(batch)
+    write_named(out, publisher, epoch, rows, patient)
     return out.getvalue()
 
 
