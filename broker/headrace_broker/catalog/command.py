@@ -51,10 +51,39 @@ class DeclareNodes(Command, frozen=True, tag="declare_nodes"):
 
 
 class AnnounceNode(Command, frozen=True, tag="announce_node"):
-    """Say what version of the queue machine a known node runs."""
+    """Say what a known node is now.
+
+    Attributes:
+        machine_version: of the queue machine that it runs.
+        disk: id of its data directory, 0 for as known.
+        name: "" for as known.
+        address: likewise.
+    """
 
     node: int
     machine_version: int
+    disk: int = 0
+    name: str = ""
+    address: str = ""
+
+
+class AdmitNode(Command, frozen=True, tag="admit_node"):
+    """Add a node to a running cluster; one that is known is as it says from now on."""
+
+    node: Node
+
+
+class SetMaintenance(Command, frozen=True, tag="set_maintenance"):
+    """Have a node drained, or let it serve again."""
+
+    node: int
+    on: bool
+
+
+class ForgetNode(Command, frozen=True, tag="forget_node"):
+    """Remove a node from the cluster; with it go the queues that lived in its memory."""
+
+    node: int
 
 
 class DeclareVhost(Command, frozen=True, tag="declare_vhost"):
@@ -203,6 +232,35 @@ class DeclareQueue(Command, frozen=True, tag="declare_queue"):
     member_ids: tuple[int, ...] = ()
 
 
+class SetMembers(Command, frozen=True, tag="set_members"):
+    """Have a queue live on other nodes; whoever leads it brings that about.
+
+    Attributes:
+        group: the incarnation that is meant.
+        add: node ids that get a replica.
+        remove: node ids whose replicas are to go once those that are added have everything.
+    """
+
+    vhost: str
+    name: str
+    group: int
+    add: tuple[int, ...] = ()
+    remove: tuple[int, ...] = ()
+
+
+class SettleMembers(Command, frozen=True, tag="settle_members"):
+    """Say that replicas which were to go are not needed any more.
+
+    Attributes:
+        revision: of the queue when that was found out; a later one voids it.
+        left: node ids.
+    """
+
+    group: int
+    revision: int
+    left: tuple[int, ...]
+
+
 class DeleteQueue(Command, frozen=True, tag="delete_queue"):
     """Delete a queue and its bindings.
 
@@ -246,6 +304,9 @@ AnyCommand = (
     | Bootstrap
     | DeclareNodes
     | AnnounceNode
+    | AdmitNode
+    | SetMaintenance
+    | ForgetNode
     | DeclareVhost
     | PutVhost
     | DeleteVhost
@@ -261,6 +322,8 @@ AnyCommand = (
     | DeclareExchange
     | DeleteExchange
     | DeclareQueue
+    | SetMembers
+    | SettleMembers
     | DeleteQueue
     | Bind
     | Unbind

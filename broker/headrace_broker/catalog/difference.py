@@ -9,10 +9,12 @@ from headrace_broker.catalog.event import (
     ExchangeAdded,
     ExchangeRemoved,
     NodeAdded,
+    NodeRemoved,
     ParameterChanged,
     PermissionChanged,
     PolicyChanged,
     QueueAdded,
+    QueueChanged,
     QueueRemoved,
     UserChanged,
     UserLimitsChanged,
@@ -45,6 +47,7 @@ def difference(before: CatalogView, after: CatalogView) -> list[Event]:
         *_told_no_more(before, after),
         *(VhostRemoved(vhost) for vhost in before.vhosts() if after.vhost(vhost.name) is None),
         *(UserChanged(user.name, None) for user in before.users() if after.user(user.name) is None),
+        *(NodeRemoved(node) for node in before.nodes() if after.node(node.id) is None),
     ]
     come: list[Event] = [
         *(NodeAdded(node) for node in after.nodes() if before.node(node.id) != node),
@@ -53,6 +56,11 @@ def difference(before: CatalogView, after: CatalogView) -> list[Event]:
         *_told_now(before, after),
         *(ExchangeAdded(x) for x in after.exchanges() if before.exchange(x.vhost, x.name) != x),
         *(QueueAdded(q) for q in after.queues() if before.queue_by_group(q.group) is None),
+        *(
+            QueueChanged(q)
+            for q in after.queues()
+            if before.queue_by_group(q.group) not in (None, q)
+        ),
         *(BindingAdded(b) for b in after.bindings() if _is_news(b, before, torn)),
     ]
     return gone + come

@@ -17,7 +17,13 @@ from headrace_broker.model.definition import (
 
 
 class NodeAdded(msgspec.Struct, frozen=True):
-    """A node joined, or changed its name or address."""
+    """A node joined, or something about it changed."""
+
+    node: Node
+
+
+class NodeRemoved(msgspec.Struct, frozen=True):
+    """A node was forgotten; no queue has a replica on it."""
 
     node: Node
 
@@ -103,6 +109,12 @@ class QueueAdded(msgspec.Struct, frozen=True):
     queue: Queue
 
 
+class QueueChanged(msgspec.Struct, frozen=True):
+    """A queue lives on other nodes now, or no longer on those that it was leaving."""
+
+    queue: Queue
+
+
 class QueueRemoved(msgspec.Struct, frozen=True):
     """A queue was deleted, after its bindings."""
 
@@ -123,6 +135,7 @@ class BindingRemoved(msgspec.Struct, frozen=True):
 
 Event = (
     NodeAdded
+    | NodeRemoved
     | VhostAdded
     | VhostChanged
     | VhostRemoved
@@ -135,6 +148,7 @@ Event = (
     | ExchangeAdded
     | ExchangeRemoved
     | QueueAdded
+    | QueueChanged
     | QueueRemoved
     | BindingAdded
     | BindingRemoved

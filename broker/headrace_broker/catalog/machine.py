@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-import msgspec
-
 from headrace_broker.catalog import command as commands
 from headrace_broker.catalog.argument import (
     QUEUE_TYPE,
@@ -18,11 +16,11 @@ from headrace_broker.catalog.argument import (
     phrases,
     table_problem,
 )
+from headrace_broker.catalog.cluster import ClusterChanges
 from headrace_broker.catalog.event import Event
 from headrace_broker.catalog.exchange_argument import binding_problem, type_problem
 from headrace_broker.catalog.governance import (
     DEFAULT_EXCHANGES,
-    Governance,
     name_problem,
     no_vhost,
 )
@@ -39,7 +37,6 @@ from headrace_broker.catalog.result import (
     Repeated,
     Result,
 )
-from headrace_broker.catalog.setting import INT32_MAX
 from headrace_broker.catalog.view import DESTINATION_EXCHANGE, DESTINATION_QUEUE
 from headrace_broker.model.binding_key import binding_key
 from headrace_broker.model.definition import (
@@ -47,7 +44,6 @@ from headrace_broker.model.definition import (
     QUEUE_QUORUM,
     Binding,
     Exchange,
-    Node,
     Queue,
     Vhost,
 )
@@ -56,13 +52,12 @@ from headrace_broker.model.limits import (
     NAME_OCTETS_MAX,
     REPLICAS_MAX,
 )
-from headrace_broker.model.session import NODE_ID_MAX
 from headrace_raftlog.model.membership import member_node
 
 _DEFAULT_NAMES: Final = frozenset(name for name, _, _ in DEFAULT_EXCHANGES)
 
 
-class Catalog(Governance):
+class Catalog(ClusterChanges):
     """Applies commands; total (any octets have an answer) and deterministic."""
 
     def __init__(self) -> None:
@@ -72,6 +67,9 @@ class Catalog(Governance):
             commands.Bootstrap: self._bootstrap,
             commands.DeclareNodes: self._declare_nodes,
             commands.AnnounceNode: self._announce_node,
+            commands.AdmitNode: self._admit_node,
+            commands.SetMaintenance: self._set_maintenance,
+            commands.ForgetNode: self._forget_node,
             commands.DeclareVhost: self._declare_vhost,
             commands.PutVhost: self._put_vhost,
             commands.DeleteVhost: self._delete_vhost,
@@ -87,6 +85,8 @@ class Catalog(Governance):
             commands.DeclareExchange: self._declare_exchange,
             commands.DeleteExchange: self._delete_exchange,
             commands.DeclareQueue: self._declare_queue,
+            commands.SetMembers: self._set_members,
+            commands.SettleMembers: self._settle_members,
             commands.DeleteQueue: self._delete_queue,
             commands.Bind: self._bind,
             commands.Unbind: self._unbind,
@@ -159,46 +159,6 @@ class Catalog(Governance):
             self._grant_all(command.user.name, command.vhost)
         return Ok()
 
-    def _declare_nodes(self, command: commands.DeclareNodes) -> Result:
-        problem = self._nodes_problem(command.nodes)
-        if problem:
-            return Refused(problem)
-        changed = False
-        for node in command.nodes:
-            current = self.node(node.id)
-            if current is not None:
-                # What it runs it says itself.
-                node = msgspec.structs.replace(node, machine_version=current.machine_version)
-            if node != current:
-                self.put_node(node)
-                changed = True
-        return Ok() if changed else Exists()
-
-    def _announce_node(self, command: commands.AnnounceNode) -> Result:
-        current = self.node(command.node)
-        if current is None:
-            return NotFound(f"node {command.node}")
-        if not 1 <= command.machine_version <= INT32_MAX:
-            return Refused(f"machine_version: {command.machine_version} is not 1 or more")
-        if current.machine_version == command.machine_version:
-            return Exists(current)
-        node = msgspec.structs.replace(current, machine_version=command.machine_version)
-        self.put_node(node)
-        return Ok(node)
-
-    def _nodes_problem(self, nodes: tuple[Node, ...]) -> str:
-        names = {node.id: node.name for node in self.nodes()}
-        for node in nodes:
-            if not 1 <= node.id <= NODE_ID_MAX:
-                return f"node id {node.id} is not within 1 to {NODE_ID_MAX}"
-            problem = name_problem("node", node.name)
-            if problem:
-                return problem
-            names[node.id] = node.name
-        if len(set(names.values())) < len(names):
-            return "two nodes have the same name"
-        return ""
-
     # Exchanges
 
     def _declare_exchange(self, command: commands.DeclareExchange) -> Result:
@@ -239,10 +199,12 @@ class Catalog(Governance):
             return Refused(problem)
         replicas = command.replicas if command.kind == QUEUE_QUORUM else 1
         known = {node.id: self.replica_count(node.id) for node in self.nodes()}
-        members = place(known, command.preferred_node, replicas)
+        # What is on one node stays where it was asked for, drained or not.
+        avoided = [node.id for node in self.nodes() if node.maintenance and replicas > 1]
+        members = place(known, command.preferred_node, replicas, avoided)
         if not command.preferred_node:
             leads = {node: self.first_lead_count(node) for node in members}
-            members = lead_by_fewest(members, leads)
+            members = lead_by_fewest(members, leads, avoided)
         renewed = {int(member_node(member)): member for member in command.member_ids}
         queue = Queue(
             vhost=command.vhost,

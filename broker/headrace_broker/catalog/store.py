@@ -15,10 +15,12 @@ from headrace_broker.catalog.event import (
     ExchangeAdded,
     ExchangeRemoved,
     NodeAdded,
+    NodeRemoved,
     ParameterChanged,
     PermissionChanged,
     PolicyChanged,
     QueueAdded,
+    QueueChanged,
     QueueRemoved,
     UserChanged,
     UserLimitsChanged,
@@ -40,18 +42,26 @@ from headrace_broker.model.definition import (
     User,
     Vhost,
 )
+from headrace_broker.model.limits import FORGOTTEN_NODES_MAX
 
-SNAPSHOT_VERSION: Final = 3
+SNAPSHOT_VERSION: Final = 4
 # What has none of the newer tables is written as these versions, which older nodes read as well.
-SNAPSHOT_VERSION_UNSET: Final = 2  # without parameters
+SNAPSHOT_VERSION_SETTLED: Final = 3  # without forgotten nodes
+SNAPSHOT_VERSION_UNSET: Final = 2  # nor parameters
 SNAPSHOT_VERSION_PLAIN: Final = 1
-SNAPSHOT_VERSIONS: Final = (SNAPSHOT_VERSION_PLAIN, SNAPSHOT_VERSION_UNSET, SNAPSHOT_VERSION)
+SNAPSHOT_VERSIONS: Final = (
+    SNAPSHOT_VERSION_PLAIN,
+    SNAPSHOT_VERSION_UNSET,
+    SNAPSHOT_VERSION_SETTLED,
+    SNAPSHOT_VERSION,
+)
 
 
 class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True):
     """All of the catalog's state; lists are in order of creation.
 
-    What stands after `requests` came with version 2, `parameters` with version 3.
+    What stands after `requests` came with version 2, `parameters` with version 3, `forgotten`
+    with version 4.
     """
 
     version: int
@@ -71,6 +81,7 @@ class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True):
     permissions: list[Permission] = []
     policies: list[Policy] = []
     parameters: list[tuple[str, int | str]] = []
+    forgotten: list[tuple[int, int]] = []
 
 
 class SnapshotError(ValueError):
@@ -100,6 +111,21 @@ class CatalogStore(CatalogView):
         self._nodes[node.id] = node
         self._replicas.setdefault(node.id, 0)
         self._events.append(NodeAdded(node))
+
+    def drop_node(self, node: Node) -> None:
+        """Forget a node without replicas, and remember its disk."""
+        del self._nodes[node.id]
+        self._replicas.pop(node.id, None)
+        self._first_leads.pop(node.id, None)
+        if node.disk:
+            self._bar(node.id, node.disk)
+        self._events.append(NodeRemoved(node))
+
+    def _bar(self, node: int, disk: int) -> None:
+        self._forgotten.pop((node, disk), None)
+        if len(self._forgotten) >= FORGOTTEN_NODES_MAX:
+            del self._forgotten[next(iter(self._forgotten))]
+        self._forgotten[node, disk] = None
 
     def put_vhost(self, vhost: Vhost) -> None:
         """Add a vhost."""
@@ -219,11 +245,22 @@ class CatalogStore(CatalogView):
         self._queue_counts[queue.vhost] = self.queue_count(queue.vhost) + 1
         if queue.exclusive:
             self._owners.setdefault(queue.owner, {})[queue.group] = queue
-        for member in queue.members:
-            self._replicas[member] = self._replicas.get(member, 0) + 1
-        for leader in queue.members[:1]:
-            self._first_leads[leader] = self._first_leads.get(leader, 0) + 1
+        self._count_members(queue, 1)
         self._events.append(QueueAdded(queue))
+
+    def move_queue(self, queue: Queue) -> None:
+        """Replace a queue by itself on other nodes."""
+        self._count_members(self._groups[queue.group], -1)
+        self._queues[queue.vhost, queue.name] = queue
+        self._groups[queue.group] = queue
+        self._count_members(queue, 1)
+        self._events.append(QueueChanged(queue))
+
+    def _count_members(self, queue: Queue, sign: int) -> None:
+        for member in (*queue.members, *queue.leaving):
+            self._replicas[member] = self._replicas.get(member, 0) + sign
+        for leader in queue.members[:1]:
+            self._first_leads[leader] = self._first_leads.get(leader, 0) + sign
 
     def drop_queue(self, queue: Queue) -> None:
         """Remove a queue with its bindings, and the auto-delete exchanges that fed only it."""
@@ -240,10 +277,7 @@ class CatalogStore(CatalogView):
             del owned[queue.group]
             if not owned:
                 del self._owners[queue.owner]
-        for member in queue.members:
-            self._replicas[member] -= 1
-        for leader in queue.members[:1]:
-            self._first_leads[leader] -= 1
+        self._count_members(queue, -1)
         self._events.append(QueueRemoved(queue))
         for exchange in self._left_unused(arriving):
             self.drop_exchange(exchange)
@@ -299,8 +333,10 @@ class CatalogStore(CatalogView):
             vhost == Vhost(vhost.name) for vhost in self._vhosts.values()
         )
         version = SNAPSHOT_VERSION_PLAIN if plain else SNAPSHOT_VERSION_UNSET
+        if self._parameters:
+            version = SNAPSHOT_VERSION_SETTLED
         snapshot = Snapshot(
-            version=SNAPSHOT_VERSION if self._parameters else version,
+            version=SNAPSHOT_VERSION if self._forgotten else version,
             applied_index=self.applied_index,
             bootstrapped=self.bootstrapped,
             next_group=self.next_group,
@@ -317,6 +353,7 @@ class CatalogStore(CatalogView):
             permissions=self.permissions(),
             policies=self.policies() + self.policies(operator=True),
             parameters=sorted(self._parameters.items()),
+            forgotten=self.forgotten(),
         )
         return _ENCODER.encode(snapshot)
 
@@ -372,6 +409,7 @@ class CatalogStore(CatalogView):
         self.seen = RequestTable(dict(snapshot.requests))
         for node in snapshot.nodes:
             self.put_node(node)
+        self._forgotten = dict.fromkeys(snapshot.forgotten)
         for vhost in snapshot.vhosts:
             self.put_vhost(vhost)
         for user in snapshot.users:

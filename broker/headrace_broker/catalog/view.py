@@ -37,6 +37,7 @@ class CatalogView:
         self.bootstrapped = False
         self.guarded = False
         self._nodes: dict[int, Node] = {}
+        self._forgotten: dict[tuple[int, int], None] = {}
         self._vhosts: dict[str, Vhost] = {}
         self._users: dict[str, User] = {}
         self._vhost_limits: dict[str, dict[str, int]] = {}
@@ -62,6 +63,14 @@ class CatalogView:
     def nodes(self) -> list[Node]:
         """Return all nodes."""
         return list(self._nodes.values())
+
+    def node_named(self, name: str) -> Node | None:
+        """Return a node by name."""
+        return next((node for node in self._nodes.values() if node.name == name), None)
+
+    def forgotten(self) -> list[tuple[int, int]]:
+        """Return ids and disks of nodes that were removed, the oldest first."""
+        return list(self._forgotten)
 
     def replica_count(self, node: int) -> int:
         """Return how many queue replicas are placed on a node."""

@@ -83,6 +83,9 @@ class Queue(msgspec.Struct, frozen=True):
         founders: member ids that the Raft group began with, in the order of `members`: a replica
             that has another id by now, because its node lost its data, has to be admitted first.
         owner: id of the connection that an exclusive queue belongs to, "" for none.
+        leaving: node ids of replicas that are to go and may still be needed: each goes when the
+            members that take over have everything.
+        revision: counts the changes of `members`.
     """
 
     vhost: str
@@ -96,6 +99,8 @@ class Queue(msgspec.Struct, frozen=True):
     owner: str = ""
     arguments: dict[str, Any] = {}
     founders: tuple[int, ...] = ()
+    leaving: tuple[int, ...] = ()
+    revision: int = 0
 
     @property
     def logged(self) -> bool:
@@ -124,16 +129,20 @@ class Node(msgspec.Struct, frozen=True, omit_defaults=True):
     """A member of the cluster.
 
     Attributes:
-        id: 1 to 1023, never reused.
+        id: 1 to 1023; of a node that was forgotten only a new one on an empty disk may have it.
         name: unique, for people.
         address: host:port of the inter-node listener.
         machine_version: of the queue machine that it runs, as it said itself.
+        maintenance: it is being drained, or was: it is to lead nothing and to take no clients.
+        disk: id of its data directory, as it said itself; 0 while it did not.
     """
 
     id: int
     name: str
     address: str
     machine_version: int = 1
+    maintenance: bool = False
+    disk: int = 0
 
 
 class Policy(msgspec.Struct, frozen=True):

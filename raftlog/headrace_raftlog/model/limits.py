@@ -19,6 +19,7 @@ LAZY_FLUSH_S: Final = 0.002  # seconds that heartbeats wait for a frame to trave
 RECONNECT_DELAY_S_MIN: Final = 0.02  # seconds before the first new attempt after a lost stream
 RECONNECT_DELAY_S_MAX: Final = 1.0  # seconds; doubled up to this while a peer stays away
 HANDSHAKE_S_MAX: Final = 2.0  # seconds until a peer must have answered a new stream
+REFUSALS_TOLD_MAX: Final = 64  # different reasons for refusing a stream that are logged once each
 KEEPALIVE_MS: Final = 10_000  # milliseconds between HTTP/2 pings; notices a peer without its kernel
 KEEPALIVE_TIMEOUT_MS: Final = 5_000  # milliseconds until an unanswered ping ends the connection
 

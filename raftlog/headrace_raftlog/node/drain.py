@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Collection
 
 from headrace_raftlog.model.group import LEADER
 from headrace_raftlog.model.limits import DRAIN_TRANSFERS_MAX
@@ -25,8 +26,10 @@ def successor(hosted: HostedGroup, nodes_up: frozenset[int]) -> int:
     return best
 
 
-async def drain(host: Host, tick_s: float, seconds: float) -> list[int]:
-    """Hand over what can be handed over, a bounded number of groups at a time.
+async def drain(
+    host: Host, tick_s: float, seconds: float, avoid: Callable[[], Collection[int]] = tuple
+) -> list[int]:
+    """Hand over what can be handed over, a bounded number of groups at a time, to no avoided node.
 
     Returns:
         Ids of the groups that this node still leads, ascending.
@@ -34,7 +37,7 @@ async def drain(host: Host, tick_s: float, seconds: float) -> list[int]:
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
     while loop.time() < deadline and not host.stopped:
-        nodes_up = frozenset(host.nodes_up())
+        nodes_up = frozenset(host.nodes_up()).difference(avoid())
         under_way = 0
         for hosted in host.groups():
             core = hosted.core

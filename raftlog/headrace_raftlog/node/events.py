@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from headrace_raftlog.model.message import Message
 from headrace_raftlog.node.formation import Formation
@@ -12,11 +12,30 @@ from headrace_raftlog.node.snapshot_fetch import SnapshotFetcher
 from headrace_raftlog.transport.identity import StreamIdentity
 
 
+class Stranger(NamedTuple):
+    """A node that calls and is no peer.
+
+    Attributes:
+        node: node id.
+        name: what people call it, as it says.
+        address: host:port at which others reach it, as it says.
+        disk: id of its data directory.
+        formed: whether it takes itself for a member of the cluster.
+    """
+
+    node: int
+    name: str
+    address: str
+    disk: int
+    formed: bool
+
+
 class Application(Protocol):
     """Who takes payloads and reports of peers; what it raises stops the node."""
 
     on_payload: Callable[[int, bytes], None]
     on_peer: Callable[[int, bool, int], None]
+    on_stranger: Callable[[Stranger], str]
 
 
 def ignore_payload(peer: int, payload: bytes) -> None:
@@ -25,6 +44,11 @@ def ignore_payload(peer: int, payload: bytes) -> None:
 
 def ignore_peer(peer: int, up: bool, boot: int) -> None:
     """Take no notice of peers."""
+
+
+def ignore_stranger(stranger: Stranger) -> str:
+    """Refuse it."""
+    return f"node {stranger.node} is not a member of the cluster"
 
 
 def ignore_fatal(error: BaseException) -> None:
@@ -47,6 +71,19 @@ class NodeEvents:
     def on_met(self, peer: StreamIdentity) -> None:
         """Pass it on."""
         self.formation.met(peer)
+
+    def on_stranger(self, stranger: StreamIdentity) -> str:
+        """Ask the application."""
+        if self.host.stopped:
+            return ""
+        found = Stranger(
+            stranger.node, stranger.name, stranger.address, stranger.disk, bool(stranger.formed)
+        )
+        try:
+            return self._application.on_stranger(found)
+        except Exception as error:  # noqa: BLE001  (outermost: reports it and stops)
+            self.host.fail(error)
+            return ""
 
     def on_payload(self, peer: int, payload: bytes) -> None:
         """Pass it on."""

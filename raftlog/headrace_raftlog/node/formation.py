@@ -59,11 +59,10 @@ def founders_of(
     return dict(sorted({**disks, identity.node: identity.disk}.items()))
 
 
-def stream_identity(identity: Identity) -> StreamIdentity:
-    """Return what streams say of a node with this directory."""
-    return StreamIdentity(
-        identity.cluster, identity.node, identity.boot, identity.disk, identity.formed
-    )
+def stream_identity(identity: Identity, name: str = "", address: str = "") -> StreamIdentity:
+    """Return what streams say of a node with this directory, name and address."""
+    known = (identity.cluster, identity.node, identity.boot, identity.disk, identity.formed)
+    return StreamIdentity(*known, name, address)
 
 
 class Formation:

@@ -15,7 +15,7 @@ from mypy_extensions import i64
 from headrace_raftlog.core.raft import RaftCore
 from headrace_raftlog.model.entry import Entry
 from headrace_raftlog.model.group import BUSY, LEADER, NOT_LEADER, CoreOptions, GroupConfig
-from headrace_raftlog.model.limits import SNAPSHOT_EVERY_BYTES
+from headrace_raftlog.model.limits import SNAPSHOT_EVERY_BYTES, VOTERS_MAX
 from headrace_raftlog.model.membership import NOBODY, Membership, member_id, member_node
 from headrace_raftlog.model.message import JOIN, Message
 from headrace_raftlog.model.ready import Ready
@@ -163,15 +163,31 @@ class Host:
 
     def remove_group(self, group: i64) -> None:
         """Stop a group and forget its log for good; nothing happens if it is not there."""
+        self._drop(group)
+        self._removed.add(group)
+        self._held.take(group)
+        self._log.remove_group(group)
+        self._schedule()
+
+    def leave_group(self, group: i64) -> None:
+        """Stop a group and forget its log; should it come back, it does as a new member."""
+        self._drop(group)
+        if not self._log.known(group) and group not in self._log.quarantined:
+            return
+        if self._log.known(group):
+            view = self._log.group(group)
+            if view.last_index() == 0 and view.snapshot_index == 0 and view.membership == NOBODY:
+                return  # it has left before
+        member = member_id(member_node(self.member), self._port.random())
+        self._log.begin(group, member, NOBODY)
+        self._log.flush()
+
+    def _drop(self, group: i64) -> None:
         hosted = self._groups.pop(group, None)
         if hosted is not None:
             hosted.removed = True
             if hosted.reads is not None:
                 hosted.reads.close()
-        self._removed.add(group)
-        self._held.take(group)
-        self._log.remove_group(group)
-        self._schedule()
 
     def find(self, group: i64) -> HostedGroup | None:
         """Return a group, None where it is not on this node."""
@@ -210,9 +226,12 @@ class Host:
         self._mark(hosted)
         return asked
 
-    def set_members(self, hosted: HostedGroup, nodes: tuple[int, ...]) -> None:
-        """Say on which nodes a group should be."""
+    def set_members(
+        self, hosted: HostedGroup, nodes: tuple[int, ...], voter_count: i64 = VOTERS_MAX
+    ) -> None:
+        """Say on which nodes a group should be, and how many of them should vote."""
         hosted.desired = nodes
+        hosted.voter_count = voter_count
         self._reconciler.look_at(hosted)
         self._joiner.look_at(hosted)
 

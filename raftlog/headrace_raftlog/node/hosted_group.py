@@ -9,7 +9,7 @@ from mypy_extensions import i64
 from headrace_raftlog.core.raft import RaftCore
 from headrace_raftlog.model.entry import ENTRY_NORMAL, Entry
 from headrace_raftlog.model.group import LEADER
-from headrace_raftlog.model.limits import ENTRY_COST_BYTES
+from headrace_raftlog.model.limits import ENTRY_COST_BYTES, VOTERS_MAX
 from headrace_raftlog.model.membership import member_node
 from headrace_raftlog.model.message import Message
 from headrace_raftlog.node.handler import GroupHandler
@@ -36,6 +36,7 @@ class HostedGroup:
         unsaved_bytes: bytes applied since the last snapshot.
         saved_bytes: size of the last snapshot.
         desired: node ids that the application wants it on; None while it has not said.
+        voter_count: how many of these should vote.
         joins: by node id, members that asked this leader to be admitted; None for none.
         told_leader: member id of the leader that the application knows of.
         reads: reads under way, None before the first.
@@ -58,6 +59,7 @@ class HostedGroup:
         self.unsaved_bytes: i64 = 0
         self.saved_bytes: i64 = 0
         self.desired: tuple[int, ...] | None = None
+        self.voter_count: i64 = VOTERS_MAX
         self.joins: dict[int, int] | None = None
         self.reads: GroupReads | None = None
         self.told_leader: i64 = 0

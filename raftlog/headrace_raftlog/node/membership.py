@@ -38,19 +38,24 @@ class Wanted:
         return node in self.voters or node in self.learners
 
 
-def wanted_nodes(membership: Membership, desired: tuple[int, ...] | None) -> Wanted:
+def wanted_nodes(
+    membership: Membership, desired: tuple[int, ...] | None, voter_count: i64 = VOTERS_MAX
+) -> Wanted:
     """Return where a group should be.
 
     Args:
         membership: who belongs to it now.
         desired: node ids as the application says; None: those where it is now, in their parts.
+        voter_count: how many of them should vote. Nodes that vote already go on doing so.
     """
     if desired is not None:
         voting = [member_node(member) for member in membership.voters]
         # Beyond the bound those stay that vote already; the rest receives entries.
         ranked = sorted(set(desired), key=lambda node: (node not in voting, node))
-        voters = tuple(sorted(ranked[:VOTERS_MAX]))
-        return Wanted(voters, tuple(sorted(ranked[VOTERS_MAX:])))
+        staying = [node for node in ranked if node in voting]
+        count: i64 = min(max(voter_count, len(staying)), VOTERS_MAX)
+        voters = tuple(sorted(ranked[:count]))
+        return Wanted(voters, tuple(sorted(ranked[count:])))
     voters = tuple(sorted({member_node(member) for member in membership.voters}))
     learners = {member_node(member) for member in membership.learners} - set(voters)
     return Wanted(voters, tuple(sorted(learners)))

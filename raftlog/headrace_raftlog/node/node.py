@@ -10,7 +10,7 @@ import gc
 import logging
 import secrets
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 import grpc
@@ -22,12 +22,20 @@ from headrace_raftlog.model.limits import (
     NODE_ID_MAX,
     PAYLOAD_BYTES_MAX,
     READ_BARRIER_S,
+    VOTERS_MAX,
 )
-from headrace_raftlog.model.membership import Membership, member_id, member_node
+from headrace_raftlog.model.membership import member_id, member_node
 from headrace_raftlog.model.snapshot import SnapshotOffer
 from headrace_raftlog.node.bulk_source import HostedSource
 from headrace_raftlog.node.drain import drain
-from headrace_raftlog.node.events import NodeEvents, ignore_fatal, ignore_payload, ignore_peer
+from headrace_raftlog.node.events import (
+    NodeEvents,
+    Stranger,
+    ignore_fatal,
+    ignore_payload,
+    ignore_peer,
+    ignore_stranger,
+)
 from headrace_raftlog.node.formation import Formation, stream_identity
 from headrace_raftlog.node.handler import GroupHandler
 from headrace_raftlog.node.health import NodeHealth
@@ -35,10 +43,12 @@ from headrace_raftlog.node.host import Host, HostPort
 from headrace_raftlog.node.hosted_group import HostedGroup
 from headrace_raftlog.node.log_reports import LogReports
 from headrace_raftlog.node.options import NodeOptions
+from headrace_raftlog.node.queries import GroupQueries
 from headrace_raftlog.node.reads import ReadBarriers
 from headrace_raftlog.node.snapshot_fetch import SnapshotFetcher
 from headrace_raftlog.storage.identity import Identity
 from headrace_raftlog.storage.shared_log import SharedLog
+from headrace_raftlog.transport.identity import StreamIdentity
 from headrace_raftlog.transport.transport import Transport
 
 __all__ = ["GroupHandler", "NodeOptions", "RaftNode"]
@@ -56,7 +66,7 @@ SWITCH_INTERVAL_S: Final = 1e-3
 GC_THRESHOLDS: Final = (20_000, 20, 100)  # by default half the time of creating groups is lost
 
 
-class RaftNode:
+class RaftNode(GroupQueries):
     """Hosts groups, and carries the application's payloads between nodes.
 
     Attributes:
@@ -67,6 +77,8 @@ class RaftNode:
         on_payload: called with the sender and a payload, only while the sender is up.
         on_peer: called with a peer, whether it is up, and its boot count. After a down report
             whatever was sent and not answered may be lost in both directions.
+        on_stranger: called with a node that calls and is no peer of this one, each time anew;
+            returns why it is refused, for that node's log. It may be made a peer (`set_peers`).
         on_fatal: called once when this node cannot go on: its disk failed, or a core or a handler
             raised. It has then stopped taking part; the process should end.
     """
@@ -77,15 +89,15 @@ class RaftNode:
         self.servicers: list[Callable[[grpc.aio.Server], None]] = []
         self.on_payload: Callable[[int, bytes], None] = ignore_payload
         self.on_peer: Callable[[int, bool, int], None] = ignore_peer
+        self.on_stranger: Callable[[Stranger], str] = ignore_stranger
         self.on_fatal: Callable[[BaseException], None] = ignore_fatal
         self._entry_bytes_max = min(ENTRY_BYTES_MAX, options.log.segment_bytes // 2)
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = False
+        self._peers_lock = asyncio.Lock()
         self._damaged: dict[int, str] = {}
         self._loop: asyncio.AbstractEventLoop
         self._formation: Formation
-        self._log: SharedLog
-        self._host: Host
         self._transport: Transport
         self._health: NodeHealth
         self._log_reports: LogReports
@@ -178,6 +190,31 @@ class RaftNode:
         generation = self._transport.generation(node)
         return member_id(node, max(generation, 0))
 
+    async def set_peers(
+        self, peers: Mapping[int, str], barred: Collection[tuple[int, int]] = ()
+    ) -> None:
+        """Talk to these nodes from now on, in place of those known so far.
+
+        To be called once started. Groups are not changed by it: see `set_members`.
+
+        Args:
+            peers: host:port by node id; this node's own is passed over.
+            barred: nodes and disks (`Stranger.disk`) that are refused whatever they say.
+        """
+        async with self._peers_lock:
+            if not self._stopping:
+                await self._transport.set_peers(peers, barred)
+
+    @property
+    def disk(self) -> int:
+        """Id of the data directory, once started."""
+        return self._formation.identity.disk
+
+    def refusals(self) -> dict[int, str]:
+        """Return why peers refuse this node, by node id, of those that do."""
+        sessions = self._transport.sessions.values()
+        return {s.peer: s.link.refusal for s in sessions if s.link.refusal}
+
     async def stop(self) -> None:
         """Stop taking part, write what was appended, release the data directory."""
         self._stopping = True
@@ -224,6 +261,16 @@ class RaftNode:
         """Stop a group on this node and forget its log for good; its id is refused from now on."""
         self._host.remove_group(group)
 
+    def leave_group(self, group: int) -> None:
+        """Stop a group on this node, which is to have it no more, and forget its log.
+
+        To be called once its members have left (`is_settled`, `members`). Unlike one that was
+        removed it may be created again, and joins then as a new member. What the log does not
+        know is left alone.
+        """
+        self._host.leave_group(group)
+        self._damaged.pop(group, None)
+
     def propose(self, group: int, data: bytes, urgent: bool = False) -> int:
         """Append an entry to a group led by this node.
 
@@ -247,16 +294,21 @@ class RaftNode:
             raise ValueError(f"entry of {len(data)} bytes, the maximum is {self._entry_bytes_max}")
         return self._host.propose(group, data, urgent)
 
-    def set_members(self, group: int, nodes: tuple[int, ...]) -> None:
+    def set_members(
+        self, group: int, nodes: tuple[int, ...], voter_count: int = VOTERS_MAX
+    ) -> None:
         """Say on which nodes a group should be; to be said on each of them, in any order.
 
         The leader brings it about in steps: nodes that are new to the group join it when
         they create it, receive it as learners and vote once they have it; members on other nodes
-        leave when all of those are there. Until it is said, a group stays on its nodes.
+        leave when all of those are there. Nothing is begun for which too few of the voters-to-be
+        answer. Until it is said, a group stays on its nodes.
 
         Args:
             group: incarnation id.
-            nodes: node ids, 1 to GROUP_MEMBERS_MAX; the first VOTERS_MAX of them vote.
+            nodes: node ids, 1 to GROUP_MEMBERS_MAX.
+            voter_count: how many of them vote, at most VOTERS_MAX: those that do already, then
+                the first ones.
 
         Raises:
             KeyError: the group is not on this node.
@@ -267,34 +319,7 @@ class RaftNode:
             raise ValueError(f"{len(wanted)} nodes, a group is on 1 to {GROUP_MEMBERS_MAX}")
         if not 1 <= wanted[0] <= wanted[-1] <= NODE_ID_MAX:
             raise ValueError(f"nodes {wanted} are not all within 1 to {NODE_ID_MAX}")
-        self._host.set_members(self._hosted(group), wanted)
-
-    def members(self, group: int) -> Membership:
-        """Return who belongs to a group as far as this node knows.
-
-        Raises:
-            KeyError: the group is not on this node.
-        """
-        return self._hosted(group).core.membership
-
-    def snapshot_index(self, group: int) -> int:
-        """Return the position up to which a group's log is only a snapshot on this node.
-
-        Raises:
-            KeyError: the group is not on this node.
-        """
-        return self._hosted(group).view.snapshot_index
-
-    def quarantined(self) -> dict[int, str]:
-        """Return why groups were set aside as damaged when this node started, by group.
-
-        A group stays here until its replica is rebuilt from the others and votes again.
-        """
-        for group in list(self._damaged):
-            hosted = self._host.find(group)
-            if hosted is not None and hosted.core.membership.is_voter(hosted.core.member):
-                del self._damaged[group]
-        return dict(self._damaged)
+        self._host.set_members(self._hosted(group), wanted, voter_count)
 
     def transfer(self, group: int, node: int) -> bool:
         """Begin to hand the leadership of a group over; proposals are BUSY meanwhile.
@@ -311,16 +336,19 @@ class RaftNode:
         voters = [m for m in hosted.core.membership.voters if member_node(m) == node]
         return len(voters) == 1 and self._host.transfer(hosted, voters[0])
 
-    async def drain(self, seconds: float = DRAIN_S) -> list[int]:
+    async def drain(
+        self, seconds: float = DRAIN_S, avoid: Callable[[], Collection[int]] = tuple
+    ) -> list[int]:
         """Hand over all groups that this node leads, as far as other nodes can take them.
 
         Args:
             seconds: after which it ends in any case.
+            avoid: returns the ids of nodes that should lead nothing either.
 
         Returns:
             Ids of the groups that this node still leads, ascending.
         """
-        return await drain(self._host, self.options.tick_ms / 1000, seconds)
+        return await drain(self._host, self.options.tick_ms / 1000, seconds, avoid)
 
     async def read_barrier(self, group: int, seconds: float = READ_BARRIER_S) -> None:
         """Wait until this node has applied everything that was committed before the call.
@@ -348,34 +376,6 @@ class RaftNode:
             KeyError: the group is not on this node.
         """
         return self._host.snapshots.take(self._hosted(group))
-
-    def leader(self, group: int) -> int:
-        """Return the node id of a group's leader, 0 while unknown or not on this node."""
-        hosted = self._host.find(group)
-        return member_node(hosted.core.leader) if hosted is not None else 0
-
-    def serving(self, group: int) -> bool:
-        """Return whether this node leads a group and has applied everything committed before."""
-        hosted = self._host.find(group)
-        return hosted is not None and hosted.core.ready_to_serve
-
-    def applied_index(self, group: int) -> int:
-        """Return how far a group is applied on this node.
-
-        Raises:
-            KeyError: the group is not on this node.
-        """
-        return self._hosted(group).core.applied_index
-
-    def entry_data(self, group: int, index: int) -> bytes:
-        """Return the data of an entry, from memory or disk.
-
-        Raises:
-            KeyError: the group is not on this node, or has no such entry.
-            CorruptLogError: the stored record is damaged.
-            OSError: its file cannot be read.
-        """
-        return self._hosted(group).view.entry(index).data
 
     def set_cache_bytes(self, count: int) -> None:
         """Keep so many bytes of log entries in memory from now on, besides those not durable."""
@@ -408,7 +408,7 @@ class RaftNode:
         events.formation = self._formation
         self._health = NodeHealth()
         self._transport = Transport(
-            stream_identity(self._formation.identity),
+            self._stream_identity(self._formation.identity),
             options.peers,
             events,
             tick_s,
@@ -436,12 +436,6 @@ class RaftNode:
         listen = options.listen or options.peers[options.node]
         await self._transport.start(listen, [self._health.add_to, *self.servicers])
 
-    def _hosted(self, group: int) -> HostedGroup:
-        hosted = self._host.find(group)
-        if hosted is None:
-            raise KeyError(f"group {group} is not on this node")
-        return hosted
-
     async def _form(self) -> None:
         try:
             while not self.is_formed:
@@ -455,7 +449,11 @@ class RaftNode:
         self.boot = identity.boot
         self._host.boot = identity.boot
         self._host.member = identity.member
-        self._transport.become(stream_identity(identity))
+        self._transport.become(self._stream_identity(identity))
+
+    def _stream_identity(self, identity: Identity) -> StreamIdentity:
+        options = self.options
+        return stream_identity(identity, options.name, options.peers[options.node])
 
     async def _tick(self) -> None:
         try:

@@ -23,6 +23,7 @@ class NodeOptions:
         node: node id, 1 to NODE_ID_MAX.
         peers: host:port by node id, of all nodes, this one included.
         data_dir: directory of this node alone.
+        name: what people call this node; told to others, and not looked at here.
         listen: host:port to listen on for other nodes; empty: this node's entry in `peers`.
         tick_ms: milliseconds between two ticks, which is also the time between two beats. A peer
             that is silent for `core.election_ticks` of them is down.
@@ -35,6 +36,7 @@ class NodeOptions:
     node: int
     peers: dict[int, str]
     data_dir: str
+    name: str = ""
     listen: str = ""
     tick_ms: int = 100
     snapshot_every_bytes: int = SNAPSHOT_EVERY_BYTES

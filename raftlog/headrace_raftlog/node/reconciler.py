@@ -8,6 +8,7 @@ from typing import final
 
 from mypy_extensions import i64
 
+from headrace_raftlog.core.raft import RaftCore
 from headrace_raftlog.model.group import LEADER
 from headrace_raftlog.model.limits import (
     JOIN_TICKS,
@@ -66,16 +67,27 @@ class Reconciler:
         if core.is_changing or not core.ready_to_serve or core.transferee:
             return True
         membership = core.membership
-        wanted = wanted_nodes(membership, hosted.desired)
+        wanted = wanted_nodes(membership, hosted.desired, hosted.voter_count)
         joins: dict[int, int] = hosted.joins if hosted.joins is not None else {}
         caught_up = [member for member in membership.learners if core.is_caught_up(member)]
         then = plan(membership, wanted, joins, caught_up, core.member)
         if then is None:
             hosted.joins = None  # whoever still wants to be admitted asks again
             return may_wait_for(membership, wanted)
+        if then.voters != membership.voters and not self._has_quorum(core, then.voters):
+            return True  # it could commit nothing before more of them are there
         core.propose_membership(then.voters, then.learners)
         self._mark(hosted)
         return True
+
+    def _has_quorum(self, core: RaftCore, voters: tuple[int, ...]) -> bool:
+        """Return whether a majority of voters-to-be can be reached."""
+        count: i64 = 0
+        for voter in voters:
+            progress = core.progress(voter)
+            if voter == core.member or (progress is not None and not progress.is_out_of_reach()):
+                count += 1
+        return 2 * count > len(voters)
 
 
 @final

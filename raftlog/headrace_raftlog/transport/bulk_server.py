@@ -69,12 +69,14 @@ class BulkServicer(RaftBulkServicer):
         identity: who this node is, for calls from now on.
         source: what is served.
         active: calls under way.
+        barred: nodes and disks that were removed from the cluster.
     """
 
     def __init__(self, identity: StreamIdentity, peers: Collection[int]) -> None:
         self.identity = identity
         self.source: BulkSource = NoSource()
         self.active = 0
+        self.barred: Collection[tuple[int, int]] = ()
         self._peers = peers
 
     async def FetchSnapshot(  # noqa: N802  (the generated base names it)
@@ -136,6 +138,8 @@ class BulkServicer(RaftBulkServicer):
             peer = self.identity.check(metadata, self._peers)
             if not peer.formed or not self.identity.formed:
                 raise StreamRefusedError("one of the nodes does not belong to the cluster yet")
+            if (peer.node, peer.disk) in self.barred:
+                raise StreamRefusedError(f"node {peer.node} was removed from the cluster")
             if member_node(member) != peer.node:
                 raise StreamRefusedError(f"node {peer.node} fetches for member {member}")
         except StreamRefusedError as refusal:

@@ -17,6 +17,9 @@ class TransportEvents(Protocol):
     def on_met(self, peer: StreamIdentity) -> None:
         """Note who answers or calls; before any up report, and again when it has changed."""
 
+    def on_stranger(self, stranger: StreamIdentity) -> str:
+        """Note that a node calls that is no peer; return why it is refused, for its log."""
+
     def on_payload(self, peer: int, payload: bytes) -> None:
         """Take a payload; only ever between the peer's up and down reports."""
 

@@ -19,12 +19,26 @@ DISK_KEY: Final = "headrace-disk"
 GENERATION_KEY: Final = "headrace-generation"
 FORMED_KEY: Final = "headrace-formed"
 PROTOCOL_KEY: Final = "headrace-protocol"
+NAME_KEY: Final = "headrace-name"
+ADDRESS_KEY: Final = "headrace-address"
 
 _ID_MAX: Final = (1 << 32) - 1  # of disks and generations
 
 
 class StreamRefusedError(Exception):
     """The other end is not who it should be; the text says what differs."""
+
+
+class StrangerError(StreamRefusedError):
+    """The other end may belong to the cluster, but is not known here.
+
+    Attributes:
+        stranger: who it is.
+    """
+
+    def __init__(self, text: str, stranger: StreamIdentity) -> None:
+        super().__init__(text)
+        self.stranger = stranger
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +53,8 @@ class StreamIdentity:
         formed: disk by node id of the nodes that founded the cluster; empty while this end does
             not belong to it yet. Between two ends of which one does not, nothing but metadata
             passes.
+        name: what people call the node; "" where it does not say. Travels percent-encoded.
+        address: host:port at which the node says that others reach it, likewise.
     """
 
     cluster: str
@@ -46,6 +62,8 @@ class StreamIdentity:
     boot: int
     disk: int
     formed: dict[int, int] = field(default_factory=dict)
+    name: str = ""
+    address: str = ""
 
     @property
     def generation(self) -> int:
@@ -67,6 +85,8 @@ class StreamIdentity:
             (GENERATION_KEY, str(self.generation)),
             (FORMED_KEY, ",".join(f"{node}:{disk}" for node, disk in self.formed.items())),
             (PROTOCOL_KEY, str(PROTOCOL_VERSION)),
+            (NAME_KEY, quote(self.name)),
+            (ADDRESS_KEY, quote(self.address)),
         )
 
     def check(
@@ -79,9 +99,10 @@ class StreamIdentity:
             known: node ids that it may have.
 
         Raises:
-            StreamRefusedError: it belongs to another cluster, is not one of `known`, means another
-                node than this one, speaks another version, or has lost the disk on which it
-                founded the cluster and does not know.
+            StrangerError: all is well but that it is not one of `known`.
+            StreamRefusedError: it belongs to another cluster, means another node than this one,
+                speaks another version, or has lost the disk on which it founded the cluster and
+                does not know.
         """
         fields = {key: value for key, value in metadata if isinstance(value, str)}
         protocol = _number(fields, PROTOCOL_KEY)
@@ -102,12 +123,20 @@ class StreamIdentity:
                 "check the configured addresses"
             )
         node = _number(fields, NODE_KEY)
-        if node not in known:
-            raise StreamRefusedError(f"node {node} is not a known peer of node {self.node}")
         found = StreamIdentity(
-            cluster, node, _number(fields, BOOT_KEY), _number(fields, DISK_KEY), _formed(fields)
+            cluster,
+            node,
+            _number(fields, BOOT_KEY),
+            _number(fields, DISK_KEY),
+            _formed(fields),
+            unquote(fields.get(NAME_KEY, "")),
+            unquote(fields.get(ADDRESS_KEY, "")),
         )
-        self._check_formed(found, _number(fields, GENERATION_KEY))
+        generation = _number(fields, GENERATION_KEY)
+        if node not in known:
+            text = f"node {node} is not a known peer of node {self.node}"
+            raise StrangerError(text, found)
+        self._check_formed(found, generation)
         return found
 
     def _check_formed(self, other: StreamIdentity, generation: int) -> None:

@@ -51,6 +51,8 @@ class PeerLink:
         connected: whether the peer has accepted the current stream.
         remote: who the peer said it is on the current or last stream, None before the first.
         identity: who this node is, for the next stream.
+        address: host:port of the peer, for the next stream.
+        refusal: why the peer refused the last stream, "" when it did not.
         frames_sent: frames written since the start, beats included.
         messages_sent: Raft messages among them.
     """
@@ -64,12 +66,13 @@ class PeerLink:
         self.identity = identity
         self.frames_sent = 0
         self.messages_sent = 0
-        self._address = address
+        self.address = address
         self._owner = owner
         self._outbox = outbox
         self._work = asyncio.Event()
         self._stream_task: asyncio.Task[None] | None = None
         self._frames_at_beat = 0
+        self.refusal = ""
         self._complaint = ""
         self._opened = False
         self._urgent = False
@@ -157,14 +160,15 @@ class PeerLink:
 
         What the other end said is quoted: it must not write lines of this log.
         """
+        self.refusal = str(error) if isinstance(error, StreamRefusedError) else ""
         if isinstance(error, StreamRefusedError):
-            text = f"node {self.peer} at {self._address}: stream refused: {str(error)!r}"
+            text = f"node {self.peer} at {self.address}: stream refused: {str(error)!r}"
             level = logging.WARNING
         elif isinstance(error, TimeoutError):
-            text = f"node {self.peer} at {self._address} does not answer"
+            text = f"node {self.peer} at {self.address} does not answer"
             level = logging.INFO
         elif isinstance(error, (grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError)):
-            text = f"node {self.peer} at {self._address}: {str(error)!r}"
+            text = f"node {self.peer} at {self.address}: {str(error)!r}"
             level = logging.INFO
         elif error is not None:
             raise error
@@ -177,7 +181,7 @@ class PeerLink:
     async def _stream(self) -> None:
         task = asyncio.current_task()
         assert task is not None
-        async with grpc.aio.insecure_channel(self._address, options=CLIENT_OPTIONS) as channel:
+        async with grpc.aio.insecure_channel(self.address, options=CLIENT_OPTIONS) as channel:
             metadata = grpc.aio.Metadata(*self.identity.metadata(self.peer))
             call: StreamCall = RaftTransportStub(channel).Stream(None, metadata=metadata)
             try:
@@ -187,7 +191,7 @@ class PeerLink:
                 call.add_done_callback(lambda _: _cancel(task))
                 self.connected = True
                 self._opened = True
-                self._complaint = ""
+                self._complaint = self.refusal = ""
                 LOG.info("stream to node %d (boot %d) is open", self.peer, remote.boot)
                 self._owner.link_connected()
                 await self._write_frames(call)

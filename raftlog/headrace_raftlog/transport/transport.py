@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 import grpc
@@ -55,17 +55,19 @@ class Transport:
         self._silence_s_max = silence_s_max
         self._loop = asyncio.get_running_loop()
         self._ticked_at = self._loop.time()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._started = False
         self._stopping = False
         self.server = grpc.aio.server(options=SERVER_OPTIONS)
-        self.sessions = {
-            peer: PeerSession(peer, address, identity, events, self._loop.time)
-            for peer, address in sorted(peers.items())
-            if peer != identity.node
-        }
+        self._addresses = {node: peers[node] for node in sorted(peers) if node != identity.node}
+        self.sessions = {peer: self._session(peer) for peer in self._addresses}
         self._servicer = StreamServicer(identity, self.sessions, events)
         self.bulk_servicer = BulkServicer(identity, self.sessions)
-        self.bulk = BulkClient(identity, peers)
+        self.bulk = BulkClient(identity, self._addresses)
+
+    def _session(self, peer: int) -> PeerSession:
+        address = self._addresses[peer]
+        return PeerSession(peer, address, self.identity, self._events, self._loop.time)
 
     async def start(
         self, listen: str, register: Sequence[Callable[[grpc.aio.Server], None]] = ()
@@ -88,20 +90,65 @@ class Transport:
         except RuntimeError as error:
             raise OSError(f"cannot listen on {listen} for other nodes: {error}") from error
         await self.server.start()
+        self._started = True
         for session in self.sessions.values():
-            task = asyncio.create_task(session.link.run(), name=f"link to node {session.peer}")
-            task.add_done_callback(self._link_done)
-            self._tasks.append(task)
+            self._connect(session)
+
+    def _connect(self, session: PeerSession) -> None:
+        task = asyncio.create_task(session.link.run(), name=f"link to node {session.peer}")
+        task.add_done_callback(self._link_done)
+        self._tasks[session.peer] = task
+
+    async def set_peers(
+        self, peers: Mapping[int, str], barred: Collection[tuple[int, int]] = ()
+    ) -> None:
+        """Talk to these nodes from now on, and to no others.
+
+        A peer that is not among them is reported down before its session ends. One whose address
+        is another now is called there; a session that stands is left alone until it breaks.
+
+        Args:
+            peers: host:port by node id; this node's own is passed over.
+            barred: nodes and disks that are refused whatever they say.
+        """
+        self._servicer.barred = self.bulk_servicer.barred = frozenset(barred)
+        for peer in [peer for peer in self.sessions if peer not in peers]:
+            await self._drop_peer(peer)
+        for peer, address in sorted(peers.items()):
+            known = self._addresses.get(peer)
+            if peer == self.identity.node or known == address:
+                continue
+            self._addresses[peer] = address
+            session = self.sessions.get(peer)
+            if session is None:
+                session = self.sessions[peer] = self._session(peer)
+                if self._started and not self._stopping:
+                    self._connect(session)
+                continue
+            session.link.address = address
+            if not session.up:
+                session.link.reset()
+            await self.bulk.close(peer)
+
+    async def _drop_peer(self, peer: int) -> None:
+        session = self.sessions.pop(peer)
+        session.close()
+        task = self._tasks.pop(peer, None)
+        if task is not None:
+            task.cancel()
+            await asyncio.wait((task,))
+        del self._addresses[peer]
+        await self.bulk.close(peer)
 
     async def stop(self) -> None:
         """End all streams and the server; nothing is delivered afterwards."""
         self._stopping = True
         for session in self.sessions.values():
             session.close()
-        for task in self._tasks:
+        for task in self._tasks.values():
             task.cancel()
         if self._tasks:
-            await asyncio.wait(self._tasks)
+            await asyncio.wait(self._tasks.values())
         await self.bulk.close()
         await self.server.stop(None)
 
@@ -148,7 +195,7 @@ class Transport:
         gap = now - self._ticked_at
         self._ticked_at = now
         excused = gap if gap > STALL_BEATS * self._beat_s else 0.0
-        for session in self.sessions.values():
+        for session in list(self.sessions.values()):
             session.link.beat()
             session.check_liveness(self._silence_s_max, excused)
 

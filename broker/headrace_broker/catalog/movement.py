@@ -1,0 +1,186 @@
+"""Which replicas and leaders to move: what is seen of a cluster in, steps out.
+
+Nothing here counts on a step having been done when the next is taken: each leaves its queue with a
+majority of its replicas on nodes that are up now, whatever becomes of the other steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from headrace_broker.model.definition import QUEUE_QUORUM, Queue
+from headrace_broker.model.limits import REPLICAS_MAX
+
+GROW_ALL: Final = "all"
+GROW_EVEN: Final = "even"  # only queues with an even number of replicas
+GROW_STRATEGIES: Final = (GROW_ALL, GROW_EVEN)
+
+
+class Step(NamedTuple):
+    """A change of a queue's replicas; a problem where it must not be made.
+
+    Attributes:
+        add: node ids that get a replica.
+        remove: node ids whose replicas go once those have everything.
+        problem: why not, "" for a step to take.
+    """
+
+    queue: Queue
+    add: tuple[int, ...] = ()
+    remove: tuple[int, ...] = ()
+    problem: str = ""
+
+
+class Led(NamedTuple):
+    """A queue and who leads it.
+
+    Attributes:
+        group: incarnation id.
+        leader: node id.
+        candidates: node ids that could lead it as well.
+    """
+
+    group: int
+    leader: int
+    candidates: tuple[int, ...]
+
+
+class Handover(NamedTuple):
+    """A leadership to be handed over, from node to node."""
+
+    group: int
+    source: int
+    target: int
+
+
+def has_quorum(voters: Collection[int], up: Collection[int]) -> bool:
+    """Return whether a majority of voters is up."""
+    return 2 * sum(voter in up for voter in voters) > len(voters)
+
+
+def removal_problem(queue: Queue, node: int, up: Collection[int]) -> str:
+    """Return why a queue's replica must not be taken off a node now, "" when it may."""
+    rest = [member for member in queue.members if member != node]
+    if not rest:
+        return "it is the last replica"
+    if not has_quorum(rest, up):
+        missing = sum(member not in up for member in rest)
+        return (
+            f"of the {len(rest)} replicas left, {missing} are on nodes that are down: the queue "
+            "would have no majority"
+        )
+    return ""
+
+
+def add_step(queue: Queue, node: int) -> Step:
+    """Return the step that gives a queue a replica on a node."""
+    if queue.kind != QUEUE_QUORUM:
+        return Step(queue, problem=f"a queue of type '{queue.kind}' has one replica")
+    if node in queue.members:
+        return Step(queue, problem="it has a replica there")
+    if len(queue.members) >= REPLICAS_MAX:
+        return Step(queue, problem=f"it has {REPLICAS_MAX} replicas, which is the most")
+    return Step(queue, add=(node,))
+
+
+def remove_step(queue: Queue, node: int, up: Collection[int]) -> Step:
+    """Return the step that takes a queue's replica off a node."""
+    if node not in queue.members:
+        return Step(queue, problem="it has no replica there")
+    problem = removal_problem(queue, node, up)
+    return Step(queue, problem=problem) if problem else Step(queue, remove=(node,))
+
+
+def grow(queues: Iterable[Queue], node: int, strategy: str = GROW_ALL) -> list[Step]:
+    """Return what gives each of these queues a replica on a node, as far as they can have one.
+
+    Queues that have a replica there are passed over, and so are those that are not replicated.
+    """
+    return [
+        add_step(queue, node)
+        for queue in queues
+        if queue.kind == QUEUE_QUORUM
+        and node not in queue.members
+        and (strategy != GROW_EVEN or len(queue.members) % 2 == 0)
+    ]
+
+
+def shrink(
+    queues: Iterable[Queue], node: int, up: Collection[int], spares: Mapping[int, int]
+) -> list[Step]:
+    """Return what takes these queues off a node, as far as they can go.
+
+    Args:
+        queues: those without a replica there, and those in memory, are passed over.
+        node: node id.
+        up: node ids of the nodes that run.
+        spares: how many replicas each node has that may take one over. A queue keeps its number
+            of replicas where one of them has none of it yet; otherwise it has one less.
+    """
+    load = {spare: count for spare, count in spares.items() if spare in up and spare != node}
+    steps: list[Step] = []
+    for queue in queues:
+        if node not in queue.members or not queue.logged:
+            continue
+        free = [spare for spare in load if spare not in queue.members]
+        if free:
+            spare = min(free, key=lambda each: (load[each], each))
+            rest = (*(member for member in queue.members if member != node), spare)
+            if has_quorum(rest, up):
+                load[spare] += 1
+                steps.append(Step(queue, add=(spare,), remove=(node,)))
+                continue
+        steps.append(remove_step(queue, node, up))
+    return steps
+
+
+def rebalance(queues: Sequence[Led], nodes: Collection[int]) -> list[Handover]:
+    """Return what spreads leaders evenly over nodes, each queue handed over once at most.
+
+    Args:
+        queues: all that are led.
+        nodes: node ids of the nodes that may lead; what others lead goes to these.
+    """
+    counts = dict.fromkeys(sorted(nodes), 0)
+    places: dict[int, int] = {}
+    for led in queues:
+        places[led.group] = led.leader
+        counts[led.leader] = counts.get(led.leader, 0) + 1
+    moved = True
+    while moved:
+        moved = False
+        for led in queues:
+            source = places[led.group]
+            free = [node for node in (led.leader, *led.candidates) if node in nodes]
+            if not free:
+                continue
+            target = min(free, key=lambda node: (counts[node], node))
+            if target != source and (source not in nodes or counts[source] - counts[target] >= 2):
+                places[led.group] = target
+                counts[source] -= 1
+                counts[target] += 1
+                moved = True
+    return [
+        Handover(led.group, led.leader, places[led.group])
+        for led in queues
+        if places[led.group] != led.leader
+    ]
+
+
+def critical(voters_of: Mapping[int, Collection[int]], node: int, up: Collection[int]) -> list[int]:
+    """Return the groups that would have no majority if a node that is up went down.
+
+    Those that have none now are among them: they may come back with this node's help only.
+
+    Args:
+        voters_of: node ids of the voters by group.
+        node: node id.
+        up: node ids of the nodes that run, that one among them.
+    """
+    rest = [each for each in up if each != node]
+    return [
+        group
+        for group, voters in voters_of.items()
+        if node in voters and not has_quorum(voters, rest)
+    ]

@@ -1,0 +1,158 @@
+"""What can be asked about the groups of a node."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from headrace_raftlog.core.progress import SNAPSHOT_OFFERED
+from headrace_raftlog.core.raft import RaftCore
+from headrace_raftlog.model.group import LEADER
+from headrace_raftlog.model.membership import Membership, member_node
+from headrace_raftlog.node.host import Host
+from headrace_raftlog.node.hosted_group import HostedGroup
+from headrace_raftlog.storage.shared_log import SharedLog
+
+
+class MemberProgress(NamedTuple):
+    """What a group's leader knows of a member.
+
+    Attributes:
+        member: its id.
+        voter: whether it counts, in either electorate.
+        learner: whether it only receives entries; it is leaving when it is neither.
+        match: highest index known to be on its disk and equal to the leader's.
+        reachable: whether it answers.
+        fetching: whether it needs the snapshot first.
+    """
+
+    member: int
+    voter: bool
+    learner: bool
+    match: int
+    reachable: bool
+    fetching: bool
+
+
+class GroupQueries:
+    """The part of a node that answers questions about its groups."""
+
+    _host: Host
+    _log: SharedLog
+    _damaged: dict[int, str]
+
+    def members(self, group: int) -> Membership:
+        """Return who belongs to a group as far as this node knows.
+
+        Raises:
+            KeyError: the group is not on this node.
+        """
+        return self._hosted(group).core.membership
+
+    def snapshot_index(self, group: int) -> int:
+        """Return the position up to which a group's log is only a snapshot on this node.
+
+        Raises:
+            KeyError: the group is not on this node.
+        """
+        return self._hosted(group).view.snapshot_index
+
+    def quarantined(self) -> dict[int, str]:
+        """Return why groups were set aside as damaged when this node started, by group.
+
+        A group stays here until its replica is rebuilt from the others and votes again.
+        """
+        for group in list(self._damaged):
+            hosted = self._host.find(group)
+            if hosted is not None and hosted.core.membership.is_voter(hosted.core.member):
+                del self._damaged[group]
+        return dict(self._damaged)
+
+    def leader(self, group: int) -> int:
+        """Return the node id of a group's leader, 0 while unknown or not on this node."""
+        hosted = self._host.find(group)
+        return member_node(hosted.core.leader) if hosted is not None else 0
+
+    def serving(self, group: int) -> bool:
+        """Return whether this node leads a group and has applied everything committed before."""
+        hosted = self._host.find(group)
+        return hosted is not None and hosted.core.ready_to_serve
+
+    def applied_index(self, group: int) -> int:
+        """Return how far a group is applied on this node.
+
+        Raises:
+            KeyError: the group is not on this node.
+        """
+        return self._hosted(group).core.applied_index
+
+    def entry_data(self, group: int, index: int) -> bytes:
+        """Return the data of an entry, from memory or disk.
+
+        Raises:
+            KeyError: the group is not on this node, or has no such entry.
+            CorruptLogError: the stored record is damaged.
+            OSError: its file cannot be read.
+        """
+        return self._hosted(group).view.entry(index).data
+
+    def _hosted(self, group: int) -> HostedGroup:
+        hosted = self._host.find(group)
+        if hosted is None:
+            raise KeyError(f"group {group} is not on this node")
+        return hosted
+
+    def is_settled(self, group: int) -> bool:
+        """Return whether this node leads a group and no change of its members is under way.
+
+        What `members` says is committed then.
+        """
+        hosted = self._host.find(group)
+        if hosted is None or hosted.core.role != LEADER:
+            return False
+        return hosted.core.ready_to_serve and not hosted.core.is_changing
+
+    def last_index(self, group: int) -> int:
+        """Return the highest index of a group's log on this node.
+
+        Raises:
+            KeyError: the group is not on this node.
+        """
+        return self._hosted(group).core.last_index
+
+    def progress(self, group: int) -> list[MemberProgress]:
+        """Return what this node, leading a group, knows of its members; empty if it does not.
+
+        Raises:
+            KeyError: the group is not on this node.
+        """
+        core = self._hosted(group).core
+        if core.role != LEADER:
+            return []
+        return [_progress(core, member) for member in core.membership.everyone()]
+
+    def lag(self, group: int, node: int) -> int:
+        """Return how many entries a node's voter lacks of a group led here; -1 if unknown.
+
+        It is unknown of a node that has no voter, or does not answer.
+        """
+        hosted = self._host.find(group)
+        if hosted is None or hosted.core.role != LEADER:
+            return -1
+        for member in hosted.core.membership.voters:
+            if member_node(member) == node:
+                found = _progress(hosted.core, member)
+                return hosted.core.last_index - found.match if found.reachable else -1
+        return -1
+
+
+def _progress(core: RaftCore, member: int) -> MemberProgress:
+    membership = core.membership
+    voter, learner = membership.is_voter(member), member in membership.learners
+    progress = core.progress(member)
+    if member == core.member:
+        return MemberProgress(member, voter, learner, core.last_index, True, False)
+    if progress is None:
+        return MemberProgress(member, voter, learner, 0, False, False)
+    fetching = progress.state == SNAPSHOT_OFFERED
+    reachable = not progress.is_out_of_reach()
+    return MemberProgress(member, voter, learner, progress.match, reachable, fetching)
