@@ -12,6 +12,8 @@ from headrace_broker.cli.clients import alarm, channel, connection, consumer
 from headrace_broker.cli.cluster import cluster
 from headrace_broker.cli.completion import completion
 from headrace_broker.cli.flow import flow
+from headrace_broker.cli.load.command import perf
+from headrace_broker.cli.load.messages import consume, publish
 from headrace_broker.cli.log import log
 from headrace_broker.cli.queue import queue
 from headrace_broker.cli.rabbitmqctl.main import group as rabbitmqctl
@@ -39,6 +41,7 @@ for command in (
     *(vhost, exchange, queue, binding),
     *(user, permission, policy, definitions),
     *(connection, channel, consumer, alarm, flow),
+    *(publish, consume, perf),
 ):
     main.add_command(command)
 main.add_command(rabbitmqctl, "ctl")

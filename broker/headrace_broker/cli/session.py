@@ -225,47 +225,50 @@ def _store(context: click.Context, parameter: click.Parameter, value: Any) -> No
         setattr(session, parameter.name, value)
 
 
-def _options() -> list[click.Option]:
-    shared: dict[str, Any] = {"expose_value": False, "callback": _store}
+_SHARED: Final[dict[str, Any]] = {"expose_value": False, "callback": _store}
+
+
+def _address_option() -> click.Option:
+    text = f"Of a node's HTTP API.  [HEADRACE_API; {ADDRESS_DEFAULT}]"
+    return click.Option(["--api", "address"], metavar="HOST:PORT", help=text, **_SHARED)
+
+
+def _client_options() -> list[click.Option]:
+    user = "Who asks, with the password HEADRACE_API_PASSWORD.  [HEADRACE_API_USER; guest]"
+    kinds = click.Choice(["table", "json"])
+    output = "What to print; json for programs.  [table]"
     return [
-        click.Option(
-            ["--api", "address"],
-            metavar="HOST:PORT",
-            help=f"Of a node's HTTP API.  [HEADRACE_API; {ADDRESS_DEFAULT}]",
-            **shared,
-        ),
-        click.Option(
-            ["--user"],
-            help="Who asks, with the password HEADRACE_API_PASSWORD.  [HEADRACE_API_USER; guest]",
-            **shared,
-        ),
-        click.Option(["--vhost"], help="The virtual host.  [/]", **shared),
-        click.Option(
-            ["-o", "--output"],
-            type=click.Choice(["table", "json"]),
-            help="What to print; json for programs.  [table]",
-            **shared,
-        ),
+        click.Option(["--user"], help=user, **_SHARED),
+        click.Option(["--vhost"], help="The virtual host.  [/]", **_SHARED),
+        click.Option(["-o", "--output"], type=kinds, help=output, **_SHARED),
     ]
 
 
-class SessionCommand(click.Command):
-    """A command that talks to a cluster: it takes the options of a `Session` and gets that."""
+class ClientCommand(click.Command):
+    """A command that talks to a cluster as clients do: it gets a `Session` that says who it is."""
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
         super().__init__(*arguments, **more)
-        self.params = [*self.params, *_options()]
+        self.params = [*self.params, *_client_options()]
+
+
+class SessionCommand(click.Command):
+    """A command that asks a node's API: it takes the options of a `Session` and gets that."""
+
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self.params = [*self.params, _address_option(), *_client_options()]
 
 
 class SessionGroup(click.Group):
-    """Commands that talk to a cluster; the options may also stand before the command's name."""
+    """Commands that ask a node's API; the options may also stand before the command's name."""
 
     command_class = SessionCommand
     group_class = type
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
         super().__init__(*arguments, **more)
-        self.params = [*self.params, *_options()]
+        self.params = [*self.params, _address_option(), *_client_options()]
 
 
 # Arguments

@@ -1,0 +1,1 @@
+"""`headrace perf|publish|consume`: messages in and out, from a command line."""

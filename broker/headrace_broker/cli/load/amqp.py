@@ -1,0 +1,127 @@
+"""A load over AMQP 0-9-1, with the client library that asyncio programs use."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from typing import final
+from urllib.parse import quote
+
+import aiormq
+from aiormq.abc import AbstractChannel, DeliveredMessage
+from pamqp.commands import Basic
+
+from headrace_broker.cli.load.pace import Pace
+from headrace_broker.cli.load.plan import STAMP, Plan, Tally
+
+ACK_DIVISOR = 4  # a consumer acknowledges when a quarter of its prefetch count has come
+
+
+logging.getLogger("aiormq").setLevel(logging.CRITICAL)  # what goes wrong is raised as well
+
+
+@contextlib.asynccontextmanager
+async def open_channel(
+    address: str, login: tuple[str, str], vhost: str, confirms: bool
+) -> AsyncIterator[AbstractChannel]:
+    """Open a connection with one channel, and close both.
+
+    Args:
+        address: HOST:PORT.
+        login: user and password.
+        vhost: where.
+        confirms: whether publishes wait until they are safe.
+
+    Raises:
+        OSError: it cannot be reached.
+        aiormq.exceptions.AMQPError: it refuses.
+    """
+    user, password = (quote(each, safe="") for each in login)
+    url = f"amqp://{user}:{password}@{address}/{quote(vhost, safe='')}"
+    connection = await aiormq.connect(url, client_properties={"connection_name": "headrace"})
+    try:
+        yield await connection.channel(publisher_confirms=confirms)
+    finally:
+        await connection.close()
+
+
+@final
+class AmqpLoad:
+    """Publishers and consumers of a plan.
+
+    Args:
+        plan: what is to be done.
+        tally: counts it.
+        ended: set when publishers shall end.
+    """
+
+    def __init__(self, plan: Plan, tally: Tally, ended: asyncio.Event) -> None:
+        self._plan = plan
+        self._tally = tally
+        self._ended = ended
+
+    def _channel(self, confirms: bool) -> AbstractAsyncContextManager[AbstractChannel]:
+        plan = self._plan
+        return open_channel(plan.address, plan.login, plan.vhost, confirms)
+
+    async def declare(self, arguments: dict[str, object]) -> None:
+        """Declare the queues of the plan."""
+        async with self._channel(confirms=False) as channel:
+            for name in self._plan.queues:
+                await channel.queue_declare(name, durable=True, arguments=arguments)  # type: ignore[arg-type]
+
+    async def delete(self) -> None:
+        """Delete the queues of the plan."""
+        async with self._channel(confirms=False) as channel:
+            for name in self._plan.queues:
+                await channel.queue_delete(name)
+
+    async def publish(self, queue: str) -> None:
+        """Publish to a queue until the end, then wait for the confirms of what was sent."""
+        plan, tally = self._plan, self._tally
+        pace = Pace(plan.rate)
+        padding = bytes(plan.body_bytes - STAMP.size)
+        properties = Basic.Properties(delivery_mode=2 if plan.persistent else 1)
+        window = asyncio.Semaphore(plan.window or 1)
+
+        async def one(channel: AbstractChannel) -> None:
+            body = STAMP.pack(time.monotonic_ns()) + padding
+            try:
+                await channel.basic_publish(body, routing_key=queue, properties=properties)
+                tally.confirmed += 1
+            finally:
+                window.release()
+
+        async with self._channel(plan.window > 0) as channel, asyncio.TaskGroup() as group:
+            while not self._ended.is_set():
+                await pace.wait()
+                await window.acquire()
+                if plan.window:
+                    group.create_task(one(channel))
+                else:
+                    await one(channel)
+                tally.sent += 1
+
+    async def consume(self, queue: str) -> None:
+        """Consume from a queue until cancelled."""
+        plan, tally = self._plan, self._tally
+        waiting = 0
+
+        async def take(message: DeliveredMessage) -> None:
+            nonlocal waiting
+            tally.receive(message.body, time.monotonic_ns())
+            waiting += 1
+            if plan.prefetch and waiting * ACK_DIVISOR >= plan.prefetch:
+                waiting = 0
+                assert message.delivery_tag is not None  # only gets of an empty queue lack it
+                await message.channel.basic_ack(message.delivery_tag, multiple=True)
+
+        async with self._channel(confirms=False) as channel:
+            if plan.prefetch:
+                await channel.basic_qos(prefetch_count=plan.prefetch)
+            await channel.basic_consume(queue, take, no_ack=plan.prefetch == 0)
+            await channel.closing
