@@ -12,8 +12,10 @@ from typing import Any
 from headrace_broker.config import Config, split_address
 from headrace_broker.gateways.amqp.listener import AmqpListener
 from headrace_broker.gateways.grpc.call import Admission
+from headrace_broker.gateways.grpc.desk import Desk
 from headrace_broker.gateways.grpc.messaging import MessagingService
-from headrace_broker.gateways.grpc.server import GrpcServer
+from headrace_broker.gateways.grpc.server import GrpcServer, Service
+from headrace_broker.gateways.grpc.topology import TopologyService
 from headrace_broker.management.server import ManagementServer
 from headrace_broker.runtime.administration import NodeAdministration
 from headrace_broker.runtime.broker import NodeBroker
@@ -52,7 +54,8 @@ async def serve(config: Config, stop: asyncio.Event, hang_up: asyncio.Event) -> 
         await node.start()
         stack.push_async_callback(node.stop)
         status = NodeStatusSource(node)
-        management = ManagementServer(status, NodeAdministration(node))
+        administration = NodeAdministration(node)
+        management = ManagementServer(status, administration)
         stack.push_async_callback(management.stop)
         for address, security in ((config.listeners.http, None), (config.listeners.https, tls)):
             if address:
@@ -60,7 +63,8 @@ async def serve(config: Config, stop: asyncio.Event, hang_up: asyncio.Event) -> 
         if tls is not None:
             renewing = asyncio.create_task(renew_forever(tls, hang_up), name="certificates")
             stack.push_async_callback(_cancel, renewing)
-        await _serve_calls(node.broker, config, status, tls, stack)
+        desk = Desk(administration, status)
+        await _serve_calls(node.broker, config, desk, tls, stack)
         if await _unless_stopped(node.join(), stop):
             await _listen(node.broker, config, tls, stack)
             status.accepting = True
@@ -73,7 +77,7 @@ async def serve(config: Config, stop: asyncio.Event, hang_up: asyncio.Event) -> 
 async def _serve_calls(
     broker: NodeBroker,
     config: Config,
-    status: NodeStatusSource,
+    desk: Desk,
     tls: ServerTls | None,
     stack: contextlib.AsyncExitStack,
 ) -> None:
@@ -82,8 +86,12 @@ async def _serve_calls(
     listeners = [(address, security) for address, security in found if address]
     if not listeners:
         return
+    status = desk.status
     admission = Admission(broker, lambda: "" if status.accepting else status.not_ready_reason())
-    services = [MessagingService(broker, admission)]
+    services: list[Service] = [
+        MessagingService(broker, admission),
+        TopologyService(desk, admission),
+    ]
     server = GrpcServer(services, status.not_ready_reason, config.limits.message_bytes_max)
     await server.start(*listeners)
     stack.push_async_callback(server.stop)

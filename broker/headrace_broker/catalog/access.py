@@ -21,8 +21,13 @@ from headrace_broker.catalog.permission import (
     may_enter,
 )
 from headrace_broker.catalog.view import CatalogView
-from headrace_broker.model.definition import EXCHANGE_TYPES
-from headrace_broker.model.reply_code import ACCESS_REFUSED, PRECONDITION_FAILED, AmqpError
+from headrace_broker.model.definition import EXCHANGE_TYPES, Queue
+from headrace_broker.model.reply_code import (
+    ACCESS_REFUSED,
+    PRECONDITION_FAILED,
+    RESOURCE_LOCKED,
+    AmqpError,
+)
 
 QUEUE: Final = "queue"
 EXCHANGE: Final = "exchange"
@@ -245,7 +250,7 @@ def check_exchange_type(kind: str) -> None:
         AmqpError: PRECONDITION_FAILED.
     """
     if kind not in EXCHANGE_TYPES:
-        raise AmqpError(PRECONDITION_FAILED, f"unknown exchange type '{kind}'")
+        raise AmqpError(PRECONDITION_FAILED, f"unknown exchange type '{kind}'", "type")
 
 
 def check_not_default(exchange: str) -> None:
@@ -266,6 +271,20 @@ def check_not_system(vhost: str, exchange: str) -> None:
     """
     if exchange.startswith(RESERVED_PREFIX):
         raise refused(f"deletion of system exchange '{exchange}' in vhost '{vhost}' not allowed")
+
+
+def check_not_exclusive(queue: Queue) -> None:
+    """Refuse what only the connection that an exclusive queue belongs to may do.
+
+    Raises:
+        AmqpError: RESOURCE_LOCKED.
+    """
+    if queue.exclusive:
+        raise AmqpError(
+            RESOURCE_LOCKED,
+            f"queue '{queue.name}' in vhost '{queue.vhost}' is exclusive: only its connection "
+            "may do that",
+        )
 
 
 def refused(text: str) -> AmqpError:

@@ -56,7 +56,15 @@ def table_problem(table: dict[str, Any]) -> str:
 
 
 class ArgumentError(ValueError):
-    """A declaration asks for what cannot be; the text names the argument and the rule."""
+    """A declaration asks for what cannot be; the text names the argument and the rule.
+
+    Attributes:
+        field: `arguments.NAME`, or the property that is wrong; "arguments" where several are.
+    """
+
+    def __init__(self, text: str, field: str = "arguments") -> None:
+        super().__init__(text)
+        self.field = field
 
 
 def asked_queue(
@@ -114,15 +122,17 @@ def _asked_kind(
         raise _invalid(QUEUE_TYPE, where, rule)
     if asked == QUEUE_QUORUM:
         if name.startswith(SERVER_NAME_PREFIX):
-            raise ArgumentError(f"cannot declare a server-named queue for type {QUEUE_QUORUM}")
-        for wrong, field in (
-            (auto_delete, "auto-delete"),
-            (exclusive, "exclusive-owner"),
-            (not durable, "non-durable"),
+            raise ArgumentError(
+                f"cannot declare a server-named queue for type {QUEUE_QUORUM}", "name"
+            )
+        for wrong, word, field in (
+            (auto_delete, "auto-delete", "auto_delete"),
+            (exclusive, "exclusive-owner", "exclusive"),
+            (not durable, "non-durable", "durable"),
         ):
             if wrong:
                 reason = "a quorum queue is durable, not exclusive and not auto-delete"
-                raise ArgumentError(f"invalid property '{field}' for {where}: {reason}")
+                raise ArgumentError(f"invalid property '{word}' for {where}: {reason}", field)
     return str(asked)
 
 
@@ -135,7 +145,8 @@ def _check_arguments(arguments: dict[str, Any], where: str, kind: str, by_defaul
             raise _invalid(key, where, "is not recognised")
         tolerated = by_default and kind == QUEUE_QUORUM
         if kind not in setting.kinds and not tolerated:
-            raise ArgumentError(f"invalid arg '{key}' for {where} of queue type {kind}")
+            text = f"invalid arg '{key}' for {where} of queue type {kind}"
+            raise ArgumentError(text, f"arguments.{key}")
         if not setting.check.allows(arguments[key]):
             rule = f"must be {setting.check.rule}, not {shown(arguments[key])}"
             raise _invalid(key, where, rule)
@@ -162,7 +173,7 @@ def _check_retry(arguments: dict[str, Any], where: str) -> None:
 
 
 def _invalid(argument: str, where: str, rule: str) -> ArgumentError:
-    return ArgumentError(f"invalid arg '{argument}' for {where}: {rule}")
+    return ArgumentError(f"invalid arg '{argument}' for {where}: {rule}", f"arguments.{argument}")
 
 
 def is_compared(name: str) -> bool:

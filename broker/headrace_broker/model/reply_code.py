@@ -64,12 +64,14 @@ class AmqpError(Exception):
     Args:
         code: one of the constants of this module.
         text: what was wrong, naming the thing; the code's name is put before it on the wire.
+        field: of the request that it is about, as `arguments.x-max-length`; "" for none.
     """
 
-    def __init__(self, code: int, text: str) -> None:
+    def __init__(self, code: int, text: str, field: str = "") -> None:
         super().__init__(f"{REPLY_NAMES[code]} - {text}")
         self.code = code
         self.text = text
+        self.field = field
 
     @property
     def soft(self) -> bool:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from headrace_broker.catalog.argument import ArgumentError, asked_queue
+from headrace_broker.catalog.argument import ArgumentError, asked_queue, is_compared
 from headrace_broker.catalog.command import (
     AnyCommand,
     Bind,
@@ -50,7 +50,11 @@ def refusal(answer: object) -> AmqpError:
         return AmqpError(NOT_FOUND, answer.text)
     if isinstance(answer, Locked):
         return AmqpError(RESOURCE_LOCKED, answer.text)
-    if isinstance(answer, Inequivalent | InUse | Refused):
+    if isinstance(answer, Inequivalent):
+        name = answer.field
+        field = f"arguments.{name}" if is_compared(name) else name
+        return AmqpError(PRECONDITION_FAILED, answer.text, field)
+    if isinstance(answer, InUse | Refused):
         return AmqpError(PRECONDITION_FAILED, answer.text)
     return AmqpError(INTERNAL_ERROR, f"unexpected answer of the catalog: {answer!r}")
 
@@ -125,7 +129,7 @@ class Topology:
                 known.default_queue_type if known is not None else "",
             )
         except ArgumentError as error:
-            raise AmqpError(PRECONDITION_FAILED, str(error)) from error
+            raise AmqpError(PRECONDITION_FAILED, str(error), error.field) from error
         command = DeclareQueue(
             vhost,
             name,

@@ -115,6 +115,7 @@ def from_amqp(error: AmqpError) -> CallError:
         code,
         REPLY_NAMES[error.code],
         error.text,
+        [(error.field, error.text)] if error.field else (),
         metadata={"amqp_reply_code": str(error.code)},
         retry_ms=RETRY_MS if code is grpc.StatusCode.UNAVAILABLE else 0,
     )

@@ -1,0 +1,166 @@
+"""What all administrative calls need: who asks, in which vhost, and what the catalog answered."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import Any, Final
+
+from headrace_broker.catalog.access import Caller, May, check_enters, check_sees, judge
+from headrace_broker.catalog.result import Exists, NotFound, Ok, Refused, Result
+from headrace_broker.catalog.view import CatalogView
+from headrace_broker.gateways.grpc.errors import bad_field
+from headrace_broker.model.definition import Exchange, Queue
+from headrace_broker.model.limits import NAME_OCTETS_MAX
+from headrace_broker.model.reply_code import NOT_FOUND, AmqpError
+from headrace_broker.runtime.administration import NodeAdministration
+from headrace_broker.runtime.status import NodeStatusSource
+from headrace_broker.runtime.topology import refusal
+
+DEFAULT_EXCHANGE_ALIAS: Final = "amq.default"
+
+_NAMED_FIELD: Final = re.compile(r"([a-z][a-z_-]*): (.*)", re.DOTALL)
+
+
+class Desk:
+    """Looks things up for a caller.
+
+    Args:
+        node: what is looked at and changed through it.
+        status: what the node tells of itself.
+
+    Attributes:
+        node: likewise.
+        status: likewise.
+        view: the catalog.
+        may: answers what permissions allow.
+    """
+
+    def __init__(self, node: NodeAdministration, status: NodeStatusSource) -> None:
+        self.node = node
+        self.status = status
+        self.view: CatalogView = node.view
+        self.may: May = judge(node.view)
+
+    async def known_vhost(self, name: str, field: str = "vhost") -> str:
+        """Return the name of a vhost that is there.
+
+        Raises:
+            CallError: INVALID_ARGUMENT, NOT_FOUND.
+        """
+        check_name(field, name)
+        if self.view.vhost(name) is None:
+            await self.node.catch_up()  # it may have been created through another node a moment ago
+        if self.view.vhost(name) is None:
+            raise missing(f"vhost '{name}'", field)
+        return name
+
+    async def enter(self, caller: Caller, vhost: str, field: str = "vhost") -> str:
+        """Return a vhost in which the caller may work.
+
+        Raises:
+            CallError: INVALID_ARGUMENT, NOT_FOUND.
+            AmqpError: ACCESS_REFUSED.
+        """
+        found = await self.known_vhost(vhost, field)
+        check_enters(self.view, caller.name, found)
+        return found
+
+    async def find_queue(self, vhost: str, name: str) -> Queue | None:
+        """Return a queue, None when there is none of that name."""
+        if self.view.queue(vhost, name) is None:
+            await self.node.catch_up()
+        return self.view.queue(vhost, name)
+
+    async def known_queue(self, vhost: str, name: str, field: str = "name") -> Queue:
+        """Return a queue.
+
+        Raises:
+            AmqpError: NOT_FOUND.
+        """
+        queue = await self.find_queue(vhost, name)
+        if queue is None:
+            raise missing(f"queue '{name}' in vhost '{vhost}'", field)
+        return queue
+
+    async def find_exchange(self, vhost: str, name: str) -> Exchange | None:
+        """Return an exchange, None when there is none of that name; "" is the default one."""
+        if name in ("", DEFAULT_EXCHANGE_ALIAS):
+            return Exchange(vhost, "", "direct")
+        if self.view.exchange(vhost, name) is None:
+            await self.node.catch_up()
+        return self.view.exchange(vhost, name)
+
+    async def known_exchange(self, vhost: str, name: str, field: str = "name") -> Exchange:
+        """Return an exchange; "" is the default one.
+
+        Raises:
+            AmqpError: NOT_FOUND.
+        """
+        exchange = await self.find_exchange(vhost, name)
+        if exchange is None:
+            raise missing(f"exchange '{name}' in vhost '{vhost}'", field)
+        return exchange
+
+    async def seen_vhosts(self, caller: Caller, vhost: str) -> Collection[str]:
+        """Return the vhosts of a listing: the one that is named, or all that may be looked at.
+
+        Raises:
+            CallError: INVALID_ARGUMENT, NOT_FOUND.
+            AmqpError: ACCESS_REFUSED.
+        """
+        if not vhost:
+            return [each.name for each in self.view.vhosts() if caller.sees(self.view, each.name)]
+        found = await self.known_vhost(vhost)
+        self.check_sees(caller, found)
+        return [found]
+
+    def check_sees(self, caller: Caller, vhost: str) -> None:
+        """Refuse a look at a vhost.
+
+        Raises:
+            AmqpError: ACCESS_REFUSED.
+        """
+        check_sees(caller, self.view, vhost)
+
+
+def check_name(field: str, name: str, low: int = 1) -> None:
+    """Refuse a name that is too long, or that must not be empty.
+
+    Raises:
+        CallError: INVALID_ARGUMENT.
+    """
+    octets = len(name.encode())
+    if not low <= octets <= NAME_OCTETS_MAX:
+        raise bad_field(field, f"must have {low} to {NAME_OCTETS_MAX} octets, not {octets}")
+
+
+def missing(what: str, field: str) -> AmqpError:
+    """Return the refusal of a request about something that is not there."""
+    return AmqpError(NOT_FOUND, f"no {what}", field)
+
+
+def done(result: Result, field: str, within: str = "") -> Any:
+    """Return what the catalog says that it did.
+
+    Args:
+        result: its answer.
+        field: of the request that is refused, where the refusal names none itself.
+        within: what is put before a field that the refusal names.
+
+    Raises:
+        CallError: INVALID_ARGUMENT, the request broke a rule.
+        AmqpError: it did nothing for another reason.
+    """
+    if isinstance(result, Ok):
+        return result.value
+    if isinstance(result, Exists):
+        return result.current
+    if isinstance(result, NotFound):
+        raise missing(result.what, field)
+    if isinstance(result, Refused):
+        named = _NAMED_FIELD.fullmatch(result.reason)
+        if named is not None:
+            raise bad_field(within + named[1].replace("-", "_"), named[2])
+        raise bad_field(field, result.reason)
+    raise refusal(result)
