@@ -87,7 +87,9 @@ async def _serve_calls(
     if not listeners:
         return
     status = desk.status
-    admission = Admission(broker, lambda: "" if status.accepting else status.not_ready_reason())
+    admission = Admission(
+        broker, lambda: "" if status.accepting else status.not_ready_reason(), tls
+    )
     services: list[Service] = [
         MessagingService(broker, admission),
         TopologyService(desk, admission),

@@ -32,6 +32,7 @@ from headrace_broker.model.status import (
     QueueStatus,
 )
 from headrace_broker.runtime.alarms import AlarmStatus
+from headrace_broker.runtime.authenticator import Verdict
 from headrace_broker.runtime.browsing import Page
 from headrace_broker.runtime.catalog_service import CatalogUnavailableError
 from headrace_broker.runtime.client_list import ClientListing
@@ -226,8 +227,11 @@ class FakeNode:
     def flow_limits(self) -> dict[str, Setting]:
         return {name: self.flow_settings.find(name) for name in PARAMETERS}
 
-    async def authenticate(self, user: str, password: str, loopback: bool) -> bool:
-        return user == password and self.catalog.user(user) is not None
+    async def authenticate(self, user: str, password: str, host: str) -> Verdict:
+        return Verdict(user == password and self.catalog.user(user) is not None)
+
+    def admits(self, user: str, host: str) -> bool:
+        return self.catalog.user(user) is not None
 
 
 class Certificates:

@@ -25,10 +25,14 @@ class ApiError(Exception):
         status: HTTP status.
         error: a word for programs.
         reason: a sentence for people, naming field and rule.
+        headers: of the answer.
     """
 
-    def __init__(self, status: int, error: str, reason: str) -> None:
+    def __init__(
+        self, status: int, error: str, reason: str, headers: dict[str, str] | None = None
+    ) -> None:
         super().__init__(reason)
+        self.headers = headers
         self.status = status
         self.error = error
         self.reason = reason

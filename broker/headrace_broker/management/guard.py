@@ -11,14 +11,13 @@ from aiohttp import hdrs, web
 
 from headrace_broker.management.access import (
     CALLER,
-    TAGS,
     Caller,
     administrator,
     monitor,
     policymaker,
 )
-from headrace_broker.management.administration import Administration
 from headrace_broker.management.answer import ApiError, amqp_refusal, error_answer
+from headrace_broker.management.entrance import Entrance, arrival
 from headrace_broker.management.request_id import HEADER, REQUEST_ID, name_request
 from headrace_broker.management.route import (
     ADMINISTRATOR,
@@ -28,11 +27,10 @@ from headrace_broker.management.route import (
     Handler,
     Route,
 )
-from headrace_broker.management.status_source import StatusSource
 from headrace_broker.model.limits import REQUEST_BODY_BYTES_MAX
 from headrace_broker.model.reply_code import AmqpError
-from headrace_broker.runtime.authenticator import is_loopback
-from headrace_broker.runtime.basic_credentials import parse_basic
+from headrace_broker.runtime import audit
+from headrace_broker.runtime.audit import ACTOR
 
 COMPRESSED_BYTES_MIN: Final = 1024  # below it a packet is one packet either way
 PATH_LETTERS_MAX: Final = 512  # of a path in the log
@@ -42,6 +40,7 @@ _CHECKS: Final[dict[str, Callable[[], Caller]]] = {
     MONITORING: monitor,
     ADMINISTRATOR: administrator,
 }
+FORBIDDEN: Final = 403
 _READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 log = logging.getLogger(__name__)
@@ -51,13 +50,11 @@ class Guard:
     """Lets requests pass to those handlers that their users may ask.
 
     Args:
-        source: knows passwords.
-        node: knows users.
+        entrance: finds out who asks.
     """
 
-    def __init__(self, source: StatusSource, node: Administration) -> None:
-        self._source = source
-        self._node = node
+    def __init__(self, entrance: Entrance) -> None:
+        self._entrance = entrance
         self._open: set[str] = set()  # paths for which no log-in is asked
 
     def guarded(self, row: Route) -> Handler:
@@ -79,25 +76,10 @@ class Guard:
         """Find out who asks.
 
         Raises:
-            ApiError: 401 nobody who is known, 403 somebody who may ask nothing.
+            ApiError: 401 nobody who is known, 403 somebody who may ask nothing, 429 too many
+                log-ins have failed.
         """
-        user = await self._user(request)
-        if user is None:
-            raise ApiError(401, "not_authorized", "log in with a user of the broker")
-        CALLER.set(user)
-        if not TAGS.intersection(user.tags):
-            allowed = ", ".join(sorted(TAGS))
-            raise ApiError(403, "access_refused", f"tags: must have one of {allowed}")
-
-    async def _user(self, request: web.Request) -> Caller | None:
-        """Return who asks, None unless the log-in is right."""
-        login = parse_basic(request.headers.get("Authorization", ""))
-        if login is None:
-            return None
-        if not await self._source.authenticate(*login, is_loopback(request.remote)):
-            return None
-        user = self._node.view.user(login[0])
-        return Caller(user.name, user.tags) if user is not None else None
+        CALLER.set(await self._entrance.enter(request))
 
     @web.middleware
     async def handle(
@@ -107,6 +89,7 @@ class Guard:
     ) -> web.StreamResponse:
         """Name a request, answer it in JSON whatever goes wrong, and note it in the log."""
         name = name_request(request.headers.get(HEADER, ""))
+        ACTOR.set(arrival(request))
         began = time.monotonic()
         response = await self._answered(request, handler)
         if not response.prepared:
@@ -125,9 +108,9 @@ class Guard:
                 await self._log_in(request)  # what there is not is nobody's business either
             return await handler(request)
         except ApiError as error:
-            return _refusal(error)
+            return _refusal(request, error)
         except AmqpError as error:
-            return _refusal(amqp_refusal(error))
+            return _refusal(request, amqp_refusal(error))
         except web.HTTPRequestEntityTooLarge:
             reason = f"body: must have at most {REQUEST_BODY_BYTES_MAX} octets"
             return error_answer(413, "payload_too_large", reason)
@@ -142,9 +125,11 @@ class Guard:
             return error_answer(500, "internal_error", reason)
 
 
-def _refusal(error: ApiError) -> web.Response:
-    headers = {"WWW-Authenticate": 'Basic realm="Headrace"'} if error.status == 401 else None
-    return error_answer(error.status, error.error, error.reason, headers)
+def _refusal(request: web.Request, error: ApiError) -> web.Response:
+    """Answer with a refusal; what somebody may not change is recorded."""
+    if error.status == FORBIDDEN and request.method not in _READS:
+        audit.record("request", f"{request.method} {_path(request)}", error.reason)
+    return error_answer(error.status, error.error, error.reason, error.headers)
 
 
 def _compress(request: web.Request, response: web.StreamResponse) -> None:

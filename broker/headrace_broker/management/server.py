@@ -15,6 +15,7 @@ from headrace_broker.management.alarms import AlarmEndpoints
 from headrace_broker.management.answer import json_answer
 from headrace_broker.management.bindings import BindingEndpoints
 from headrace_broker.management.clients import ClientEndpoints
+from headrace_broker.management.entrance import Entrance
 from headrace_broker.management.exchanges import ExchangeEndpoints
 from headrace_broker.management.flow import FlowEndpoints
 from headrace_broker.management.flow_limits import FlowLimitEndpoints
@@ -69,6 +70,7 @@ class ManagementServer:
         self._source = source
         self._node = node
         self._clock = clock
+        self._entrance = Entrance(source, node.view)
         self._meter = RateMeter()
         self._runner: web.AppRunner | None = None
         self._listeners: list[HttpListener] = []
@@ -96,6 +98,7 @@ class ManagementServer:
                 keepalive_timeout=HTTP_IDLE_SECONDS_MAX,
             )
             await self._runner.setup()
+        self._entrance.tls = tls or self._entrance.tls
         server = self._runner.server
         assert server is not None, "it is there once the runner is set up"
         listener = HttpListener(server, tls)
@@ -185,7 +188,7 @@ class ManagementServer:
 
     def application(self) -> web.Application:
         """Return the routes, without a listener."""
-        guard = Guard(self._source, self._node)
+        guard = Guard(self._entrance)
         app = web.Application(middlewares=[guard.handle], client_max_size=REQUEST_BODY_BYTES_MAX)
         for row in self.routes():
             handler = guard.guarded(row)

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from headrace_broker.model.status import Overview, QueueStatus
 from headrace_broker.runtime.alarms import AlarmStatus
+from headrace_broker.runtime.authenticator import Verdict
 from headrace_broker.runtime.flow_settings import Setting
 
 
@@ -31,5 +32,8 @@ class StatusSource(Protocol):
     def flow_limits(self) -> Mapping[str, Setting]:
         """Return the limits of flow control by name."""
 
-    async def authenticate(self, user: str, password: str, loopback: bool) -> bool:
+    async def authenticate(self, user: str, password: str, host: str) -> Verdict:
         """Return whether the password is right and the user may come from there."""
+
+    def admits(self, user: str, host: str) -> bool:
+        """Return whether a user whom a certificate has proven may come from there."""

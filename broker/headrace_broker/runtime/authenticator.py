@@ -1,13 +1,21 @@
-"""Log-ins of users, checked without stalling the node."""
+"""Log-ins of users, checked without stalling the node, and not more often than is good."""
 
 from __future__ import annotations
 
 import asyncio
 import ipaddress
+import logging
+import time
 from collections.abc import Callable
+from typing import Final
 
 from headrace_broker.model.definition import User
+from headrace_broker.model.limits import LOGINS_CHECKED_MAX
+from headrace_broker.runtime import audit
+from headrace_broker.runtime.login_limit import LoginLimit
 from headrace_broker.runtime.password import PasswordChecker
+
+_LOG: Final = logging.getLogger(__name__)
 
 
 def is_loopback(host: str | None) -> bool:
@@ -20,6 +28,24 @@ def is_loopback(host: str | None) -> bool:
     return bool((mapped or address).is_loopback)
 
 
+class Verdict:
+    """What became of a log-in; true when it is right.
+
+    Attributes:
+        right: see above.
+        wait_s: it was not looked at, nor will others be for so many seconds: too many have failed.
+    """
+
+    __slots__ = ("right", "wait_s")
+
+    def __init__(self, right: bool, wait_s: float = 0.0) -> None:
+        self.right = right
+        self.wait_s = wait_s
+
+    def __bool__(self) -> bool:
+        return self.right
+
+
 class Authenticator:
     """Checks passwords in a thread; one that proved right before is known at once.
 
@@ -27,22 +53,68 @@ class Authenticator:
 
     Args:
         user: looks a user up.
+        clock: seconds of a clock that never goes back.
     """
 
-    def __init__(self, user: Callable[[str], User | None]) -> None:
+    def __init__(
+        self, user: Callable[[str], User | None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._user = user
         self._checker = PasswordChecker()
+        self._limit = LoginLimit(clock)
+        self._turns = asyncio.Semaphore(LOGINS_CHECKED_MAX)
 
-    def admits(self, name: str, loopback: bool) -> bool:
-        """Return whether there is such a user and it may come from there."""
-        user = self._user(name)
-        return user is not None and (loopback or not user.loopback_only)
+    def admits(self, name: str, host: str) -> bool:
+        """Return whether there is such a user and it may come from there.
 
-    async def check(self, name: str, password: str, loopback: bool) -> bool:
-        """Return whether the password is right and the user may come from there."""
+        Args:
+            name: of a user, proven by other means.
+            host: address of the client.
+        """
         user = self._user(name)
-        if user is not None and user.loopback_only and not loopback:
-            user = None
-        if self._checker.remembered(user, password):
-            return True
-        return await asyncio.to_thread(self._checker.verify, user, password)
+        right = user is not None and (not user.loopback_only or is_loopback(host))
+        if not right:
+            audit.record("login", name, "refused")
+        return right
+
+    async def check(self, name: str, password: str, host: str) -> Verdict:
+        """Return whether the password is right and the user may come from there.
+
+        Args:
+            name: of the user.
+            password: that shall prove it.
+            host: address of the client.
+        """
+        found = self._known(name, password, host)
+        if found is not None:
+            return found
+        async with self._turns:
+            found = self._known(name, password, host)  # others may have asked the same meanwhile
+            if found is not None:
+                return found
+            user = self._candidate(name, host)
+            right = await asyncio.to_thread(self._checker.verify, user, password)
+        if right:
+            self._limit.succeeded(name, host)
+        else:
+            audit.record("login", name, "refused")
+            wait_s = self._limit.failed(name, host)
+            if wait_s:
+                _LOG.warning("log-ins from %s are not looked at for %d s", host, wait_s)
+        return Verdict(right)
+
+    def _candidate(self, name: str, host: str) -> User | None:
+        user = self._user(name)
+        if user is not None and user.loopback_only and not is_loopback(host):
+            return None
+        return user
+
+    def _known(self, name: str, password: str, host: str) -> Verdict | None:
+        """Return what can be said without a look at the password's hash."""
+        wait_s = self._limit.wait_s(name, host)
+        if wait_s > 0:
+            return Verdict(False, wait_s)
+        if self._checker.remembered(self._candidate(name, host), password):
+            self._limit.succeeded(name, host)
+            return Verdict(True)
+        return None

@@ -17,7 +17,7 @@ from headrace_broker.model.definition import Binding, Exchange, Queue
 from headrace_broker.model.flow import LIMIT_DISK, REPUBLISH, Cause
 from headrace_broker.model.message import Publish
 from headrace_broker.model.reply_code import INTERNAL_ERROR, NOT_FOUND, AmqpError
-from headrace_broker.runtime.authenticator import Authenticator
+from headrace_broker.runtime.authenticator import Authenticator, Verdict
 from headrace_broker.runtime.client_counts import ClientCounts
 from headrace_broker.runtime.client_flow import ClientFlow
 from headrace_broker.runtime.counts import CountsClient
@@ -135,12 +135,12 @@ class NodeBroker(Broker):
     # Looking up
 
     @override
-    async def authenticate(self, user: str, password: str, loopback: bool) -> bool:
-        return await self._authenticator.check(user, password, loopback)
+    async def authenticate(self, user: str, password: str, host: str) -> Verdict:
+        return await self._authenticator.check(user, password, host)
 
     @override
-    def admits(self, user: str, loopback: bool) -> bool:
-        return self._authenticator.admits(user, loopback)
+    def admits(self, user: str, host: str) -> bool:
+        return self._authenticator.admits(user, host)
 
     @override
     def vhost_exists(self, vhost: str) -> bool:

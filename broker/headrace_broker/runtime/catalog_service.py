@@ -29,6 +29,7 @@ from headrace_broker.catalog.request import (
 from headrace_broker.catalog.result import Ok, Refused, Repeated, Result
 from headrace_broker.model.definition import Binding, Exchange, Node
 from headrace_broker.model.limits import CATALOG_COMMAND_OCTETS_MAX, CATALOG_REQUESTS_MAX
+from headrace_broker.runtime import audit_command
 from headrace_broker.runtime.password import new_user
 from headrace_broker.runtime.plain_table import plain_table
 from headrace_raftlog.model.entry import Entry
@@ -225,6 +226,15 @@ class CatalogService:
         Raises:
             CatalogUnavailableError: no result in time; the change may still be made later.
         """
+        try:
+            result = await self._submit(command, seconds)
+        except CatalogUnavailableError:
+            audit_command.record_lost(command)
+            raise
+        audit_command.record(command, result)
+        return result
+
+    async def _submit(self, command: commands.AnyCommand, seconds: float | None) -> Result:
         problem = command_problem(command)
         if problem:
             return Refused(problem)

@@ -28,6 +28,11 @@ _SHORT_NAMES: Final = {
 }
 _ESCAPED: Final = frozenset('",+;<>\\')
 
+
+class CertificateRefusedError(Exception):
+    """A certificate that is valid otherwise is not taken; the text says why."""
+
+
 # As ssl.SSLSocket.getpeercert gives it: relative names, each of pairs of type and value.
 Name = tuple[tuple[tuple[str, str], ...], ...]
 

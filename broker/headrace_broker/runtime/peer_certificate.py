@@ -13,7 +13,7 @@ from typing import Final
 
 from cryptography import x509
 
-from headrace_broker.runtime.certificate import Name
+from headrace_broker.runtime.certificate import CertificateRefusedError, Name
 
 # As OpenSSL calls them; others are called by their numbers, by OpenSSL too.
 _LONG_NAMES: Final = {
@@ -32,10 +32,6 @@ _LONG_NAMES: Final = {
     "2.5.4.8": "stateOrProvinceName",
     "2.5.4.9": "streetAddress",
 }
-
-
-class CertificateRefusedError(Exception):
-    """A certificate that is valid otherwise is not taken; the text says why."""
 
 
 class PeerCertificate:

@@ -27,6 +27,7 @@ from headrace_broker.runtime.connection_info import ConnectionInfo as Connection
 from headrace_broker.runtime.ticket import Ticket as Ticket
 
 if TYPE_CHECKING:
+    from headrace_broker.runtime.authenticator import Verdict
     from headrace_broker.runtime.client_counts import ClientCounts
     from headrace_broker.runtime.quotas import Quotas
     from headrace_broker.runtime.router import Route
@@ -320,12 +321,12 @@ class Broker:
         """Forget a callback given to `watch_blocked`; one that is not known is ignored."""
 
     @abstractmethod
-    async def authenticate(self, user: str, password: str, loopback: bool) -> bool:
-        """Return whether the password is right and the user may come from there."""
+    async def authenticate(self, user: str, password: str, host: str) -> Verdict:
+        """Return whether the password is right and the user may come from a host."""
 
     @abstractmethod
-    def admits(self, user: str, loopback: bool) -> bool:
-        """Return whether a user, proven by other means, is known and may come from there."""
+    def admits(self, user: str, host: str) -> bool:
+        """Return whether a user, proven by other means, is known and may come from a host."""
 
     @abstractmethod
     def vhost_exists(self, vhost: str) -> bool:

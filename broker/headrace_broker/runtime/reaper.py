@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 from collections.abc import Coroutine
 from typing import Any, Final
@@ -61,7 +62,8 @@ class Reaper:
             self._start(self._drop_expired(host))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
+        # In nobody's name: whoever gave the occasion has not asked for it.
+        task = contextvars.Context().run(asyncio.get_running_loop().create_task, work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

@@ -19,6 +19,7 @@ from headrace_broker.model.status import (
     WatermarkStatus,
 )
 from headrace_broker.runtime.alarms import AlarmStatus
+from headrace_broker.runtime.authenticator import Verdict
 from headrace_broker.runtime.catalog_service import CATALOG_GROUP
 from headrace_broker.runtime.counts import watermark_of
 from headrace_broker.runtime.flow_settings import Setting
@@ -92,9 +93,13 @@ class NodeStatusSource:
         queue = self._node.catalog.catalog.queue(vhost, name)
         return self._queue(queue) if queue is not None else None
 
-    async def authenticate(self, user: str, password: str, loopback: bool) -> bool:
+    async def authenticate(self, user: str, password: str, host: str) -> Verdict:
         """Return whether the password is right and the user may come from there."""
-        return await self._node.broker.authenticate(user, password, loopback)
+        return await self._node.broker.authenticate(user, password, host)
+
+    def admits(self, user: str, host: str) -> bool:
+        """Return whether a user whom a certificate has proven may come from there."""
+        return self._node.broker.admits(user, host)
 
     def _name(self, node: int) -> str:
         for member in self._node.config.cluster.nodes:

@@ -38,6 +38,7 @@ from headrace_broker.model.reply_code import (
     RESOURCE_LOCKED,
     AmqpError,
 )
+from headrace_broker.runtime.authenticator import Verdict, is_loopback
 from headrace_broker.runtime.client_counts import ClientCounts
 from headrace_broker.runtime.intake_turns import IntakeTurns
 from headrace_broker.runtime.port import (
@@ -57,6 +58,7 @@ WINDOW_BYTES = 256 << 10
 class FakeBroker(Broker):
     def __init__(self) -> None:
         self.window_bytes = WINDOW_BYTES
+        self.wait_s = 0.0  # log-ins are not looked at for so many seconds
         self.node_name = "n1"
         self.cluster_name = "test"
         self.boot = 1
@@ -156,12 +158,13 @@ class FakeBroker(Broker):
         if callback in self.watchers:
             self.watchers.remove(callback)
 
-    async def authenticate(self, user: str, password: str, loopback: bool) -> bool:
+    async def authenticate(self, user: str, password: str, host: str) -> Verdict:
         await self.gate
-        return (user, password, loopback) == ("guest", "guest", True)
+        right = (user, password) == ("guest", "guest") and is_loopback(host)
+        return Verdict(right and not self.wait_s, self.wait_s)
 
-    def admits(self, user: str, loopback: bool) -> bool:
-        return user == "guest" and loopback
+    def admits(self, user: str, host: str) -> bool:
+        return user == "guest" and is_loopback(host)
 
     def vhost_exists(self, vhost: str) -> bool:
         return vhost == "/"

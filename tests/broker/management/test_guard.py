@@ -11,6 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from headrace_broker.management.entrance import Entrance
 from headrace_broker.management.guard import Guard
 from headrace_broker.management.request_id import REQUEST_ID, record_requests
 from headrace_broker.management.route import ADMINISTRATOR, MONITORING, NOBODY, POLICYMAKER
@@ -139,7 +140,7 @@ def test_each_route_asks_for_the_tag_of_its_row(api, node):
 
 
 def test_guard_lets_pass_what_asks_for_nobody(node):
-    guard = Guard(node, node)
+    guard = Guard(Entrance(node, node.view))
     rows = ManagementServer(node, node).routes()
     for row in rows:
         assert (guard.guarded(row) is row.handler) == (row.role == NOBODY), row.path

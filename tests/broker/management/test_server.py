@@ -24,6 +24,7 @@ from headrace_broker.model.status import (
     QueueStatus,
     ReplicaStatus,
 )
+from headrace_broker.runtime.authenticator import Verdict
 from headrace_broker.runtime.basic_credentials import parse_basic
 from headrace_broker.runtime.counts import QueueCounts
 
@@ -37,7 +38,8 @@ class FakeNode:
         self.reason = ""
         self.password = "guest"
         self.counters = MessageCounters(publish=7, confirm=6, deliver=5, redeliver=1, ack=4)
-        self.checks: list[tuple[str, str, bool]] = []
+        self.checks: list[tuple[str, str, str]] = []
+        self.wait_s = 0.0
 
     def not_ready_reason(self) -> str:
         return self.reason
@@ -82,9 +84,14 @@ class FakeNode:
     def queue(self, vhost: str, name: str) -> QueueStatus | None:
         return next((queue for queue in self.queues() if queue.name == name), None)
 
-    async def authenticate(self, user: str, password: str, loopback: bool) -> bool:
-        self.checks.append((user, password, loopback))
-        return (user, password) == ("guest", self.password) and loopback
+    async def authenticate(self, user: str, password: str, host: str) -> Verdict:
+        self.checks.append((user, password, host))
+        if self.wait_s:
+            return Verdict(False, self.wait_s)
+        return Verdict((user, password) == ("guest", self.password))
+
+    def admits(self, user: str, host: str) -> bool:
+        return (user, host) == ("guest", "127.0.0.1")
 
 
 def administration() -> Any:
@@ -152,6 +159,15 @@ def test_everything_else_asks_for_a_log_in(path: str) -> None:
         status, body, answer_headers = fetch(FakeNode(), path, headers)
         assert (status, body["error"]) == (401, "not_authorized")
         assert answer_headers["WWW-Authenticate"].startswith("Basic")
+
+
+def test_who_has_failed_too_often_is_told_to_come_back_later() -> None:
+    node = FakeNode()
+    node.wait_s = 2.5
+    status, body, headers = fetch(node, "/api/overview", GUEST)
+    assert (status, body["error"]) == (429, "too_many_failures")
+    assert headers["Retry-After"] == "3"
+    assert "WWW-Authenticate" not in headers
 
 
 def test_overview_tells_cluster_totals_and_counters() -> None:
@@ -225,7 +241,7 @@ def test_every_request_asks_the_node_so_that_a_changed_password_counts_at_once()
     assert fetch(node, "/api/nodes", GUEST)[0] == 200
     node.password = "changed"
     assert fetch(node, "/api/nodes", GUEST)[0] == 401
-    assert node.checks == [("guest", "guest", True)] * 2
+    assert node.checks == [("guest", "guest", "127.0.0.1")] * 2
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,24 @@ import asyncio
 
 import pytest
 
+from headrace_broker.model.limits import LOGIN_FAILURES_OF_USER, LOGINS_CHECKED_MAX
 from headrace_broker.runtime import password as passwords
+from headrace_broker.runtime.audit import ACTOR, Actor
 from headrace_broker.runtime.authenticator import Authenticator, is_loopback
 from headrace_broker.runtime.password import new_user
+
+HERE = "127.0.0.1"
+FAR = "192.0.2.7"
+
+
+class Clock:
+    """A clock that stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
 
 
 @pytest.fixture(autouse=True)
@@ -41,32 +56,33 @@ def threads(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("name", "password", "loopback", "right"),
+    ("name", "password", "host", "right"),
     [
-        ("ann", "secret", False, True),
-        ("ann", "Secret", False, False),
-        ("ann", "", True, False),
-        ("bob", "secret", True, False),
-        ("", "", True, False),
-        ("guest", "guest", True, True),
-        ("guest", "guest", False, False),
-        ("ann", "\udcff", False, False),
+        ("ann", "secret", FAR, True),
+        ("ann", "Secret", FAR, False),
+        ("ann", "", HERE, False),
+        ("bob", "secret", HERE, False),
+        ("", "", HERE, False),
+        ("guest", "guest", HERE, True),
+        ("guest", "guest", FAR, False),
+        ("ann", "\udcff", FAR, False),
     ],
 )
-def test_check(users, name, password, loopback, right):
+def test_check(users, name, password, host, right):
     authenticator = Authenticator(users.get)
-    assert asyncio.run(authenticator.check(name, password, loopback)) is right
+    verdict = asyncio.run(authenticator.check(name, password, host))
+    assert (bool(verdict), verdict.right, verdict.wait_s) == (right, right, 0.0)
 
 
 def test_right_password_is_hashed_once_and_a_wrong_one_each_time(users, threads):
     authenticator = Authenticator(users.get)
 
     async def work():
-        assert await authenticator.check("ann", "secret", False)
-        assert await authenticator.check("ann", "secret", False)
+        assert await authenticator.check("ann", "secret", FAR)
+        assert await authenticator.check("ann", "secret", FAR)
         assert len(threads) == 1
-        assert not await authenticator.check("ann", "wrong", False)
-        assert not await authenticator.check("ann", "wrong", False)
+        assert not await authenticator.check("ann", "wrong", FAR)
+        assert not await authenticator.check("ann", "wrong", FAR)
         assert len(threads) == 3
 
     asyncio.run(work())
@@ -74,8 +90,8 @@ def test_right_password_is_hashed_once_and_a_wrong_one_each_time(users, threads)
 
 def test_unknown_user_costs_as_much_as_a_wrong_password(users, threads):
     authenticator = Authenticator(users.get)
-    assert not asyncio.run(authenticator.check("nobody", "secret", True))
-    assert not asyncio.run(authenticator.check("guest", "guest", False))
+    assert not asyncio.run(authenticator.check("nobody", "secret", HERE))
+    assert not asyncio.run(authenticator.check("guest", "guest", FAR))
     assert len(threads) == 2
 
 
@@ -83,8 +99,8 @@ def test_known_password_does_not_let_a_loopback_user_in_from_afar(users):
     authenticator = Authenticator(users.get)
 
     async def work():
-        assert await authenticator.check("guest", "guest", True)
-        assert not await authenticator.check("guest", "guest", False)
+        assert await authenticator.check("guest", "guest", HERE)
+        assert not await authenticator.check("guest", "guest", FAR)
 
     asyncio.run(work())
 
@@ -93,14 +109,78 @@ def test_changed_password_is_asked_for_at_once(users):
     authenticator = Authenticator(users.get)
 
     async def work():
-        assert await authenticator.check("ann", "secret", False)
+        assert await authenticator.check("ann", "secret", FAR)
         users["ann"] = new_user("ann", "other")
-        assert not await authenticator.check("ann", "secret", False)
-        assert await authenticator.check("ann", "other", False)
+        assert not await authenticator.check("ann", "secret", FAR)
+        assert await authenticator.check("ann", "other", FAR)
         del users["ann"]
-        assert not await authenticator.check("ann", "other", False)
+        assert not await authenticator.check("ann", "other", FAR)
 
     asyncio.run(work())
+
+
+def test_after_failures_a_right_password_is_not_looked_at_either_until_the_wait_is_over(
+    users, threads
+):
+    clock = Clock()
+    authenticator = Authenticator(users.get, clock)
+
+    async def work():
+        for _ in range(LOGIN_FAILURES_OF_USER + 1):
+            verdict = await authenticator.check("ann", "guess", FAR)
+            assert (bool(verdict), verdict.wait_s) == (False, 0.0)
+        looked_at = len(threads)
+        verdict = await authenticator.check("ann", "secret", FAR)
+        assert (bool(verdict), verdict.wait_s) == (False, 1.0)
+        assert len(threads) == looked_at
+        assert await authenticator.check("ann", "secret", HERE)  # from elsewhere
+        clock.now += 1.0
+        assert await authenticator.check("ann", "secret", FAR)
+
+    asyncio.run(work())
+
+
+def test_guesses_that_come_at_once_do_not_get_more_looks_than_others(users, threads):
+    authenticator = Authenticator(users.get, Clock())
+
+    async def work():
+        verdicts = await asyncio.gather(
+            *(authenticator.check("ann", f"guess {number}", FAR) for number in range(100))
+        )
+        assert not any(verdicts)
+        assert len(threads) <= LOGIN_FAILURES_OF_USER + LOGINS_CHECKED_MAX
+        assert [verdict.wait_s > 0 for verdict in verdicts].count(True) >= 100 - len(threads)
+
+    asyncio.run(work())
+
+
+def test_a_thousand_clients_of_one_user_that_come_at_once_cost_a_look_or_two(users, threads):
+    authenticator = Authenticator(users.get)
+
+    async def work():
+        checks = (authenticator.check("ann", "secret", FAR) for _ in range(1000))
+        assert all(await asyncio.gather(*checks))
+        assert len(threads) <= LOGINS_CHECKED_MAX
+
+    asyncio.run(work())
+
+
+def test_a_failed_log_in_is_in_the_audit_log_without_its_password(users, caplog):
+    authenticator = Authenticator(users.get)
+
+    async def work():
+        ACTOR.set(Actor("ann", "192.0.2.7:5", "amqp", "n1/1/1"))
+        assert not await authenticator.check("ann", "guess", FAR)
+        assert not authenticator.admits("bob", FAR)
+        assert authenticator.admits("ann", FAR)
+
+    with caplog.at_level("INFO", "headrace.audit"):
+        asyncio.run(work())
+    prefix = "user=ann peer=192.0.2.7:5 protocol=amqp request=n1/1/1"
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{prefix} action=login target=ann outcome=refused",
+        f"{prefix} action=login target=bob outcome=refused",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 from e2e.harness.authority import Authority
 
 from headrace_broker.config import ConfigError, TlsSection
-from headrace_broker.runtime.peer_certificate import CertificateRefusedError
+from headrace_broker.runtime.certificate import CertificateRefusedError
 from headrace_broker.runtime.tls import ServerTls
 
 METHOD = "/test.Service/Method"

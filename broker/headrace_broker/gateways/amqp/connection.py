@@ -61,7 +61,7 @@ class Connection(ChannelOwner):
         channels: the open ones.
     """
 
-    def __init__(self, broker: Broker, shell: Shell, info: ConnectionInfo, loopback: bool) -> None:
+    def __init__(self, broker: Broker, shell: Shell, info: ConnectionInfo, host: str) -> None:
         self.state: i64 = states.AWAIT_HEADER
         self.info = info
         info.flow = Activity(broker.clock_us(), broker.ledger.stops)
@@ -69,7 +69,7 @@ class Connection(ChannelOwner):
         self.channels = Channels(self.outlet, self, info)
         self._broker = broker
         self._shell = shell
-        self._loopback = loopback
+        self._host = host
         # A client that has not logged in may not have contents kept for it.
         self._parser = FrameParser(FRAME_BYTES_MAX, 0)
         self._presence = Presence(self.outlet, info, self.channels)
@@ -259,17 +259,19 @@ class Connection(ChannelOwner):
         self._shell.start(self._authenticate(user, password))
 
     async def _authenticate(self, user: str, password: str | None) -> None:
+        wait_s = 0.0
         try:
             if password is None:
-                right = self._broker.admits(user, self._loopback)
+                right = self._broker.admits(user, self._host)
             else:
-                right = await self._broker.authenticate(user, password, self._loopback)
-            self._authenticated(right)
+                verdict = await self._broker.authenticate(user, password, self._host)
+                right, wait_s = verdict.right, verdict.wait_s
+            self._authenticated(right, wait_s)
         except Exception:  # noqa: BLE001 - only this connection ends
             self.crash("a log-in")
         self.operation_ended()
 
-    def _authenticated(self, right: bool) -> None:
+    def _authenticated(self, right: bool, wait_s: float) -> None:
         if self.state != states.AUTHENTICATING:
             return
         if right:
@@ -278,7 +280,7 @@ class Connection(ChannelOwner):
             return
         _LOG.warning("%s: log-in of '%s' refused", self.info.name, self.info.user)
         if self._opening.tell_refusal:
-            text = f"login was refused using authentication mechanism {self.info.mechanism}"
+            text = handshake.refusal(self.info.mechanism, wait_s)
             self.fail(AmqpError(ACCESS_REFUSED, text), 0)
         else:
             self._enter(states.DROP)

@@ -6,6 +6,7 @@ and the treatment of failed log-ins as in RabbitMQ.
 
 from __future__ import annotations
 
+import math
 import platform
 from typing import Any, Final
 
@@ -88,6 +89,19 @@ def credentials(command: commands.Connection.StartOk) -> tuple[str, str]:
         text = f"response of mechanism {command.mechanism} is not of its form"
         raise AmqpError(SYNTAX_ERROR, text) from error
     raise AmqpError(COMMAND_INVALID, f"unknown authentication mechanism '{command.mechanism}'")
+
+
+def refusal(mechanism: str, wait_s: float) -> str:
+    """Return what a client is told whose log-in was refused.
+
+    Args:
+        mechanism: that it has used.
+        wait_s: seconds until another one is looked at, 0 where this one was.
+    """
+    text = f"login was refused using authentication mechanism {mechanism}"
+    if wait_s > 0:
+        text += f": too many have failed; the next one is looked at in {math.ceil(wait_s)} s"
+    return text
 
 
 def _text(value: object) -> str:

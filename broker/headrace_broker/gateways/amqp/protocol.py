@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import time
 from collections.abc import Callable, Coroutine
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from headrace_broker.gateways.amqp.connection import Connection
 from headrace_broker.gateways.amqp.pace import Pace
 from headrace_broker.gateways.amqp.shell import Shell
 from headrace_broker.model.limits import OUTPUT_DELIVERY_BYTES_MAX, OUTPUT_RESUME_BYTES
 from headrace_broker.model.tls import TlsSession
-from headrace_broker.runtime.authenticator import is_loopback
+from headrace_broker.runtime.audit import ACTOR, Actor
 from headrace_broker.runtime.port import Broker, ConnectionInfo
+
+PROTOCOL: Final = "amqp"
 
 
 def _endpoint(address: Any) -> str:
@@ -43,6 +46,7 @@ class AmqpProtocol(asyncio.BufferedProtocol, Shell):
         describe: Callable[[asyncio.BaseTransport], TlsSession] | None = None,
     ) -> None:
         self.connection: Connection | None = None
+        self._info: ConnectionInfo | None = None
         self._broker = broker
         self._id = connection_id
         self._start = start
@@ -69,8 +73,9 @@ class AmqpProtocol(asyncio.BufferedProtocol, Shell):
         info = ConnectionInfo(self._id, name, _endpoint(peer), time.time_ns() // 1_000_000)
         if self._describe is not None:
             info.tls = self._describe(transport)
-        loopback = is_loopback(peer[0]) if isinstance(peer, tuple) else True
-        self.connection = Connection(self._broker, self, info, loopback)
+        host = peer[0] if isinstance(peer, tuple) else "127.0.0.1"  # other sockets are local
+        self._info = info
+        self.connection = Connection(self._broker, self, info, host)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Offer as much as this connection may bring in now."""
@@ -163,7 +168,12 @@ class AmqpProtocol(asyncio.BufferedProtocol, Shell):
 
     def start(self, operation: Coroutine[Any, Any, None]) -> None:
         """See `Shell`."""
-        self._start(operation)
+        info = self._info
+        assert info is not None, "only connections start operations"
+        actor = Actor(info.user, info.peer, PROTOCOL, info.id)
+        context = contextvars.copy_context()
+        context.run(ACTOR.set, actor)
+        context.run(self._start, operation)
 
     def disconnect(self) -> None:
         """See `Shell`."""

@@ -1,18 +1,27 @@
-"""Who makes a call: Basic credentials in its metadata."""
+"""Who makes a call: Basic credentials in its metadata, or a client certificate."""
 
 from __future__ import annotations
 
+import math
+import re
+import secrets
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 import grpc
 
 from headrace_broker.gateways.grpc.errors import CallError, Context
-from headrace_broker.runtime.authenticator import is_loopback
+from headrace_broker.runtime.audit import ACTOR, Actor
 from headrace_broker.runtime.basic_credentials import parse_basic
+from headrace_broker.runtime.certificate import CertificateRefusedError
 from headrace_broker.runtime.port import Broker
+from headrace_broker.runtime.tls import ServerTls
 
 AUTHORIZATION: Final = "authorization"
+REQUEST_ID: Final = "x-request-id"
+PROTOCOL: Final = "grpc"
+
+_REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 class Caller(NamedTuple):
@@ -40,21 +49,64 @@ def parse_peer(peer: str) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]"), int(port) if port.isdigit() else 0
 
 
-async def authenticate(broker: Broker, context: Context) -> Caller:
-    """Return who makes a call.
+async def authenticate(broker: Broker, context: Context, tls: ServerTls | None = None) -> Caller:
+    """Return who makes a call, and note who it is for what this task does from now on.
+
+    Args:
+        broker: knows the users.
+        context: of the call.
+        tls: reads client certificates; None where there is no listener for TLS.
 
     Raises:
         CallError: UNAUTHENTICATED.
     """
     host, port = parse_peer(context.peer())
+    metadata: dict[str, str] = {}
     for key, value in context.invocation_metadata() or ():
-        if key == AUTHORIZATION and isinstance(value, str):
-            login = parse_basic(value)
-            if login is None or not await broker.authenticate(*login, is_loopback(host)):
-                break
-            return Caller(login[0], broker.user_tags(login[0]), host, port)
-    raise CallError(
+        if isinstance(value, str):
+            metadata.setdefault(key, value)  # the first counts
+    certified = _certified(context, tls)
+    given = metadata.get(AUTHORIZATION)
+    login = parse_basic(given) if given is not None else None
+    user = login[0] if login is not None else certified
+    request = metadata.get(REQUEST_ID, "")
+    number = request if _REQUEST_ID.fullmatch(request) else secrets.token_hex(8)
+    ACTOR.set(Actor(user, f"{host}:{port}", PROTOCOL, number))
+    if login is not None:
+        verdict = await broker.authenticate(*login, host)
+        if verdict.wait_s > 0:
+            raise _later(verdict.wait_s)
+        right = verdict.right
+    else:
+        right = given is None and bool(user) and broker.admits(user, host)
+    if not right:
+        raise _refused("metadata authorization: log in with Basic and a user of the broker")
+    return Caller(user, broker.user_tags(user), host, port)
+
+
+def _certified(context: Context, tls: ServerTls | None) -> str:
+    """Return the user whom the client's certificate stands for, "" for none.
+
+    Raises:
+        CallError: UNAUTHENTICATED, it was revoked.
+    """
+    if tls is None:
+        return ""
+    try:
+        session = tls.describe_grpc(context.auth_context())
+    except CertificateRefusedError as error:
+        raise _refused(f"the client's certificate is refused: {error}") from None
+    return session.login if session.external else ""
+
+
+def _refused(text: str) -> CallError:
+    return CallError(grpc.StatusCode.UNAUTHENTICATED, "NOT_AUTHORIZED", text)
+
+
+def _later(wait_s: float) -> CallError:
+    return CallError(
         grpc.StatusCode.UNAUTHENTICATED,
-        "NOT_AUTHORIZED",
-        "metadata authorization: log in with Basic and a user of the broker",
+        "TOO_MANY_FAILURES",
+        f"too many log-ins have failed; the next one is looked at in {math.ceil(wait_s)} s",
+        retry_ms=math.ceil(wait_s * 1000),
     )

@@ -11,6 +11,7 @@ from headrace_broker.gateways.grpc.authentication import Caller, authenticate
 from headrace_broker.gateways.grpc.errors import RETRY_MS, CallError, Context, abort, from_amqp
 from headrace_broker.model.reply_code import AmqpError
 from headrace_broker.runtime.port import Broker
+from headrace_broker.runtime.tls import ServerTls
 
 
 class Admission:
@@ -19,10 +20,17 @@ class Admission:
     Args:
         broker: knows the users.
         not_ready_reason: returns why calls cannot be served here now, "" when they can.
+        tls: reads client certificates; None where there is no listener for TLS.
     """
 
-    def __init__(self, broker: Broker, not_ready_reason: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        not_ready_reason: Callable[[], str],
+        tls: ServerTls | None = None,
+    ) -> None:
         self._broker = broker
+        self._tls = tls
         self._not_ready_reason = not_ready_reason
 
     @contextlib.asynccontextmanager
@@ -38,7 +46,7 @@ class Admission:
             reason = self._not_ready_reason()
             if reason:
                 raise CallError(grpc.StatusCode.UNAVAILABLE, "NOT_READY", reason, retry_ms=RETRY_MS)
-            yield await authenticate(self._broker, context)
+            yield await authenticate(self._broker, context, self._tls)
         except CallError as error:
             await abort(context, error)
         except AmqpError as error:

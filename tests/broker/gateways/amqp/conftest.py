@@ -106,11 +106,11 @@ Frame = Any
 class Peer:
     """A client: sends frames, reads frames, loses none."""
 
-    def __init__(self, broker: Broker, number: int, loopback: bool = True) -> None:
+    def __init__(self, broker: Broker, number: int, host: str = "127.0.0.1") -> None:
         self.broker = broker
         self.shell = FakeShell()
         self.info = ConnectionInfo(f"n1/1/{number}", "client", "127.0.0.1:1", 0)
-        self.connection = Connection(broker, self.shell, self.info, loopback)
+        self.connection = Connection(broker, self.shell, self.info, host)
         self.shell.connection = self.connection
 
     def feed(self, data: bytes) -> None:

@@ -79,7 +79,7 @@ def test_wrong_password_of_simple_client_only_disconnects(kit, new_peer):
 
 
 def test_user_from_elsewhere_is_judged_by_the_broker(kit, broker):
-    peer = kit.Peer(broker, 1, loopback=False)
+    peer = kit.Peer(broker, 1, host="192.0.2.1")
     peer.feed(kit.HEADER)
     peer.turn()
     peer.call(0, peer.start_ok())

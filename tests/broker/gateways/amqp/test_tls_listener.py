@@ -143,7 +143,7 @@ def test_aio_pika_logs_in_with_its_certificate(serve, side, certificates):
 def test_a_user_may_be_named_by_the_whole_subject(serve, side, certificates, broker):
     asked: list[str] = []
 
-    def admits(user: str, loopback: bool) -> bool:
+    def admits(user: str, host: str) -> bool:
         asked.append(user)
         return True
 
