@@ -91,7 +91,7 @@ async def _serve_calls(
         broker, lambda: "" if status.accepting else status.not_ready_reason(), tls
     )
     services: list[Service] = [
-        MessagingService(broker, admission),
+        MessagingService(broker, admission, config.listeners.grpc),
         TopologyService(desk, admission),
     ]
     server = GrpcServer(services, status.not_ready_reason, config.limits.message_bytes_max)

@@ -232,7 +232,7 @@ def _render_connection(row: ClientRow, view: CatalogView) -> dict[str, Any]:
         "name": connection.name,
         "node": connection.node,
         "type": "network",
-        "protocol": "AMQP 0-9-1",
+        "protocol": connection.protocol,
         "user": connection.user,
         "vhost": connection.vhost,
         "auth_mechanism": connection.mechanism,

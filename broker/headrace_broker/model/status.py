@@ -247,6 +247,7 @@ class ConnectionStatus(msgspec.Struct, frozen=True):
         connected_at_ms: Unix time.
         state: "running", "flow", "blocking" or "blocked".
         client_properties: with values that JSON has.
+        protocol: for people.
         tls: what its handshake agreed, None in the clear.
         channels: how many are open.
         flow: what stops it.
@@ -269,6 +270,7 @@ class ConnectionStatus(msgspec.Struct, frozen=True):
     tls: TlsStatus | None = None
     flow: ActivityStatus = ActivityStatus()
     held_octets: int = 0
+    protocol: str = "AMQP 0-9-1"
 
     @property
     def peer(self) -> tuple[str, int]:

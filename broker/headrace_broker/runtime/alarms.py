@@ -50,6 +50,7 @@ class AlarmBoard:
         own: what this node says of itself; its owner changes it and calls `tell`.
         limit: LIMIT_MEMORY or LIMIT_DISK of the alarm that is on for longest, NO_LIMIT without.
         reason: what that one says, "" without.
+        node_name: whose it is, "" without.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class AlarmBoard:
         self.own = NodeReport(node, number=1)
         self.limit = NO_LIMIT
         self.reason = ""
+        self.node_name = ""
         self._names = names
         self._peers = [peer for peer in names if peer != node]
         self._boot = boot
@@ -163,12 +165,13 @@ class AlarmBoard:
 
     def _change(self, alarms: Mapping[tuple[int, int], Alarm]) -> None:
         if not self._since_us:
-            self.limit, self.reason = NO_LIMIT, ""
+            self.limit, self.reason, self.node_name = NO_LIMIT, "", ""
             log.warning("publishers may go on")
         else:
             node, self.limit = next(iter(self._since_us))
+            self.node_name = self._name(node)
             more = len(self._since_us) - 1
-            self.reason = alarms[node, self.limit].describe(self._name(node))
+            self.reason = alarms[node, self.limit].describe(self.node_name)
             self.reason += f" (and {more} more)" if more else ""
         for watcher in list(self._watchers):
             watcher()

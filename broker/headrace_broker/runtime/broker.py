@@ -75,6 +75,7 @@ class NodeBroker(Broker):
         cause = Cause(f"{self.node_name}/{REPUBLISH}", REPUBLISH, REPUBLISH, self.node_name)
         self.republish_account = self.ledger.open(cause)
         self.blocked_limit: i64 = LIMIT_DISK
+        self.blocked_node = ""
         self._view = view
         self._router = router
         self._hosting = hosting
@@ -107,15 +108,17 @@ class NodeBroker(Broker):
     def tells_channel_flow(self, user: str, vhost: str) -> bool:
         return self.client_flow.channel_flow(user, vhost)
 
-    def set_blocked(self, reason: str, limit: int = LIMIT_DISK) -> None:
+    def set_blocked(self, reason: str, limit: int = LIMIT_DISK, node: str = "") -> None:
         """Block publishers for a reason, or with "" let them go on, and tell the connections.
 
         Args:
             reason: for people; another one while they are blocked is told as well.
             limit: LIMIT_MEMORY or LIMIT_DISK.
+            node: name of the node that is short of it.
         """
         self._blocked = reason
         self.blocked_limit = limit
+        self.blocked_node = node
         for watcher in list(self._watchers):
             watcher(reason)
 

@@ -171,6 +171,7 @@ class ClientList:
             client_properties=properties,
             flow=activity_status(info.flow, now),
             held_octets=info.held_octets,
+            protocol=info.protocol,
             tls=None
             if tls is None
             else TlsStatus(tls.version, tls.cipher, tls.subject, tls.issuer, tls.not_after),

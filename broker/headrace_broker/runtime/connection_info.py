@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, Final
 
 from mypy_extensions import mypyc_attr
 
 from headrace_broker.flow.account import Account
 from headrace_broker.flow.activity import Activity
-from headrace_broker.model.flow import RUNNING
+from headrace_broker.model.flow import CONNECTION, RUNNING
 from headrace_broker.model.tls import TlsSession
+
+AMQP: Final = "AMQP 0-9-1"
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -41,6 +43,8 @@ class ConnectionInfo:
         id: unique in the cluster for ever; also the `owner` of its exclusive queues.
         name: "peer:port -> local:port".
         connected_at_ms: Unix time.
+        kind: of its account, CONNECTION or STREAM of `model.flow`.
+        protocol: for people.
         channels: how many are open now.
         mechanism: of authentication.
         tls: what the TLS handshake agreed, None in the clear.
@@ -57,7 +61,8 @@ class ConnectionInfo:
         self.name = name
         self.peer = peer
         self.connected_at_ms = connected_at_ms
-        self.protocol = "AMQP 0-9-1"
+        self.kind = CONNECTION
+        self.protocol = AMQP
         self.user = ""
         self.vhost = ""
         self.client_properties: dict[str, Any] = {}

@@ -249,7 +249,8 @@ class BrokerNode:
         self.hosting.configure(queue.group for queue in self.duties.on_events(events))
 
     def _block(self) -> None:
-        self.broker.set_blocked(self.alarms.reason, self.alarms.limit)
+        alarms = self.alarms
+        self.broker.set_blocked(alarms.reason, alarms.limit, alarms.node_name)
 
     def _send_catalog(self, peer: int, data: bytes) -> bool:
         payload = ClusterPayload(catalog_forward=data)

@@ -277,6 +277,7 @@ class Broker:
         intake: what it holds for publishers, and takes from them.
         republish_account: owes for what its administrators have moved.
         blocked_limit: while publishers are blocked, the LIMIT that does it.
+        blocked_node: and the name of the node that is short of something.
     """
 
     node_name: str
@@ -291,6 +292,7 @@ class Broker:
     intake: Intake
     republish_account: Account
     blocked_limit: i64 = LIMIT_DISK
+    blocked_node: str = ""
 
     @abstractmethod
     def clock_us(self) -> i64:

@@ -12,7 +12,6 @@ from headrace_broker.gateways.amqp.timers import TIMER_CLOSE, TIMER_RATE, Timers
 from headrace_broker.model.flow import (
     BLOCKED,
     BLOCKING,
-    CONNECTION,
     FLOW,
     LIMIT_ACCOUNT,
     LIMIT_INTAKE,
@@ -71,7 +70,7 @@ class Brake(Debtor):
         self._outlet = outlet
         self._info = info
         self._broker = outlet.broker
-        cause = Cause(info.id, CONNECTION, info.name, self._broker.node_name)
+        cause = Cause(info.id, info.kind, info.name, self._broker.node_name)
         self.account = self._broker.ledger.open(cause, self)
         self.intake = self._broker.intake
         self.stops: i64 = 0

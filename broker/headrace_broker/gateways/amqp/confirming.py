@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, final
+from typing import Final
 
 from librt.strings import BytesWriter
 from mypy_extensions import i64
@@ -14,7 +14,6 @@ from headrace_broker.runtime.port import Ticket
 _COMPACT_AFTER: Final = 1024  # answered tickets at the front of the list before it is cut
 
 
-@final
 class Confirms:
     """The tickets of a channel in publish order, and which of them may be answered.
 

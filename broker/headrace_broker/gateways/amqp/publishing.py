@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING
+
+from mypy_extensions import i64
 
 from headrace_broker.catalog.access import EXCHANGE
 from headrace_broker.catalog.permission import WRITE
@@ -33,19 +35,19 @@ from headrace_broker.model.reply_code import (
     PRECONDITION_FAILED,
     AmqpError,
 )
-from headrace_broker.runtime.port import Ticket
+from headrace_broker.runtime.port import QueueClient, Ticket
 
 if TYPE_CHECKING:
     from headrace_broker.runtime.router import Route
 
 
-@final
 class Publisher:
     """Routes publishes and hands them to the sessions of their queues.
 
     Attributes:
         screen: what is checked of their properties.
         closed: the gate that stopped `publish`, None where something else did.
+        failed_at: when `publish` raises: which message is at fault, -1 for all of them.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class Publisher:
         self._permitted_version = 0
         self._transaction = transaction
         self.closed: Gate | None = None
+        self.failed_at: i64 = -1
         self._served = False
         self._force = False
 
@@ -87,6 +90,7 @@ class Publisher:
         head = publishes[0]
         outlet = self._outlet
         self.closed = None
+        self.failed_at = -1
         self._served = served
         self._force = force
         route = outlet.broker.route(outlet.vhost, head.route)
@@ -120,6 +124,7 @@ class Publisher:
         together: list[Publish] = []
         try:
             for done, publish in enumerate(publishes):
+                self.failed_at = done
                 marks = remarks(publish.properties)
                 checked = self.screen.check(publish, marks)
                 if not route.needs_message and marks & HEADERS == 0:
@@ -206,9 +211,13 @@ class Publisher:
         link = self._links.open(queue)
         if ticket is not None:
             link.tickets += 1
-        if not link.client.publish(publishes, ticket):
+        if not self.send(link.client, publishes, ticket):
             self._links.congest(link)
         outlet.touch(link)
+
+    def send(self, client: QueueClient, publishes: list[Publish], ticket: Ticket | None) -> bool:
+        """Give publishes to a queue; see `QueueClient.publish`."""
+        return client.publish(publishes, ticket)
 
     def _publish_immediate(self, publishes: list[Publish], route: Route) -> None:
         """Hand out messages that come back where no queue has a consumer that can take them."""

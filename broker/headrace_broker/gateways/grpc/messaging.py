@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import AsyncIterator
-from typing import NoReturn
+from typing import Any
 
 import grpc
 
+from headrace_broker.catalog.access import stranger_text
+from headrace_broker.gateways.grpc.authentication import Caller
 from headrace_broker.gateways.grpc.call import Admission
-from headrace_broker.gateways.grpc.errors import CallError, Context
+from headrace_broker.gateways.grpc.errors import CallError, Context, bad_field
 from headrace_broker.gateways.grpc.pb.messaging_pb2 import (
     DESCRIPTOR,
     ConsumeRequest,
     GetRequest,
     GetResponse,
+    PublishOpen,
     PublishRequest,
 )
 from headrace_broker.gateways.grpc.pb.messaging_pb2_grpc import (
     MessagingServicer,
     add_MessagingServicer_to_server,
 )
-from headrace_broker.runtime.port import Broker
+from headrace_broker.gateways.grpc.publishing import PublishCall, opened_at_ms
+from headrace_broker.model.limits import NAME_OCTETS_MAX, STREAMS_MAX
+from headrace_broker.runtime.port import Broker, ConnectionInfo
 
 
 class MessagingService(MessagingServicer):
@@ -29,26 +35,40 @@ class MessagingService(MessagingServicer):
     Args:
         broker: the node.
         admission: lets calls in.
+        address: where the node serves gRPC, for listings.
     """
 
     name = DESCRIPTOR.services_by_name["Messaging"].full_name
 
-    def __init__(self, broker: Broker, admission: Admission) -> None:
+    def __init__(self, broker: Broker, admission: Admission, address: str) -> None:
         self._broker = broker
         self._admission = admission
+        self._address = address
+        self._numbers = itertools.count(1)
+        self._infos: set[ConnectionInfo] = set()
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Register with a server."""
         add_MessagingServicer_to_server(self, server)
 
     async def stop(self) -> None:
-        """End what calls do by themselves; they are cut off soon after."""
+        """End all streams."""
+        for info in list(self._infos):
+            if info.control is not None:
+                info.control.shut_down("the broker is shutting down")
 
     async def Publish(  # type: ignore[override]  # noqa: N802  (reads and writes by itself)
         self, request_iterator: AsyncIterator[PublishRequest], context: Context
     ) -> None:
         """Publish messages."""
-        await self._missing(context)
+        async with self._admission.call(context) as caller:
+            opening = await self._opening(context, PublishRequest)
+            check_publisher(opening)
+            info = self._enter(caller, opening)
+            try:
+                await PublishCall(self._broker, context, caller, info, opening).run()
+            finally:
+                self._infos.discard(info)
 
     async def Consume(  # type: ignore[override]  # noqa: N802  (likewise)
         self, request_iterator: AsyncIterator[ConsumeRequest], context: Context
@@ -61,10 +81,69 @@ class MessagingService(MessagingServicer):
     ) -> GetResponse:
         """Take messages that wait."""
         await self._missing(context)
+        raise AssertionError("the call was ended")
 
-    async def _missing(self, context: Context) -> NoReturn:
+    async def _missing(self, context: Context) -> None:
         async with self._admission.call(context):
             raise CallError(
                 grpc.StatusCode.UNIMPLEMENTED, "NOT_IMPLEMENTED", "this version cannot do it yet"
             )
-        raise AssertionError("the call was ended")
+
+    async def _opening(self, context: Any, kind: type[Any]) -> Any:
+        """Read the first request of a stream."""
+        request = await context.read()
+        if not isinstance(request, kind) or request.WhichOneof("kind") != "open":
+            raise bad_field("open", "must be the first request")
+        return request.open
+
+    def _enter(self, caller: Caller, opening: Any) -> ConnectionInfo:
+        """Let a stream into its vhost, as one more connection.
+
+        Raises:
+            CallError: NOT_FOUND, PERMISSION_DENIED, RESOURCE_EXHAUSTED.
+        """
+        check_vhost(self._broker, caller, opening.vhost)
+        if len(self._infos) >= STREAMS_MAX:
+            text = f"{len(self._infos)} streams are open, which is the maximum of a node"
+            raise CallError(grpc.StatusCode.RESOURCE_EXHAUSTED, "TOO_MANY_STREAMS", text)
+        too_many = self._broker.client_counts.connection_refusal(caller.user, opening.vhost)
+        if too_many:
+            raise CallError(grpc.StatusCode.RESOURCE_EXHAUSTED, "TOO_MANY_CONNECTIONS", too_many)
+        if len(opening.name.encode()) > NAME_OCTETS_MAX:
+            raise bad_field("open.name", f"must have at most {NAME_OCTETS_MAX} octets")
+        broker = self._broker
+        stream_id = f"{broker.node_name}/{broker.boot}/g{next(self._numbers)}"
+        peer = f"{caller.host}:{caller.port}"
+        info = ConnectionInfo(stream_id, f"{peer} -> {self._address}", peer, opened_at_ms())
+        info.user = caller.user
+        info.vhost = opening.vhost
+        info.mechanism = "PLAIN"
+        if opening.name:
+            info.client_properties = {"connection_name": opening.name}
+        self._infos.add(info)
+        return info
+
+
+def check_vhost(broker: Broker, caller: Caller, vhost: str) -> None:
+    """Refuse a vhost that is not there, or where the user has no permission.
+
+    Raises:
+        CallError: NOT_FOUND, PERMISSION_DENIED.
+    """
+    if not broker.vhost_exists(vhost):
+        text = f"vhost '{vhost}' not found"
+        raise CallError(grpc.StatusCode.NOT_FOUND, "NOT_FOUND", text)
+    if not broker.permissions.may_enter(caller.user, vhost):
+        text = stranger_text(caller.user, vhost)
+        raise CallError(grpc.StatusCode.PERMISSION_DENIED, "ACCESS_REFUSED", text)
+
+
+def check_publisher(opening: PublishOpen) -> None:
+    """Refuse what cannot be done for named publishers.
+
+    Raises:
+        CallError: UNIMPLEMENTED.
+    """
+    if opening.publisher_id or opening.epoch:
+        text = "open.publisher_id: de-duplication by publisher is not available on this node"
+        raise CallError(grpc.StatusCode.UNIMPLEMENTED, "NOT_IMPLEMENTED", text)

@@ -36,7 +36,9 @@ class Served:
     def __init__(self, broker: Any) -> None:
         self.broker = broker
         self.not_ready = ""
-        self.messaging_service = MessagingService(broker, Admission(broker, self._reason))
+        self.messaging_service = MessagingService(
+            broker, Admission(broker, self._reason), "127.0.0.1:1"
+        )
         self.server = GrpcServer([self.messaging_service], self._reason, MESSAGE_BYTES_MAX)
 
     def _reason(self) -> str:
@@ -62,7 +64,7 @@ def serve(broker: Any) -> Callable[[Scenario], None]:
     """Runs a scenario against a server."""
 
     async def run(scenario: Scenario) -> None:
-        async with asyncio.timeout(60), Served(broker) as served:
+        async with asyncio.timeout(20), Served(broker) as served:
             await scenario(served)
 
     return lambda scenario: asyncio.run(run(scenario))

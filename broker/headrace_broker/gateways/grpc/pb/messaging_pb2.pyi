@@ -293,7 +293,7 @@ Global___Confirmed: _TypeAlias = Confirmed  # noqa: Y015
 
 @_typing.final
 class Refused(_message.Message):
-    """These messages are in none of their queues, or in some of them only; told with or without confirms."""
+    """These messages are in none of their queues, or not in all of them; told with or without confirms."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -362,9 +362,9 @@ Global___Returned: _TypeAlias = Returned  # noqa: Y015
 @_typing.final
 class Window(_message.Message):
     """How much the client may have sent on this stream, counted from its beginning. The newest counts,
-    also where it allows less than the one before; what was on its way then is taken. While both
-    numbers are above what it has sent, the client may send one more message, of any size. A client
-    that sends more is not read until it may.
+    also where it allows less than the one before; what was on its way then is taken. A batch must
+    fit both numbers; where that is impossible, a batch of one message may go once both are above what
+    was sent. A client that sends more is not read until it may.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -374,10 +374,10 @@ class Window(_message.Message):
     STOP_FIELD_NUMBER: _builtins.int
     messages: _builtins.int
     octets: _builtins.int
-    """of messages as they are encoded (`Message`, without the batch around them)"""
+    """of batches as they are encoded (`PublishBatch`)"""
     @_builtins.property
     def stop(self) -> Global___Stop:
-        """why there is no more; absent while nothing stops the stream"""
+        """what stops the stream, also where only confirms are withheld; absent for nothing"""
 
     def __init__(
         self,

@@ -1,0 +1,409 @@
+"""A publish stream without its call: batches in; confirms, refusals and windows out.
+
+It publishes, waits and is stopped as an AMQP channel of its own connection, by the same parts.
+Nothing here knows gRPC.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final, NamedTuple, final
+
+from mypy_extensions import i64
+from typing_extensions import override
+
+from headrace_broker.flow.activity import Activity
+from headrace_broker.flow.stream_window import StreamWindow
+from headrace_broker.gateways.amqp.brake import Teller
+from headrace_broker.gateways.amqp.channel_port import Input
+from headrace_broker.gateways.amqp.holding import Holding, Passer
+from headrace_broker.gateways.amqp.links import Links
+from headrace_broker.gateways.amqp.outlet import Outlet
+from headrace_broker.gateways.amqp.publishing import Publisher
+from headrace_broker.gateways.amqp.shell import Shell
+from headrace_broker.gateways.amqp.timers import TIMER_TELL
+from headrace_broker.gateways.amqp.transaction import Transaction
+from headrace_broker.gateways.grpc.stream_confirms import StreamConfirms
+from headrace_broker.model.flow import NO_LIMIT
+from headrace_broker.model.limits import STREAM_TELL_MS, STREAM_WINDOW_MESSAGES
+from headrace_broker.model.message import DeliveryRun, Publish
+from headrace_broker.model.reply_code import AmqpError
+from headrace_broker.runtime.port import Broker, ConnectionInfo, QueueClient, QueueListener, Ticket
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class Refusal(NamedTuple):
+    """Messages that are not published.
+
+    Attributes:
+        first: sequence of the first.
+        last: of the last.
+        code: a reply code.
+        text: why.
+    """
+
+    first: int
+    last: int
+    code: int
+    text: str
+
+
+class Return(NamedTuple):
+    """A mandatory message that reached no queue."""
+
+    sequence: int
+    code: int
+    text: str
+
+
+@final
+class StreamPublisher(Publisher):
+    """Publishes for a stream: what comes back is noted by its sequence.
+
+    Attributes:
+        returned: not told yet.
+    """
+
+    def __init__(
+        self, outlet: Outlet, links: Links, confirms: StreamConfirms, transaction: Transaction
+    ) -> None:
+        super().__init__(outlet, links, confirms, transaction)
+        self.returned: list[Return] = []
+        self._stream_outlet = outlet
+
+    @override
+    def return_publish(self, publish: Publish, code: int, text: bytes) -> None:
+        self.returned.append(Return(int(publish.channel), code, text.decode()))
+        self._stream_outlet.wake()
+
+
+@final
+class PublishStream(QueueListener, Passer, Teller):
+    """One stream from its opening to its end. `Publish.channel` holds the sequence.
+
+    Attributes:
+        outlet: what stops its reading, and its turn's end.
+        confirms: answers of queues.
+        publisher: hands its publishes out.
+        holding: what waits.
+        window: what its client may send.
+        flow: what stops it.
+        refusals: not told yet, of messages that were not handed to queues.
+        is_told: the client knows the window; otherwise it is to be told.
+        stopped_by: the limit that the client is told of with the window, and the queue behind it.
+        crashed: a fault of the broker: the stream is to end.
+    """
+
+    def __init__(self, broker: Broker, shell: Shell, info: ConnectionInfo, confirms: bool) -> None:
+        self.outlet = Outlet(broker, shell, info)
+        self.outlet.vhost = info.vhost
+        self.flow = Activity(broker.clock_us())
+        self.links = Links(self.outlet, self)
+        self.confirms = StreamConfirms(confirms)
+        transaction = Transaction(broker, self.outlet.share)
+        self.publisher = StreamPublisher(self.outlet, self.links, self.confirms, transaction)
+        self.holding = Holding(self.outlet.brake, self, self.flow)
+        self.window = StreamWindow()
+        self.refusals: list[Refusal] = []
+        self.is_told = True
+        self.stopped_by: tuple[int, int] = (NO_LIMIT, 0)
+        self.crashed = False
+        self._broker = broker
+        self._busy = False
+        self._open = True
+        self._shut = False
+        self._tell = self._tell_stop  # one object
+        brake = self.outlet.brake
+        brake.teller = self
+        brake.publisher = True
+        self._open_window()
+
+    # From the client
+
+    def receive(self, messages: i64, octets: i64) -> None:
+        """A batch has come, which `take` gets in parts."""
+        self.window.receive(messages, octets)
+
+    def take(self, publishes: list[Publish]) -> None:
+        """Publish messages with one route and ascending sequences, or have them wait."""
+        if self._busy:
+            self.holding.wait(publishes)
+        elif self.holding.is_holding:
+            self.holding.hold(publishes)
+        else:
+            self._publish(publishes, False, False)
+
+    def end_batch(self) -> None:
+        """All of a batch was taken."""
+        self.outlet.flush_links()
+        self._renew()
+
+    def refuse(self, first: i64, last: i64, code: int, text: str) -> None:
+        """Answer messages that are not published."""
+        refusals = self.refusals
+        if refusals:
+            before = refusals[len(refusals) - 1]
+            if before.last + 1 == first and before.code == code and before.text == text:
+                refusals[len(refusals) - 1] = Refusal(before.first, int(last), code, text)
+                self.outlet.wake()
+                return
+        refusals.append(Refusal(int(first), int(last), code, text))
+        self.outlet.wake()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing is under way that the client would be told of."""
+        waits = self.holding.messages > 0 or self._busy
+        return not waits and self.confirms.open_tickets == 0
+
+    @property
+    def may_read(self) -> bool:
+        """Whether the next batch may be read."""
+        return self.outlet.pauses == 0 and not self.window.exceeded
+
+    def block(self, blocked: bool) -> None:
+        """Publishers are blocked by an alarm, or no longer; the client is told at once."""
+        self.outlet.brake.block(blocked)
+        if blocked:
+            self._show_stop(self._broker.blocked_limit, 0, True)
+        elif self.holding.is_holding:
+            self._tell_later()
+        else:
+            self._open_window()
+
+    def close(self) -> None:
+        """The stream is over: what is held is handed over where there is room, else dropped."""
+        if not self._open:
+            return
+        self.holding.let_go()
+        self._open = False
+        self.outlet.flush_links()
+        self.holding.clear()
+        self.holding.withhold(0)
+        self.confirms.discard()
+        self.links.close()
+        self.outlet.brake.timers.cancel(TIMER_TELL)
+        self.outlet.brake.close()
+
+    # The window
+
+    def flush(self) -> None:
+        """End a turn of the loop."""
+        self.outlet.flush()
+        self._renew()
+
+    def _renew(self) -> None:
+        if self._shut or self.holding.is_holding:
+            return
+        window = self.window
+        size, octets = self._sizes()
+        if window.renew(size, octets, self.holding.messages, self.holding.octets):
+            self.is_told = False
+
+    def _sizes(self) -> tuple[int, int]:
+        limits = self._broker.flow
+        return int(limits.scaled(STREAM_WINDOW_MESSAGES)), int(limits.scaled(limits.held_octets))
+
+    def _open_window(self) -> None:
+        """Nothing stops the stream, or not for long yet."""
+        self._shut = False
+        self.stopped_by = (NO_LIMIT, 0)
+        size, octets = self._sizes()
+        self.window.open(size, octets, self.holding.messages, self.holding.octets)
+        self.is_told = False
+        self.outlet.wake()
+
+    def _show_stop(self, limit: i64, group: i64, shut: bool) -> None:
+        self._shut = shut
+        if shut:
+            self.window.shut()
+        self.stopped_by = (int(limit), int(group))
+        self.is_told = False
+        self.outlet.wake()
+
+    @override
+    def stopped(self) -> None:
+        self._tell_later()
+
+    @override
+    def going(self) -> None:
+        self.outlet.brake.timers.cancel(TIMER_TELL)
+        if self._shut and not self._broker.blocked_reason():
+            self._open_window()
+
+    def _tell_later(self) -> None:
+        if not self._shut or not self._broker.blocked_reason():
+            self.outlet.brake.timers.set(TIMER_TELL, STREAM_TELL_MS / 1000, self._tell)
+
+    def _tell_stop(self) -> None:
+        """It was stopped for so long without a pause, or confirms are withheld."""
+        flow = self.flow
+        if flow.limit != NO_LIMIT and self._open:
+            self._show_stop(flow.limit, flow.group, self.holding.is_holding)
+
+    def _look_at_withheld(self) -> None:
+        """Confirms are withheld, or no longer: that is told, but does not shut the window."""
+        self.holding.withhold(self.confirms.withheld_by())
+        if self.holding.is_holding or self._shut:
+            return
+        if self.holding.withheld_by != 0:
+            if self.stopped_by[0] == NO_LIMIT:
+                self._tell_later()
+        elif self.stopped_by[0] != NO_LIMIT:
+            self.outlet.brake.timers.cancel(TIMER_TELL)
+            self._open_window()
+
+    # Publishing
+
+    def _publish(self, publishes: list[Publish], served: bool, current: bool) -> None:
+        """Publish, hold what a limit stops, and refuse what is wrong."""
+        while publishes:
+            limit = self.holding.limit(self.links, served)
+            if limit != NO_LIMIT:
+                self.holding.put_back(publishes, limit, self.links)
+                return
+            self.confirms.start_at(publishes[0].channel)
+            try:
+                left = self.publisher.publish(publishes, current, served)
+            except AmqpError as error:
+                publishes = self._refuse_failed(publishes, error)
+                continue
+            if not left:
+                return
+            gate = self.publisher.closed
+            if gate is None:
+                self._busy = True
+                self.outlet.flush_links()
+                self.outlet.shell.start(self._publish_left(left))
+            else:
+                self.holding.put_back_at(left, gate)
+            return
+
+    def _refuse_failed(self, publishes: list[Publish], error: AmqpError) -> list[Publish]:
+        """Refuse what is at fault and return what comes behind it; what came before is on its way.
+
+        Other than on an AMQP channel, which would close, those behind are as good as before.
+        """
+        at = self.publisher.failed_at
+        if at < 0:
+            last = publishes[len(publishes) - 1].channel
+            self.refuse(publishes[0].channel, last, error.code, error.text)
+            return []
+        sequence = publishes[at].channel
+        self.refuse(sequence, sequence, error.code, error.text)
+        return publishes[at + 1 :]
+
+    async def _publish_left(self, publishes: list[Publish]) -> None:
+        """Publish what found no queue once this node knows of all that was declared before."""
+        self.holding.set_aside(publishes)
+        failure: AmqpError | None = None
+        try:
+            await self._broker.catch_up()
+        except AmqpError as error:
+            failure = error
+        finally:
+            self.holding.take_aside()
+            self._busy = False
+        if not self._open:
+            return
+        try:
+            if failure is None:
+                self._publish(publishes, False, True)
+            else:
+                last = publishes[len(publishes) - 1].channel
+                self.refuse(publishes[0].channel, last, failure.code, failure.text)
+            self._drain()
+        except Exception:  # noqa: BLE001 - only this stream ends
+            self.crash()
+
+    def _drain(self) -> None:
+        """Go on with what waited: with what is held, which is older, first."""
+        self.holding.go_on()
+        while not self._busy:
+            event = self.holding.take_behind()
+            if event is None:
+                break
+            assert isinstance(event, list), "a stream has nothing but publishes"
+            self.take(event)
+        self.outlet.wake()
+
+    # From what it holds
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether an operation is awaited."""
+        return self._busy
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it may publish."""
+        return self._open
+
+    def resume(self, event: Input, served: bool) -> None:
+        """Publish what was held."""
+        assert isinstance(event, list), "a stream has nothing but publishes"
+        self._publish(event, served, False)
+
+    def force(self, publishes: list[Publish]) -> bool:
+        """Publish whatever stops it."""
+        self.confirms.start_at(publishes[0].channel)
+        return not self.publisher.publish(publishes, True, force=True)
+
+    def crash(self) -> None:
+        """End the stream for the exception being handled."""
+        _LOG.exception("%s: while publishing", self.outlet.brake.name)
+        self.crashed = True
+        self.outlet.wake()
+
+    # From the queues
+
+    @override
+    def on_confirmed(self, client: QueueClient, tickets: list[Ticket]) -> None:
+        link = self.links.find(client)
+        if link is not None:
+            link.tickets -= len(tickets)
+            self.confirms.settle(tickets)
+            self.outlet.confirm(self.confirms)
+
+    @override
+    def on_rejected(self, client: QueueClient, tickets: list[Ticket]) -> None:
+        link = self.links.find(client)
+        if link is not None:
+            link.tickets -= len(tickets)
+            self.confirms.refuse(tickets)
+            self.outlet.confirm(self.confirms)
+
+    @override
+    def on_withheld(self, client: QueueClient, tickets: list[Ticket]) -> None:
+        if self.links.find(client) is not None:
+            self.confirms.withhold(client.queue.group, tickets)
+            self._look_at_withheld()
+            self.outlet.confirm(self.confirms)
+
+    @override
+    def on_completed(self, client: QueueClient, tickets: list[Ticket], over: int) -> None:
+        link = self.links.find(client)
+        if link is not None:
+            link.tickets -= over
+            self.confirms.complete(client.queue.group, tickets, over)
+            self._look_at_withheld()
+            self.outlet.confirm(self.confirms)
+
+    @override
+    def on_writable(self, client: QueueClient) -> None:
+        link = self.links.find(client)
+        if link is not None:
+            self.links.relieve(link)
+
+    @override
+    def on_delivery(self, client: QueueClient, run: DeliveryRun) -> None:
+        raise AssertionError("a publish stream consumes nothing")
+
+    @override
+    def on_cancelled(self, client: QueueClient, consumer: int, reason: str) -> None:
+        raise AssertionError("a publish stream consumes nothing")
+
+    @override
+    def on_timed_out(self, client: QueueClient, consumer: int) -> None:
+        raise AssertionError("a publish stream consumes nothing")

@@ -1,0 +1,372 @@
+"""The call Messaging.Publish: its requests into a stream, and what comes of them out of it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, Final
+
+import grpc
+
+from headrace_broker.flow.activity import Activity
+from headrace_broker.gateways.amqp.shell import Shell
+from headrace_broker.gateways.grpc.authentication import Caller
+from headrace_broker.gateways.grpc.batch_reader import BatchReader
+from headrace_broker.gateways.grpc.errors import CallError, Context, bad_field, from_amqp
+from headrace_broker.gateways.grpc.pb.message_pb2 import Range
+from headrace_broker.gateways.grpc.pb.messaging_pb2 import (
+    Confirmed,
+    PublishBatch,
+    PublishOpen,
+    PublishOpened,
+    PublishRequest,
+    PublishResponse,
+    Refused,
+    Returned,
+    Stop,
+    Window,
+)
+from headrace_broker.gateways.grpc.publish_stream import PublishStream, Refusal
+from headrace_broker.gateways.grpc.stream_control import StreamControl
+from headrace_broker.gateways.grpc.values import ValueProblemError
+from headrace_broker.model.flow import LIMIT_NAMES, NO_LIMIT, STREAM
+from headrace_broker.model.limits import (
+    STREAM_ANSWERS_MAX,
+    STREAM_BATCH_MESSAGES_MAX,
+    STREAM_BATCH_OCTETS_MAX,
+)
+from headrace_broker.model.reply_code import (
+    CONTENT_TOO_LARGE,
+    SYNTAX_ERROR,
+    AmqpError,
+)
+from headrace_broker.runtime.port import Broker, ConnectionInfo
+
+PROTOCOL: Final = "gRPC Publish"
+QUEUE_REFUSED: Final = "QUEUE_REFUSED"
+MAX_LENGTH: Final = "max-length"  # the limit by which queues refuse
+
+
+class PublishCall(Shell):
+    """Serves one call; as a shell it gives the stream its turns, timers and operations.
+
+    Args:
+        broker: the node.
+        context: of the call.
+        caller: who publishes.
+        info: for listings; `vhost` is set.
+        opening: the first request.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        context: Context,
+        caller: Caller,
+        info: ConnectionInfo,
+        opening: PublishOpen,
+    ) -> None:
+        self._broker = broker
+        self._context = context
+        self._info = info
+        info.kind = STREAM
+        info.protocol = PROTOCOL
+        info.flow = Activity(broker.clock_us(), broker.ledger.stops)
+        info.channels = 1
+        self._batches = reader_of(opening, broker.limits.message_bytes_max)
+        self._loop = asyncio.get_running_loop()
+        self._turn_due = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._group: asyncio.TaskGroup | None = None
+        self._changed = asyncio.Event()  # there is something to write, or to end
+        self._readable = asyncio.Event()
+        self._next_sequence = 1
+        self._no_more = False  # the client has closed its side
+        self._failure: CallError | None = None
+        self._stream = PublishStream(broker, self, info, opening.confirms)
+        info.control = StreamControl(info, self._stream, self._end)
+
+    async def run(self) -> None:
+        """Serve the call to its end.
+
+        Raises:
+            CallError: the client broke a rule, or the broker has to end the call.
+        """
+        stream, broker = self._stream, self._broker
+        cause = stream.outlet.brake.account.cause
+        cause.user, cause.vhost = self._info.user, self._info.vhost
+        watcher = self._blocked  # one object, so that it is known again
+        broker.connection_opened(self._info)
+        broker.watch_blocked(watcher)
+        try:
+            if broker.blocked_reason():
+                stream.block(True)
+            await self._context.write(PublishResponse(opened=self._opened()))
+            async with asyncio.TaskGroup() as group:
+                self._group = group
+                reader = group.create_task(self._read())
+                try:
+                    await self._write()
+                finally:
+                    self._group = None
+                    stream.close()
+                    reader.cancel()
+        finally:
+            stream.close()
+            broker.unwatch_blocked(watcher)
+            broker.connection_closed(self._info)
+            if self._timer is not None:
+                self._timer.cancel()
+        if self._failure is not None:
+            raise self._failure
+
+    def _opened(self) -> PublishOpened:
+        self._stream.is_told = True
+        return PublishOpened(
+            node=self._broker.node_name,
+            next_sequence=self._next_sequence,
+            batch_messages_max=STREAM_BATCH_MESSAGES_MAX,
+            batch_octets_max=STREAM_BATCH_OCTETS_MAX,
+            message_octets_max=self._broker.limits.message_bytes_max,
+            window=self._window(),
+        )
+
+    # Requests
+
+    async def _read(self) -> None:
+        """Read while the stream may be, until the client has nothing more or breaks a rule."""
+        context: Any = self._context
+        try:
+            while True:
+                await self._readable_again()
+                request = await context.read()
+                if request is grpc.aio.EOF:  # type: ignore[attr-defined]
+                    break
+                self._take(request)
+        except CallError as error:
+            self._end(error)
+        self._no_more = True
+        self._changed.set()
+
+    async def _readable_again(self) -> None:
+        while not self._may_read():
+            self._readable.clear()
+            await self._readable.wait()
+
+    def _may_read(self) -> bool:
+        stream = self._stream
+        answers = len(stream.confirms.confirmed) + len(stream.confirms.refused)
+        answers += len(stream.refusals) + len(stream.publisher.returned)
+        return stream.may_read and answers < STREAM_ANSWERS_MAX
+
+    def _take(self, request: PublishRequest) -> None:
+        kind = request.WhichOneof("kind")
+        if kind != "batch":
+            rule = "only the first request opens the stream" if kind == "open" else "must be set"
+            raise bad_field(kind or "kind", rule)
+        batch = request.batch
+        size = batch.ByteSize()
+        self._check(batch, size)
+        stream = self._stream
+        count = len(batch.messages)
+        stream.receive(count, size)
+        groups = self._batches.read(self._next_sequence, batch.messages)
+        self._next_sequence += count
+        faults = self._batches.faults
+        if faults:
+            for fault in faults:
+                code = CONTENT_TOO_LARGE if fault.too_large else SYNTAX_ERROR
+                stream.refuse(fault.sequence, fault.sequence, code, fault.text.lstrip("."))
+        for group in groups:
+            stream.take(group)
+        stream.end_batch()
+
+    def _check(self, batch: PublishBatch, size: int) -> None:
+        count = len(batch.messages)
+        if not count:
+            raise bad_field("batch.messages", "must not be empty")
+        if batch.first_sequence != self._next_sequence:
+            rule = f"must be {self._next_sequence}, the one that follows"
+            error = bad_field("batch.first_sequence", rule)
+            error.reason = "SEQUENCE_GAP"
+            error.metadata["next_sequence"] = str(self._next_sequence)
+            raise error
+        if count > STREAM_BATCH_MESSAGES_MAX:
+            raise bad_field("batch.messages", f"must be at most {STREAM_BATCH_MESSAGES_MAX}")
+        if count > 1 and size > STREAM_BATCH_OCTETS_MAX:
+            rule = f"more than one message must have at most {STREAM_BATCH_OCTETS_MAX} octets"
+            raise bad_field("batch", rule)
+
+    # Responses
+
+    async def _write(self) -> None:
+        """Write what comes up, until the client is done and so is all that it sent."""
+        context: Any = self._context
+        while True:
+            self._changed.clear()
+            for response in self._responses():
+                await context.write(response)
+            self._readable.set()
+            if self._failure is not None or (self._no_more and self._stream.is_done):
+                if not self._has_answers():
+                    return
+                continue
+            await self._changed.wait()
+
+    def _has_answers(self) -> bool:
+        stream = self._stream
+        confirms = stream.confirms
+        answers = confirms.confirmed or confirms.refused or stream.refusals
+        return bool(answers or stream.publisher.returned)
+
+    def _responses(self) -> Iterator[PublishResponse]:
+        """Take what is to be told: what comes back before its confirm, as in AMQP."""
+        stream = self._stream
+        confirms = stream.confirms
+        returned, stream.publisher.returned = stream.publisher.returned, []
+        for each in returned:
+            told = Returned(sequence=each.sequence, code=each.code, text=each.text)
+            yield PublishResponse(returned=told)
+        refusals, stream.refusals = stream.refusals, []
+        for refusal in refusals:
+            yield PublishResponse(refused=refused(refusal))
+        rows, confirms.refused = confirms.refused, []
+        if rows:
+            answer = Refused(ranges=ranges_of(rows), reason=QUEUE_REFUSED, limit=MAX_LENGTH)
+            answer.code = grpc.StatusCode.RESOURCE_EXHAUSTED.value[0]
+            answer.text = "a queue is full and takes no more"
+            yield PublishResponse(refused=answer)
+        rows, confirms.confirmed = confirms.confirmed, []
+        if rows:
+            yield PublishResponse(confirmed=Confirmed(ranges=ranges_of(rows)))
+        if not stream.is_told:
+            stream.is_told = True
+            yield PublishResponse(window=self._window())
+
+    def _window(self) -> Window:
+        stream = self._stream
+        window = Window(messages=int(stream.window.messages), octets=int(stream.window.octets))
+        limit, group = stream.stopped_by
+        if limit != NO_LIMIT:
+            window.stop.CopyFrom(self._stop(limit, group))
+        return window
+
+    def _stop(self, limit: int, group: int) -> Stop:
+        alarm = self._broker.blocked_reason()
+        if alarm:
+            node = self._broker.blocked_node
+            return Stop(limit=LIMIT_NAMES[limit], node=node, text=alarm)
+        queue = self._broker.queue_by_group(group)
+        name = queue.name if queue is not None else ""
+        of = f" of queue '{name}'" if name else ""
+        text = f"the limit '{LIMIT_NAMES[limit]}'{of} holds the stream back"
+        return Stop(limit=LIMIT_NAMES[limit], queue=name, node=self._broker.node_name, text=text)
+
+    # The end
+
+    def _end(self, error: CallError) -> None:
+        """End the call with an error, once what is known has been told."""
+        if self._failure is None:
+            self._failure = error
+        self._changed.set()
+
+    def _blocked(self, reason: str) -> None:
+        self._stream.block(reason != "")
+
+    # The stream's shell
+
+    def wake(self) -> None:
+        """See `Shell`."""
+        if not self._turn_due:
+            self._turn_due = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._turn_due = False
+        self._stream.flush()
+        if self._stream.crashed:
+            text = "a fault of the broker"
+            self._end(CallError(grpc.StatusCode.INTERNAL, "BROKER_FAULT", text))
+        self._changed.set()
+        self._readable.set()
+
+    def write(self, data: bytes) -> None:
+        """See `Shell`."""
+        raise AssertionError("a stream writes no octets")
+
+    def set_reading(self, reading: bool) -> None:
+        """See `Shell`."""
+        if reading:
+            self._readable.set()
+
+    def set_timer(self, seconds: float) -> None:
+        """See `Shell`."""
+        raise AssertionError("a stream has no heartbeat")
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> None:
+        """See `Shell`."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(seconds, callback)
+
+    def backlog(self) -> int:
+        """See `Shell`."""
+        return 0
+
+    def start(self, operation: Coroutine[Any, Any, None]) -> None:
+        """See `Shell`."""
+        if self._group is None:
+            operation.close()
+        else:
+            self._group.create_task(operation)
+
+    def disconnect(self) -> None:
+        """See `Shell`."""
+        self.abort()
+
+    def abort(self) -> None:
+        """See `Shell`."""
+        text = "the broker has given the stream up"
+        self._end(CallError(grpc.StatusCode.ABORTED, "STREAM_ABORTED", text))
+
+
+def reader_of(opening: PublishOpen, body_octets_max: int) -> BatchReader:
+    """Return what reads the batches of a stream.
+
+    Raises:
+        CallError: a default is too long.
+    """
+    given = (opening.exchange, opening.routing_key, opening.mandatory)
+    try:
+        return BatchReader(*given, body_octets_max)
+    except ValueProblemError as problem:
+        raise bad_field(f"open{problem.place}", problem.rule) from None
+
+
+def refused(refusal: Refusal) -> Refused:
+    """Return the answer to messages that were not handed to queues."""
+    error = from_amqp(AmqpError(refusal.code, refusal.text))
+    return Refused(
+        ranges=[Range(first=refusal.first, last=refusal.last)],
+        code=error.code.value[0],
+        reason=error.reason,
+        text=error.text,
+    )
+
+
+def ranges_of(rows: list[int]) -> list[Range]:
+    """Return rows (see `Ranges.bounds`), in any order, as ranges that ascend."""
+    pairs = sorted(zip(rows[::2], rows[1::2], strict=True))
+    ranges: list[Range] = []
+    for first, stop in pairs:
+        if ranges and ranges[-1].last + 1 == first:
+            ranges[-1].last = stop - 1
+        else:
+            ranges.append(Range(first=first, last=stop - 1))
+    return ranges
+
+
+def opened_at_ms() -> int:
+    """Return the time for listings."""
+    return time.time_ns() // 1_000_000

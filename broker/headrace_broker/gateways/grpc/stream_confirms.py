@@ -1,0 +1,103 @@
+"""What answers a stream's publishes: rows of sequence numbers."""
+
+from __future__ import annotations
+
+from typing import final
+
+from librt.strings import BytesWriter
+from mypy_extensions import i64
+from typing_extensions import override
+
+from headrace_broker.gateways.amqp.confirming import Confirms
+from headrace_broker.runtime.port import Ticket
+
+
+@final
+class StreamConfirms(Confirms):
+    """Tickets numbered by the client's sequence; answers gather as rows (see `Ranges.bounds`).
+
+    Refusals are known whether the client wants confirms or not, so there is a ticket always.
+
+    Args:
+        wanted: the client waits for confirms: queues may withhold them.
+
+    Attributes:
+        confirmed: rows in the order in which they were confirmed.
+        refused: rows that a queue refused.
+    """
+
+    def __init__(self, wanted: bool) -> None:
+        super().__init__(0)
+        self.enabled = True
+        self.wanted = wanted
+        self.confirmed: list[int] = []
+        self.refused: list[int] = []
+        self.open_tickets: i64 = 0
+
+    @property
+    def outstanding_count(self) -> int:
+        """Number of tickets that are not answered."""
+        return int(self.open_tickets)
+
+    def start_at(self, sequence: i64) -> None:
+        """The next publish has this number."""
+        self._next = sequence
+
+    @override
+    def issue(self, count: i64, queues: i64) -> Ticket:
+        ticket = Ticket(self._next, self._next + count - 1)
+        ticket.pending = queues
+        ticket.patient = self.wanted
+        self._next += count
+        self.open_tickets += 1
+        if queues == 0:
+            self._done.append(ticket)
+        return ticket
+
+    @override
+    def discard(self) -> None:
+        super().discard()
+        self.open_tickets = 0
+
+    @override
+    def emit(self, out: BytesWriter) -> None:
+        """Move what is done into the rows; nothing is written."""
+        done = self._done
+        self._done = []
+        for ticket in done:
+            if ticket.answered:
+                continue
+            untold = ticket.untold
+            if untold is None:
+                ticket.answered = True
+                self._answer(ticket, ticket.first, ticket.last + 1)
+            else:
+                freed = ticket.freed
+                ticket.freed = []
+                for at in range(0, len(freed), 2):
+                    gone = untold.remove(freed[at], freed[at + 1])
+                    for row in range(0, len(gone), 2):
+                        self._answer(ticket, gone[row], gone[row + 1])
+                ticket.answered = not untold
+            if ticket.answered:
+                self.open_tickets -= 1
+
+    def _answer(self, ticket: Ticket, first: i64, stop: i64) -> None:
+        refused = ticket.refused
+        if refused is None:
+            self._add(self.confirmed, first, stop)
+            return
+        number = first
+        while number < stop:
+            rows = self.refused if number in refused else self.confirmed
+            self._add(rows, number, number + 1)
+            number += 1
+
+    def _add(self, rows: list[int], first: i64, stop: i64) -> None:
+        if rows is self.confirmed and not self.wanted:
+            return
+        if rows and rows[-1] == first:
+            rows[-1] = stop
+        else:
+            rows.append(first)
+            rows.append(stop)

@@ -1,0 +1,54 @@
+"""What the rest of the node may ask of a publish stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+
+from headrace_broker.gateways.grpc.errors import CallError
+from headrace_broker.gateways.grpc.publish_stream import PublishStream
+from headrace_broker.model.status import ChannelStatus
+from headrace_broker.runtime.flow_state import activity_status, state_name
+from headrace_broker.runtime.port import ConnectionControl, ConnectionInfo
+
+
+def forced(reason: str) -> CallError:
+    """Return the end of a call that the broker wants to end."""
+    return CallError(grpc.StatusCode.ABORTED, "CONNECTION_FORCED", reason)
+
+
+class StreamControl(ConnectionControl):
+    """The handle of one stream while it is open; it is listed with one channel."""
+
+    def __init__(
+        self, info: ConnectionInfo, stream: PublishStream, end: Callable[[CallError], None]
+    ) -> None:
+        self._info = info
+        self._stream = stream
+        self._end = end
+
+    def shut_down(self, reason: str) -> None:
+        """See `ConnectionControl`."""
+        self._end(forced(reason))
+
+    def limits_changed(self) -> None:
+        """See `ConnectionControl`."""
+        self._stream.outlet.brake.wake()
+
+    def channels(self, now_us: int) -> list[Any]:
+        """See `ConnectionControl`."""
+        flow = self._stream.flow
+        return [
+            ChannelStatus(
+                number=1,
+                prefetch_count=0,
+                global_prefetch_count=0,
+                confirm=self._stream.confirms.wanted,
+                messages_unacknowledged=0,
+                messages_unconfirmed=self._stream.confirms.outstanding_count,
+                state=state_name(self._info.state, flow, now_us),
+                flow=activity_status(flow, now_us),
+            )
+        ]
