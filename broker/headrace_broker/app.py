@@ -10,7 +10,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from headrace_broker.config import Config, split_address
-from headrace_broker.gateways.amqp.listener import AmqpListener
+from headrace_broker.gateways.amqp.listener import SHUTTING_DOWN, AmqpListener
 from headrace_broker.gateways.grpc.call import Admission
 from headrace_broker.gateways.grpc.desk import Desk
 from headrace_broker.gateways.grpc.messaging import MessagingService
@@ -66,10 +66,18 @@ async def serve(config: Config, stop: asyncio.Event, hang_up: asyncio.Event) -> 
         desk = Desk(administration, status)
         await _serve_calls(node.broker, config, desk, tls, stack)
         if await _unless_stopped(node.join(), stop):
-            await _listen(node.broker, config, tls, stack)
+            listeners = ClientListeners(node.broker, config, tls)
+            stack.push_async_callback(listeners.close, SHUTTING_DOWN)
+            if not node.maintenance.on:
+                await listeners.open()
+            node.maintenance.opened(listeners)
             status.accepting = True
             await stop.wait()
             status.accepting = False
+            if not failures:
+                await node.maintenance.stop()
+                await listeners.suspend()
+                await node.hand_over()
     if failures:
         raise failures[0]
 
@@ -87,9 +95,7 @@ async def _serve_calls(
     if not listeners:
         return
     status = desk.status
-    admission = Admission(
-        broker, lambda: "" if status.accepting else status.not_ready_reason(), tls
-    )
+    admission = Admission(broker, status.closed_reason, tls)
     services: list[Service] = [
         MessagingService(broker, admission, config.listeners.grpc),
         TopologyService(desk, admission),
@@ -102,19 +108,44 @@ async def _serve_calls(
         log.info("node %s serves %s on %s", config.node.name, kind, address)
 
 
-async def _listen(
-    broker: NodeBroker, config: Config, tls: ServerTls | None, stack: contextlib.AsyncExitStack
-) -> None:
-    """Open the listeners for AMQP, and have them closed with the stack."""
-    numbers = itertools.count(1)
-    for address, security in ((config.listeners.amqp, None), (config.listeners.amqps, tls)):
-        if not address:
-            continue
-        listener = AmqpListener(broker, *split_address(address), tls=security, numbers=numbers)
-        await listener.start()
-        stack.push_async_callback(listener.stop)
-        kind = "AMQP" if security is None else "AMQP over TLS"
-        log.info("node %s serves %s on %s", config.node.name, kind, address)
+class ClientListeners:
+    """The listeners for clients, open or closed as a whole."""
+
+    def __init__(self, broker: NodeBroker, config: Config, tls: ServerTls | None) -> None:
+        self._broker = broker
+        self._config = config
+        self._tls = tls
+        self._numbers = itertools.count(1)
+        self._open: list[AmqpListener] = []
+
+    async def open(self) -> None:
+        """Let clients in.
+
+        Raises:
+            OSError: an address cannot be bound; what was opened before it is open.
+        """
+        await self.close(SHUTTING_DOWN)
+        places = self._config.listeners
+        for address, security in ((places.amqp, None), (places.amqps, self._tls)):
+            if not address:
+                continue
+            listener = AmqpListener(
+                self._broker, *split_address(address), tls=security, numbers=self._numbers
+            )
+            await listener.start()
+            self._open.append(listener)
+            kind = "AMQP" if security is None else "AMQP over TLS"
+            log.info("node %s serves %s on %s", self._config.node.name, kind, address)
+
+    async def suspend(self) -> None:
+        """Let no more clients in; those who are there stay."""
+        for listener in self._open:
+            await listener.suspend()
+
+    async def close(self, reason: str) -> None:
+        """Let no more clients in, and tell those who are there to go."""
+        listeners, self._open = self._open, []
+        await asyncio.gather(*(listener.stop(reason) for listener in listeners))
 
 
 async def _cancel(task: asyncio.Task[None]) -> None:

@@ -91,9 +91,18 @@ class ClusterNode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class ClusterSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The cluster: the same on all its nodes."""
+    """The cluster.
+
+    Attributes:
+        name: the same on all its nodes.
+        nodes: this node, and those that it turns to when it has no data yet. A new cluster is
+            founded by the nodes that stand here, the same ones on each. Once it is, its catalog
+            alone says who belongs to it and where they are.
+        admit_nodes: nodes that nobody has announced may join the running cluster.
+    """
 
     name: Name = "headrace"
+    admit_nodes: bool = True
     nodes: Annotated[
         tuple[ClusterNode, ...], Meta(min_length=1, max_length=64, description="1 to 64 nodes")
     ]

@@ -18,6 +18,7 @@ BOOT_BITS: Final = 20
 NUMBER_BITS: Final = 32
 NODE_ID_MAX: Final = (1 << 10) - 1
 BOOT_MAX: Final = (1 << BOOT_BITS) - 1
+NO_BOOT: Final = BOOT_MAX + 1  # the mark of none: of a node that never comes back
 DEATHS_BIT: Final = 1 << (NUMBER_BITS - 1)
 
 

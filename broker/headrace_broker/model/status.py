@@ -75,6 +75,7 @@ class NodeStatus(msgspec.Struct, frozen=True):
         catalog: its members in the catalog's log; two while one replaces the other.
         quarantined: of the answering node only, empty for the others.
         resources: memory and disk, None of a node that has not told them.
+        being_drained: it is to lead nothing and to take no clients.
     """
 
     id: int
@@ -85,6 +86,7 @@ class NodeStatus(msgspec.Struct, frozen=True):
     catalog: tuple[ReplicaStatus, ...] = ()
     quarantined: tuple[DamageStatus, ...] = ()
     resources: ResourceStatus | None = None
+    being_drained: bool = False
 
 
 class ResourceStatus(msgspec.Struct, frozen=True):
@@ -174,6 +176,42 @@ class QueueStatus(msgspec.Struct, frozen=True):
     definition: dict[str, Any] = {}
     watermark: WatermarkStatus = WatermarkStatus()
     flow: QueueFlow | None = None
+
+
+class LedQueue(msgspec.Struct, frozen=True):
+    """A queue that the answering node leads.
+
+    Attributes:
+        group: incarnation id.
+        candidates: node ids of its other voters that answer and lack little of its log.
+    """
+
+    group: int
+    candidates: tuple[int, ...]
+
+
+class MemberStatus(msgspec.Struct, frozen=True):
+    """A replica as its queue's leader knows it.
+
+    Attributes:
+        node: node id.
+        member: its id, as in ReplicaStatus.
+        role: likewise.
+        leader: whether it leads.
+        online: whether it answers.
+        match: highest log position known to be on its disk.
+        lag: entries of the log that it lacks.
+        fetching: it needs the leader's snapshot first.
+    """
+
+    node: int
+    member: str
+    role: str
+    leader: bool
+    online: bool
+    match: int
+    lag: int
+    fetching: bool
 
 
 class Overview(msgspec.Struct, frozen=True):

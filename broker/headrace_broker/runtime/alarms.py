@@ -42,7 +42,7 @@ class AlarmBoard:
 
     Args:
         node: this node's id.
-        names: of all nodes by id.
+        names: of all nodes by id; they may change.
         boot: returns this node's boot count.
         send: carries a payload to a node; False when it did not leave.
 
@@ -66,7 +66,7 @@ class AlarmBoard:
         self.reason = ""
         self.node_name = ""
         self._names = names
-        self._peers = [peer for peer in names if peer != node]
+        self._node = node
         self._boot = boot
         self._send = send
         self._clock_ns = clock_ns
@@ -102,7 +102,7 @@ class AlarmBoard:
 
     def start(self) -> None:
         """Report to the others now and from then on, and drop what counts no longer."""
-        for peer in self._peers:
+        for peer in self._peers():
             self._report(peer)
         for report in self._cluster.expire(self._now_us()):
             name = self._name(report.node)
@@ -125,7 +125,7 @@ class AlarmBoard:
 
     def tell(self) -> None:
         """This node's own alarms have changed: the others hear of it at once."""
-        for peer in self._peers:
+        for peer in self._peers():
             self._report(peer)
         self._look()
 
@@ -140,6 +140,9 @@ class AlarmBoard:
             setattr(report, field, getattr(message, field))
         if self._cluster.take(report, self._now_us()):
             self._look()
+
+    def _peers(self) -> list[int]:
+        return [peer for peer in self._names if peer != self._node]
 
     def _report(self, peer: int) -> None:
         self._number += 1

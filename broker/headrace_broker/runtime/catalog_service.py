@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol, final
 import msgspec
 
 from headrace_broker.catalog import command as commands
-from headrace_broker.catalog.event import Event, NodeAdded
+from headrace_broker.catalog.event import Event, NodeAdded, NodeRemoved
 from headrace_broker.catalog.machine import Catalog
 from headrace_broker.catalog.proposal import command_problem
 from headrace_broker.catalog.request import (
@@ -35,6 +35,7 @@ from headrace_broker.runtime.plain_table import plain_table
 from headrace_raftlog.model.entry import Entry
 from headrace_raftlog.model.errors import ReadTimeoutError
 from headrace_raftlog.model.group import QUEUED
+from headrace_raftlog.model.limits import GROUP_MEMBERS_MAX
 
 CATALOG_GROUP: Final = 0
 VOTERS_MAX: Final = 5  # nodes that vote on the catalog; the rest learn: two may fail at any size
@@ -70,8 +71,8 @@ class RaftHost(Protocol):
     def propose(self, group: int, data: bytes) -> int:
         """Append an entry; return its index or QUEUED, or a negative number when not taken."""
 
-    def set_members(self, group: int, nodes: tuple[int, ...]) -> None:
-        """Say on which nodes a group's members shall live."""
+    def set_members(self, group: int, nodes: tuple[int, ...], voter_count: int) -> None:
+        """Say on which nodes a group's members shall live, and how many shall vote."""
 
     async def read_barrier(self, group: int, seconds: float) -> None:
         """Wait until all that was committed before is applied here.
@@ -113,15 +114,19 @@ class _Pending:
         self.proposed_term = 0
 
 
-def split_members(nodes: list[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return who votes on the catalog and who learns: an odd number of the lowest ids votes.
+def voters_wanted(count: int) -> int:
+    """Return how many of so many nodes vote on the catalog: an odd number of them.
 
     Two nodes both vote, for then at least no change is lost with one of them.
     """
+    wanted = min(count, VOTERS_MAX)
+    return wanted - 1 if wanted > 2 and wanted % 2 == 0 else wanted
+
+
+def split_members(nodes: list[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return which of its founders vote on the catalog and which learn: the lowest ids vote."""
     ordered = sorted(nodes)
-    count = min(len(ordered), VOTERS_MAX)
-    if count > 2 and count % 2 == 0:
-        count -= 1
+    count = voters_wanted(len(ordered))
     return tuple(ordered[:count]), tuple(ordered[count:])
 
 
@@ -172,7 +177,8 @@ class CatalogService:
         self._timer: asyncio.TimerHandle | None = None
         self._seeding: asyncio.Task[None] | None = None
         self._seeded = asyncio.Event()
-        self._machine_version = 0
+        self._joined = False
+        self._announced: commands.AnnounceNode | None = None
         self._announcing: asyncio.Task[None] | None = None
         self._announce_again = False
         self._stopped = False
@@ -196,8 +202,14 @@ class CatalogService:
         voters, learners = split_members([node.id for node in self._nodes])
         campaign = self._node == voters[0]
         self._raft.create_group(CATALOG_GROUP, voters, learners, self, campaign=campaign)
-        if not learners:  # else everybody stays in the part that it has
-            self._raft.set_members(CATALOG_GROUP, voters)
+        self._joined = True
+        self._place()
+
+    def _place(self) -> None:
+        """Have the catalog's log live on all nodes, of which the first few vote."""
+        nodes = tuple(sorted(node.id for node in self.catalog.nodes()))
+        if self._joined and 0 < len(nodes) <= GROUP_MEMBERS_MAX:
+            self._raft.set_members(CATALOG_GROUP, nodes, voters_wanted(len(nodes)))
 
     async def stop(self) -> None:
         """End what is under way: whoever waits gets CatalogUnavailableError."""
@@ -313,13 +325,13 @@ class CatalogService:
         except TimeoutError:
             raise CatalogUnavailableError(self._why_unavailable(seconds)) from None
 
-    def announce(self, machine_version: int) -> None:
-        """Tell the cluster what version of the queue machine this node runs.
+    def announce(self, what: commands.AnnounceNode) -> None:
+        """Tell the cluster what this node is.
 
         It is told again whenever another node is news: one that has just become able to read such
         an announcement passed over the earlier ones.
         """
-        self._machine_version = machine_version
+        self._announced = what
         self._announce()
 
     def _announce(self) -> None:
@@ -330,12 +342,15 @@ class CatalogService:
     async def _announce_soon(self) -> None:
         while self._announce_again and not self._stopped:
             self._announce_again = False
-            command = commands.AnnounceNode(self._node, self._machine_version)
+            assert self._announced is not None, "there is something to tell"
             try:
-                await self.submit(command)
+                result = await self.submit(self._announced)
             except CatalogUnavailableError as error:
-                log.warning("this node's machine version is not known yet: %s", error)
+                log.warning("what this node is could not be told yet: %s", error)
                 self._announce_again = True
+            else:
+                if isinstance(result, Refused):
+                    log.error("what this node says of itself is refused: %s", result.reason)
 
     def _why_unavailable(self, seconds: float) -> str:
         outcome = "the change may still be made once there is one"
@@ -423,7 +438,9 @@ class CatalogService:
         if events:
             for listener in self._listeners:
                 listener(events)
-            if self._machine_version and any(
+            if any(isinstance(event, NodeAdded | NodeRemoved) for event in events):
+                self._place()
+            if self._announced is not None and any(
                 isinstance(event, NodeAdded) and event.node.id != self._node for event in events
             ):
                 self._announce()
@@ -444,33 +461,20 @@ class CatalogService:
     # First contents
 
     async def _seed(self) -> None:
-        """Give a new cluster its contents, and a known one the nodes of the configuration."""
-        while self.serving and not self._stopped:
-            command = await self._missing()
-            if command is None:
-                return
+        """Give a new cluster its first contents: from then on the catalog says who is in it."""
+        while self.serving and not self._stopped and not self.catalog.bootstrapped:
+            user = await asyncio.to_thread(
+                new_user, DEFAULT_USER, DEFAULT_PASSWORD, DEFAULT_TAGS, loopback_only=True
+            )
+            command = commands.Bootstrap(self._nodes, DEFAULT_VHOST, user, grant=True)
             try:
                 result = await self.submit(command)
             except CatalogUnavailableError as error:
-                log.warning("%s not applied yet: %s", type(command).__name__, error)
+                log.warning("the catalog has not its first contents yet: %s", error)
                 continue
             if isinstance(result, Refused):
                 log.error("the configured nodes are refused: %s", result.reason)
                 return
-
-    async def _missing(self) -> commands.AnyCommand | None:
-        if not self.catalog.bootstrapped:
-            user = await asyncio.to_thread(
-                new_user, DEFAULT_USER, DEFAULT_PASSWORD, DEFAULT_TAGS, loopback_only=True
-            )
-            return commands.Bootstrap(self._nodes, DEFAULT_VHOST, user, grant=True)
-        if any(self._is_news(node) for node in self._nodes):
-            return commands.DeclareNodes(self._nodes)
-        return None
-
-    def _is_news(self, node: Node) -> bool:
-        known = self.catalog.node(node.id)
-        return known is None or (known.name, known.address) != (node.name, node.address)
 
 
 def _plain(command: commands.AnyCommand) -> commands.AnyCommand:

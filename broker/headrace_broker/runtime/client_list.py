@@ -57,7 +57,7 @@ class ClientList:
     Args:
         node_name: of this node.
         connections: its open connections by id.
-        peers: name by id of the other nodes.
+        peers: name by id of the other nodes; they may change.
         send: carries a payload to a node.
         clock_us: the clock of activities.
     """
@@ -84,10 +84,11 @@ class ClientList:
             rows.append(row)
             if len(rows) % LISTING_TURN_ROWS == 0:
                 await asyncio.sleep(0)
-        asked = [self._listed(peer, channels, limit) for peer in self._peers]
+        peers = dict(self._peers)
+        asked = [self._listed(peer, channels, limit) for peer in peers]
         missing: list[str] = []
         left_out = 0
-        for name, found in zip(self._peers.values(), await asyncio.gather(*asked), strict=True):
+        for name, found in zip(peers.values(), await asyncio.gather(*asked), strict=True):
             if found is None:
                 missing.append(name)
             else:
@@ -112,9 +113,10 @@ class ClientList:
         """
         question = Close(name, reason or DEFAULT_REASON)
         count = self._close(question)
-        asked = [self._closed(peer, question) for peer in self._peers]
+        peers = dict(self._peers)
+        asked = [self._closed(peer, question) for peer in peers]
         missing: list[str] = []
-        for peer, closed in zip(self._peers.values(), await asyncio.gather(*asked), strict=True):
+        for peer, closed in zip(peers.values(), await asyncio.gather(*asked), strict=True):
             if closed is None:
                 missing.append(peer)
             else:

@@ -166,8 +166,9 @@ class FlowReport:
             found.rows.append(row)
             if len(found.rows) % LISTING_TURN_ROWS == 0:
                 await asyncio.sleep(0)
-        answers = await asyncio.gather(*(self._asked(peer, question, most) for peer in self._peers))
-        for name, answer in zip(self._peers.values(), answers, strict=True):
+        peers = dict(self._peers)
+        answers = await asyncio.gather(*(self._asked(peer, question, most) for peer in peers))
+        for name, answer in zip(peers.values(), answers, strict=True):
             if answer is None:
                 found.missing = (*found.missing, name)
             else:

@@ -5,10 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import TYPE_CHECKING, Any, Final, final
-
-from mypy_extensions import i64
-from typing_extensions import override
+from typing import TYPE_CHECKING, Final, final
 
 from headrace_broker.flow.account import Account, Ledger
 from headrace_broker.flow.cause_runs import CauseRuns
@@ -17,14 +14,19 @@ from headrace_broker.flow.intake import Intake
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.flow import DEAD_LETTERS, Cause
 from headrace_broker.model.limits import TIMER_WAKES_MAX
-from headrace_broker.model.session import boot_mark, session_id
+from headrace_broker.model.session import NO_BOOT, boot_mark, session_id
 from headrace_broker.runtime.clock import Clock
 from headrace_broker.runtime.duties import Duties
-from headrace_broker.runtime.host_watcher import Configuration, HostWatcher
+from headrace_broker.runtime.hosting_ends import (
+    Owner,
+    Watcher,
+    ignore,
+    ignore_end,
+    ignore_failure,
+    ignore_session,
+)
 from headrace_broker.runtime.intake_turns import IntakeTurns
 from headrace_broker.runtime.intake_watch import IntakeWatch, Looker
-from headrace_broker.runtime.lane_port import SessionOwner
-from headrace_broker.runtime.letter import Letter
 from headrace_broker.runtime.letter_reach import LetterReach
 from headrace_broker.runtime.port import QueueListener
 from headrace_broker.runtime.queue_gates import QueueGates
@@ -60,63 +62,6 @@ def _clock_us() -> int:
 
 
 @final
-class _Watcher(HostWatcher):
-    def __init__(self, hosting: Hosting) -> None:
-        self._hosting = hosting
-
-    @override
-    def queue_leader_changed(self, queue: Queue, leader: int) -> None:
-        self._hosting.leader_changed(queue, leader)
-
-    @override
-    def queue_unused(self, queue: Queue) -> None:
-        if queue.auto_delete:
-            self._hosting.on_unused(queue)
-
-    @override
-    def command_rejected(self, queue: Queue, reason: str) -> None:
-        log.error("queue %r (group %d): command ignored: %s", queue.name, queue.group, reason)
-
-    @override
-    def configuration(self, queue: Queue) -> Configuration:
-        return self._hosting.duties.configuration(queue)
-
-    @override
-    def queue_due(self, queue: Queue, due_ms: i64) -> None:
-        self._hosting.duties.queue_due(queue, due_ms)
-
-    @override
-    def dead_lettered(self, queue: Queue, arguments: dict[str, Any], letters: list[Letter]) -> None:
-        self._hosting.duties.dead_lettered(queue, arguments, letters)
-
-    @override
-    def dead_letters_congested(self, queue: Queue) -> bool:
-        return self._hosting.duties.dead_letters_congested(queue)
-
-    @override
-    def dead_letters_kept(self, queue: Queue, ids: list[int], causes: list[int]) -> None:
-        self._hosting.duties.dead_letters_kept(queue, ids, causes)
-
-    @override
-    def dead_letters_forgotten(self, queue: Queue, ids: list[int]) -> None:
-        self._hosting.duties.dead_letters_forgotten(queue, ids)
-
-
-@final
-class _Owner(SessionOwner):
-    def __init__(self, hosting: Hosting) -> None:
-        self._hosting = hosting
-
-    @override
-    def locate(self, queue: Queue) -> int:
-        return self._hosting.locate(queue)
-
-    @override
-    def session_closed(self, session: int) -> None:
-        self._hosting.session_closed(session)
-
-
-@final
 class Hosting:
     """Starts and stops replicas as the catalog says, and keeps sessions in touch with the leaders.
 
@@ -149,12 +94,12 @@ class Hosting:
         self.clock = Clock() if clock is None else clock
         self.switchboard = Switchboard(node, send)
         self.hosts: dict[int, QueueHost] = {}
-        self.on_unused: Callable[[Queue], None] = _ignore
-        self.on_unreadable: Callable[[BaseException], None] = _ignore_failure
+        self.on_unused: Callable[[Queue], None] = ignore
+        self.on_unreadable: Callable[[BaseException], None] = ignore_failure
         self.traffic = Traffic()
         self.ledger = Ledger(FlowLimits()) if ledger is None else ledger
-        self.on_session: Callable[[int, Account], None] = _ignore_session
-        self.on_session_over: Callable[[int], None] = _ignore_end
+        self.on_session: Callable[[int, Account], None] = ignore_session
+        self.on_session_over: Callable[[int], None] = ignore_end
         self.turns = IntakeTurns(_call_soon, _clock_us)
         self.intake = Intake(self.ledger.limits, self.turns)
         self.turns.intake = self.intake
@@ -166,13 +111,15 @@ class Hosting:
         self._letter_account = Account(Cause("", DEAD_LETTERS, "", ""), self.ledger.limits)
         self._raft = raft
         self._node = node
-        self._watcher = _Watcher(self)
-        self._owner = _Owner(self)
+        self._watcher = Watcher(self)
+        self._owner = Owner(self)
         self._sessions: dict[int, QueueSession] = {}
         self._by_group: dict[int, dict[int, QueueSession]] = {}
         self._next_number = 1
         self._asked: dict[int, int] = {}
+        self._moved: dict[int, Queue] = {}  # by group, those that are not where they began
         self._peers_up: dict[int, int] = dict.fromkeys(peers, 0)  # boot count, 0 for down
+        self._gone: set[int] = set()  # node ids that belong to the cluster no more
         self._leader_waiters: dict[int, list[asyncio.Future[None]]] = {}
         self._tick_handle: asyncio.TimerHandle | None = None
         self._grace_handles: dict[int, asyncio.TimerHandle] = {}
@@ -221,8 +168,14 @@ class Hosting:
     # Replicas
 
     def add_queue(self, queue: Queue) -> None:
-        """Start this node's replica of a queue, if it is to have one."""
-        if self._node not in queue.members or queue.group in self.hosts:
+        """Start this node's replica of a queue, if it is to have one, or is not to go yet."""
+        if queue.revision:
+            self._moved[queue.group] = queue
+        if queue.group in self.hosts:
+            return
+        if self._node not in (*queue.members, *queue.leaving):
+            if queue.revision:
+                self._raft.leave_group(queue.group)  # it may have been there before this node slept
             return
         loop = asyncio.get_running_loop()
         if queue.logged:
@@ -258,13 +211,36 @@ class Hosting:
         self.switchboard.hosts.pop(queue.group, None)
         return self.hosts.pop(queue.group, None)
 
+    def move_queue(self, queue: Queue) -> None:
+        """Follow a queue to other nodes: start its replica here, have it join or go, or end it."""
+        self._moved[queue.group] = queue
+        host = self.hosts.get(queue.group)
+        if host is None:
+            self.add_queue(queue)
+        elif self._node in (*queue.members, *queue.leaving):
+            host.queue = queue
+            self._raft.set_members(queue.group, queue.members)
+            self.configure((queue.group,))
+        else:
+            self._unregister(queue)
+            self.duties.left(queue)
+            self._raft.leave_group(queue.group)
+        asyncio.get_running_loop().call_soon(self._relocate, queue)
+
+    def _relocate(self, queue: Queue) -> None:
+        """Have sessions without a leader look for one on the nodes where the queue is now."""
+        for session in list(self._by_group.get(queue.group, {}).values()):
+            if session.target in (0, self._node):
+                session.relocate(self.locate(queue))
+
     def remove_queue(self, queue: Queue) -> None:
         """Stop this node's replica and tell the sessions that the queue is gone."""
         host = self._unregister(queue)
         self._asked.pop(queue.group, None)
+        moved = self._moved.pop(queue.group, None)
         if host is not None:
             self.duties.left(queue)
-        if host is not None and queue.logged:
+        if queue.logged and (host is not None or moved is not None):
             self._raft.remove_group(queue.group)
         asyncio.get_running_loop().call_soon(self._deleted, queue)
 
@@ -301,6 +277,8 @@ class Hosting:
         if host.serving:
             self.duties.led(host)
             self._report(host, self._node)
+            for peer in self._gone:
+                self._report(host, peer)
             for peer, boot in self._peers_up.items():
                 if boot:
                     self._report(host, peer)
@@ -427,14 +405,33 @@ class Hosting:
         """Return the node to talk to about a queue: its leader, or a member to ask for it."""
         if not queue.logged:
             return queue.members[0]
+        queue = self._moved.get(queue.group, queue)
         if queue.group in self.hosts:
-            return self._raft.leader(queue.group)
+            leader = self._raft.leader(queue.group)
+            if leader or not queue.revision:
+                return leader  # a replica that has yet to join knows of none
         turn = self._asked.get(queue.group, -1) + 1
         self._asked[queue.group] = turn
         running = [node for node in queue.members if self._peers_up.get(node)]
         return running[turn % len(running)] if running else 0
 
     # Other nodes
+
+    def peer_added(self, peer: int) -> None:
+        """Note that a node belongs to the cluster."""
+        self._peers_up.setdefault(peer, 0)
+        self._gone.discard(peer)
+
+    def peer_removed(self, peer: int) -> None:
+        """Note that a node belongs to it no more: its sessions end."""
+        self.peer_changed(peer, False, 0)
+        self._peers_up.pop(peer, None)
+        self._gone.add(peer)
+        handle = self._grace_handles.pop(peer, None)
+        if handle is not None:
+            handle.cancel()
+        for host in self.hosts.values():
+            self._report(host, peer)
 
     def peer_changed(self, peer: int, up: bool, boot: int) -> None:
         """Note that a node came or went; resend to it, or give its consumers' messages back."""
@@ -470,24 +467,12 @@ class Hosting:
 
     def _report(self, host: QueueHost, node: int) -> None:
         """Have a replica that leads replicate how a node is; try again later if need be."""
-        boot = self._raft.boot if node == self._node else self._peers_up[node]
-        if not boot and node in self._grace_handles:
-            return  # it may come back; its time is not over
-        if not host.node_down(node, boot_mark(boot)):
+        if node in self._gone:
+            kept = NO_BOOT
+        else:
+            boot = self._raft.boot if node == self._node else self._peers_up.get(node, 0)
+            if not boot and node in self._grace_handles:
+                return  # it may come back; its time is not over
+            kept = boot_mark(boot)
+        if not host.node_down(node, kept):
             self._owed.add((host.queue.group, node))
-
-
-def _ignore(queue: Queue) -> None:
-    """Do nothing until the node has said what to do."""
-
-
-def _ignore_session(session: int, account: Account) -> None:
-    """Do nothing until the node has said what to do."""
-
-
-def _ignore_end(session: int) -> None:
-    """Do nothing until the node has said what to do."""
-
-
-def _ignore_failure(error: BaseException) -> None:
-    """Do nothing until the node has said what to do."""

@@ -61,7 +61,35 @@ class Flow(msgspec.Struct, frozen=True, tag="flow"):
     skip: int = 0
 
 
-Question = List | Close | Flow
+class Leads(msgspec.Struct, frozen=True, tag="leads"):
+    """Which queues do you lead, and who else could?
+
+    Attributes:
+        skip: rows that the asker has already.
+    """
+
+    skip: int = 0
+
+
+class Replicas(msgspec.Struct, frozen=True, tag="replicas"):
+    """What do you, leading this queue, know of its replicas?
+
+    Attributes:
+        skip: rows that the asker has already.
+    """
+
+    group: int
+    skip: int = 0
+
+
+class Transfer(msgspec.Struct, frozen=True, tag="transfer"):
+    """Begin to hand the leadership of a queue over to a node."""
+
+    group: int
+    node: int
+
+
+Question = List | Close | Flow | Leads | Replicas | Transfer
 
 
 class Envelope(msgspec.Struct, frozen=True):
@@ -108,6 +136,8 @@ class Inquiries:
 
     Attributes:
         flow_rows: as `rows`, for questions about flow control.
+        replica_rows: as `rows`, for questions about replicas and leaders.
+        transfer: begins to hand a leadership over, and returns whether it did.
     """
 
     def __init__(
@@ -117,6 +147,8 @@ class Inquiries:
         close: Callable[[Close], int],
     ) -> None:
         self.flow_rows: Callable[[Flow], Iterator[msgspec.Struct]] = _nothing
+        self.replica_rows: Callable[[Leads | Replicas], Iterator[msgspec.Struct]] = _nothing
+        self.transfer: Callable[[Transfer], bool] = _refuse
         self._send = send
         self._rows = rows
         self._close = close
@@ -132,8 +164,16 @@ class Inquiries:
         """
         return (await self._ask(node, question)).count
 
+    async def hand_over(self, node: int, question: Transfer) -> bool:
+        """Have a node begin to hand a leadership over; returns whether it did.
+
+        Raises:
+            NoAnswerError: it did not answer; it may have begun.
+        """
+        return (await self._ask(node, question)).count > 0
+
     async def rows(
-        self, node: int, question: List | Flow, kind: Any, rows_max: int
+        self, node: int, question: List | Flow | Leads | Replicas, kind: Any, rows_max: int
     ) -> tuple[list[Any], int]:
         """Return a node's rows, at most `rows_max`, and how many were too large to be sent.
 
@@ -186,13 +226,22 @@ class Inquiries:
         question = envelope.question
         if isinstance(question, Close):
             answer = Answer(envelope.request, count=self._close(question))
+        elif isinstance(question, Transfer):
+            answer = Answer(envelope.request, count=int(self.transfer(question)))
         else:
-            every = self.flow_rows(question) if isinstance(question, Flow) else self._rows(question)
+            every = self._every(question)
             rows, left_out, more = _page(islice(every, question.skip, None))
             answer = Answer(envelope.request, rows, left_out, more)
         payload = ClusterPayload(answer=_ENCODER.encode(answer))
         if not self._send(source, payload.SerializeToString()):
             log.info("node %d does not hear the answer to its question", source)
+
+    def _every(self, question: List | Flow | Leads | Replicas) -> Iterator[msgspec.Struct]:
+        if isinstance(question, Flow):
+            return self.flow_rows(question)
+        if isinstance(question, Leads | Replicas):
+            return self.replica_rows(question)
+        return self._rows(question)
 
     def receive_answer(self, data: bytes) -> None:
         """Take another node's answer; one that nobody waits for any more is dropped.
@@ -206,8 +255,12 @@ class Inquiries:
             future.set_result(answer)
 
 
-def _nothing(question: Flow) -> Iterator[msgspec.Struct]:
+def _nothing(question: Flow | Leads | Replicas) -> Iterator[msgspec.Struct]:
     return iter(())
+
+
+def _refuse(question: Transfer) -> bool:
+    return False
 
 
 def _page(rows: Iterable[msgspec.Struct]) -> tuple[list[msgspec.Raw], int, bool]:

@@ -7,7 +7,9 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from headrace_broker.catalog.event import Event, QueueAdded, QueueRemoved
+from headrace_broker.catalog.command import AdmitNode, AnnounceNode
+from headrace_broker.catalog.event import Event, QueueAdded, QueueChanged, QueueRemoved
+from headrace_broker.catalog.result import Exists, Ok
 from headrace_broker.config import Config
 from headrace_broker.core.queue.queue_machine import MACHINE_VERSION
 from headrace_broker.flow.account import Ledger
@@ -30,10 +32,15 @@ from headrace_broker.runtime.flow_report import FlowReport
 from headrace_broker.runtime.flow_settings import FlowSettings
 from headrace_broker.runtime.flow_sources import FlowSources
 from headrace_broker.runtime.hosting import Hosting
+from headrace_broker.runtime.maintenance import Maintenance
+from headrace_broker.runtime.member_moves import MemberMoves
+from headrace_broker.runtime.node_directory import Admission, NodeDirectory
+from headrace_broker.runtime.operations import Operations, Surroundings
 from headrace_broker.runtime.pb.cluster_pb2 import ClusterPayload
 from headrace_broker.runtime.queue_rates import QueueRates
 from headrace_broker.runtime.reaper import Reaper
 from headrace_broker.runtime.remote_debt import RemoteDebts
+from headrace_broker.runtime.replica_report import ReplicaReport
 from headrace_broker.runtime.replies import Replies
 from headrace_broker.runtime.resources import Resources
 from headrace_broker.runtime.router import Router
@@ -56,6 +63,7 @@ def raft_options(config: Config) -> NodeOptions:
     return NodeOptions(
         cluster=config.cluster.name,
         node=config.node.id,
+        name=config.node.name,
         peers={node.id: node.address for node in config.cluster.nodes},
         data_dir=config.node.data_dir,
         tick_ms=config.raft.tick_ms,
@@ -95,6 +103,10 @@ class BrokerNode:
         ledger: accounts of what enters through this node.
         debts: what is owed across nodes.
         peers_up: boot count by node id of the other nodes that are heard, 0 for those that are not.
+        directory: the nodes of the cluster.
+        names: of all of them by id.
+        maintenance: whether this node is drained.
+        operations: moves replicas and leaderships.
     """
 
     def __init__(self, config: Config, on_fatal: Callable[[BaseException], None]) -> None:
@@ -106,14 +118,14 @@ class BrokerNode:
         self.raft.on_fatal = on_fatal
         self.raft.on_payload = self._on_payload
         self.raft.on_peer = self._on_peer
-        others = [member.id for member in config.cluster.nodes if member.id != node]
-        self.peers_up: dict[int, int] = dict.fromkeys(others, 0)
         nodes = [Node(member.id, member.name, member.address) for member in config.cluster.nodes]
         self.flow_settings = FlowSettings(self.flow, config.limits.flow())
-        names = {member.id: member.name for member in config.cluster.nodes}
-        self.alarms = AlarmBoard(node, names, lambda: self.raft.boot, self.raft.send)
-        self.resources = Resources(config, self.raft, self.flow_settings, self.alarms)
         self.catalog = CatalogService(self.raft, node, nodes, self._send_catalog)
+        self._make_cluster(nodes)
+        others = list(self.directory.others)
+        self.peers_up: dict[int, int] = dict.fromkeys(others, 0)
+        self.alarms = AlarmBoard(node, self.names, lambda: self.raft.boot, self.raft.send)
+        self.resources = Resources(config, self.raft, self.flow_settings, self.alarms)
         self.router = Router(self.catalog.catalog)
         self.replies = Replies(node, self.raft.send)
         self.hosting = Hosting(self.raft, node, others, self.raft.send, ledger=self.ledger)
@@ -148,12 +160,72 @@ class BrokerNode:
         self.hosting.on_unreadable = on_fatal
         self.catalog.subscribe(self.router.on_events)
         self.catalog.subscribe(self._on_events)
-        others_names = {peer: names[peer] for peer in others}
         self.clients = ClientList(
-            names[node], lambda: self.broker.connections, others_names, self.raft.send
+            config.node.name, lambda: self.broker.connections, self.directory.others, self.raft.send
         )
         self.rates = QueueRates(self.hosting.hosts, self.ledger, _now_us)
-        self.flow_report = self._make_flow_report(others_names)
+        self.flow_report = self._make_flow_report(self.directory.others)
+        self.operations = self._make_operations()
+
+    def _make_cluster(self, seeds: list[Node]) -> None:
+        """Make what follows the nodes of the cluster, and where queues live."""
+        config, view = self.config, self.catalog.catalog
+        self._caught_up = False
+        self.directory = NodeDirectory(config.node.id, seeds, view, self.raft)
+        self.directory.added = self._node_added
+        self.directory.removed = self._node_removed
+        self.names = self.directory.names
+        self.maintenance = Maintenance(config.node.id, config.node.name, view, self.raft)
+        self.moves = MemberMoves(view, self.raft, self.catalog.submit)
+        self.admission = Admission(
+            config.cluster.admit_nodes, lambda: self._caught_up and not self.removed, self._admit
+        )
+        self.raft.on_stranger = lambda stranger: self.admission.ask(
+            Node(stranger.node, stranger.name, stranger.address, disk=stranger.disk),
+            stranger.formed,
+        )
+
+    def _make_operations(self) -> Operations:
+        around = Surroundings(
+            self.config.node.id,
+            self.catalog.catalog,
+            self.nodes_up,
+            self.maintenance.avoided,
+            self.directory.others,
+            self.catalog.submit,
+        )
+        report = ReplicaReport(self.config.node.id, self.hosting.hosts, self.raft)
+        return Operations(around, self.clients.inquiries, report)
+
+    def nodes_up(self) -> frozenset[int]:
+        """Return the ids of the nodes that run, as far as this one hears them."""
+        up = [peer for peer, boot in self.peers_up.items() if boot and peer in self.names]
+        return frozenset([*up, self.config.node.id])
+
+    @property
+    def removed(self) -> bool:
+        """Whether this node belongs to the cluster no more."""
+        return self._caught_up and self.catalog.catalog.node(self.config.node.id) is None
+
+    def _node_added(self, node: int) -> None:
+        self.peers_up.setdefault(node, 0)
+        self.hosting.peer_added(node)
+
+    def _node_removed(self, node: int) -> None:
+        if node == self.config.node.id:
+            if self.removed:
+                log.error("this node was removed from the cluster: it serves nobody any more")
+                self.maintenance.expel()
+            return
+        self.peers_up.pop(node, None)
+        self.hosting.peer_removed(node)
+
+    async def _admit(self, node: Node) -> str:
+        try:
+            result = await self.catalog.submit(AdmitNode(node))
+        except CatalogUnavailableError as error:
+            return str(error)
+        return "" if isinstance(result, Ok | Exists) else result.text
 
     def _make_flow_report(self, others: dict[int, str]) -> FlowReport:
         facts = FlowFacts(
@@ -224,11 +296,30 @@ class BrokerNode:
             except (CatalogUnavailableError, AmqpError) as error:
                 log.warning("waiting for the cluster: %s", error)
             else:
-                self.catalog.announce(MACHINE_VERSION)
+                self._caught_up = True
+                self.directory.settle()
+                own = self.config.node
+                self.catalog.announce(
+                    AnnounceNode(
+                        own.id, MACHINE_VERSION, self.raft.disk, own.name, self.config.address
+                    )
+                )
                 return
+
+    async def hand_over(self) -> None:
+        """Have other nodes lead what this one leads, as far as they can, because it stops."""
+        payload = ClusterPayload(stopping=True).SerializeToString()
+        for peer in self.directory.others:
+            self.raft.send(peer, payload)
+        await self.maintenance.hand_over()
 
     async def stop(self) -> None:
         """Stop all parts; what is durable stays."""
+        await self.maintenance.stop()
+        await self.operations.stop()
+        await self.moves.stop()
+        await self.admission.stop()
+        await self.directory.stop()
         self.resources.stop()
         self.alarms.stop()
         self.duties.stop()
@@ -240,13 +331,18 @@ class BrokerNode:
         await self.raft.stop()
 
     def _on_events(self, events: list[Event]) -> None:
+        self.directory.on_events(events)
         gone = {event.queue.group for event in events if isinstance(event, QueueRemoved)}
         for event in events:
             if isinstance(event, QueueAdded) and event.queue.group not in gone:
                 self.hosting.add_queue(event.queue)
+            elif isinstance(event, QueueChanged) and event.queue.group not in gone:
+                self.hosting.move_queue(event.queue)
             elif isinstance(event, QueueRemoved):
                 self.hosting.remove_queue(event.queue)
         self.hosting.configure(queue.group for queue in self.duties.on_events(events))
+        self.moves.on_events(events)
+        self.maintenance.on_events(events)
 
     def _block(self) -> None:
         alarms = self.alarms
@@ -285,6 +381,8 @@ class BrokerNode:
             self.debts.receive_heard(peer, payload.debt_heard)
         elif kind == "alarm":
             self.alarms.receive(peer, payload.alarm)
+        elif kind == "stopping":
+            self.maintenance.stopping.add(peer)
         elif kind == "reply":
             self.replies.receive_reply(payload.reply)
         elif kind == "reply_probe":
@@ -295,7 +393,9 @@ class BrokerNode:
             self.hosting.switchboard.receive(payload)
 
     def _on_peer(self, peer: int, up: bool, boot: int) -> None:
-        self.peers_up[peer] = boot if up else 0
+        if peer in self.names:
+            self.peers_up[peer] = boot if up else 0
+        self.maintenance.stopping.discard(peer)
         log.info("node %d is %s", peer, f"up (boot {boot})" if up else "down")
         self.debts.peer_changed(peer, up)
         self.hosting.peer_changed(peer, up, boot)

@@ -38,13 +38,26 @@ class NodeStatusSource:
 
     def not_ready_reason(self) -> str:
         """Return why clients should not be sent here now, "" when they may."""
-        if not self._node.raft.is_formed:
-            return self._waits_for()
+        node = self._node
+        refusals = node.raft.refusals()
+        refused = "; ".join(f"{self._name(peer)}: {text}" for peer, text in refusals.items())
+        if not node.raft.is_formed:
+            return self._waits_for() + (f". Refused by {refused}" if refused else "")
+        if node.removed:
+            return "the node was removed from the cluster: it serves nobody any more"
+        if node.maintenance.on:
+            return "the node is being drained for maintenance: connect to another one"
         if not self.accepting:
-            return "the node has not joined the cluster: too few nodes are running"
+            reason = "the node has not joined the cluster: too few nodes are running"
+            return f"refused by {refused}" if refused else reason
         if not self._node.raft.leader(CATALOG_GROUP):
             return "the catalog has no leader: too few nodes are running"
         return ""
+
+    def closed_reason(self) -> str:
+        """Return why clients are not served here now, "" when they are."""
+        closed = not self.accepting or self._node.maintenance.on
+        return self.not_ready_reason() if closed else ""
 
     def _waits_for(self) -> str:
         """Say whom a node with new data waits for."""
@@ -102,10 +115,7 @@ class NodeStatusSource:
         return self._node.broker.admits(user, host)
 
     def _name(self, node: int) -> str:
-        for member in self._node.config.cluster.nodes:
-            if member.id == node:
-                return member.name
-        return ""
+        return self._node.names.get(node, "")
 
     def _nodes(self) -> tuple[NodeStatus, ...]:
         node = self._node
@@ -117,13 +127,14 @@ class NodeStatusSource:
                 id=member.id,
                 name=member.name,
                 address=member.address,
-                running=boots[member.id] > 0,
-                boot=boots[member.id],
+                running=boots.get(member.id, 0) > 0,
+                boot=boots.get(member.id, 0),
+                being_drained=member.maintenance,
                 catalog=tuple(each for each in catalog if each.node == member.name),
                 quarantined=self._damages() if member.id == own else (),
                 resources=self._resources(member.id),
             )
-            for member in node.config.cluster.nodes
+            for member in node.directory.nodes()
         )
 
     def _resources(self, node: int) -> ResourceStatus | None:

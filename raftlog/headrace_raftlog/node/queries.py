@@ -18,16 +18,14 @@ class MemberProgress(NamedTuple):
 
     Attributes:
         member: its id.
-        voter: whether it counts, in either electorate.
-        learner: whether it only receives entries; it is leaving when it is neither.
+        role: "voter", "learner" (it only receives entries) or "leaving" (it still votes).
         match: highest index known to be on its disk and equal to the leader's.
         reachable: whether it answers.
         fetching: whether it needs the snapshot first.
     """
 
     member: int
-    voter: bool
-    learner: bool
+    role: str
     match: int
     reachable: bool
     fetching: bool
@@ -111,6 +109,10 @@ class GroupQueries:
             return False
         return hosted.core.ready_to_serve and not hosted.core.is_changing
 
+    def led(self) -> list[int]:
+        """Return the groups that this node leads."""
+        return [hosted.group for hosted in self._host.groups() if hosted.core.role == LEADER]
+
     def last_index(self, group: int) -> int:
         """Return the highest index of a group's log on this node.
 
@@ -130,29 +132,18 @@ class GroupQueries:
             return []
         return [_progress(core, member) for member in core.membership.everyone()]
 
-    def lag(self, group: int, node: int) -> int:
-        """Return how many entries a node's voter lacks of a group led here; -1 if unknown.
-
-        It is unknown of a node that has no voter, or does not answer.
-        """
-        hosted = self._host.find(group)
-        if hosted is None or hosted.core.role != LEADER:
-            return -1
-        for member in hosted.core.membership.voters:
-            if member_node(member) == node:
-                found = _progress(hosted.core, member)
-                return hosted.core.last_index - found.match if found.reachable else -1
-        return -1
-
 
 def _progress(core: RaftCore, member: int) -> MemberProgress:
     membership = core.membership
-    voter, learner = membership.is_voter(member), member in membership.learners
-    progress = core.progress(member)
+    role = "leaving"
+    if member in membership.voters:
+        role = "voter"
+    elif member in membership.learners:
+        role = "learner"
     if member == core.member:
-        return MemberProgress(member, voter, learner, core.last_index, True, False)
+        return MemberProgress(member, role, core.last_index, True, False)
+    progress = core.progress(member)
     if progress is None:
-        return MemberProgress(member, voter, learner, 0, False, False)
+        return MemberProgress(member, role, 0, False, False)
     fetching = progress.state == SNAPSHOT_OFFERED
-    reachable = not progress.is_out_of_reach()
-    return MemberProgress(member, voter, learner, progress.match, reachable, fetching)
+    return MemberProgress(member, role, progress.match, not progress.is_out_of_reach(), fetching)

@@ -21,6 +21,8 @@ from headrace_broker.runtime.port import Broker
 from headrace_broker.runtime.tls import ServerTls
 from headrace_broker.runtime.tls_server import TlsServer
 
+SHUTTING_DOWN: Final = "the broker is shutting down"
+
 _LOG: Final = logging.getLogger(__name__)
 
 
@@ -96,18 +98,26 @@ class AmqpListener:
             raise
         self.port = self._server.sockets[0].getsockname()[1]
 
-    async def stop(self) -> None:
-        """Stop accepting, ask clients to go, wait a moment, and cut off who stays."""
+    async def suspend(self) -> None:
+        """Stop accepting; the clients that are there stay."""
         if self._server is not None:
             self._server.close()
             self._server = None
         if self._tls is not None:
             await self._tls.stop()
+
+    async def stop(self, reason: str = SHUTTING_DOWN) -> None:
+        """Stop accepting, ask clients to go, wait a moment, and cut off who stays.
+
+        Args:
+            reason: for the clients.
+        """
+        await self.suspend()
         for protocol in list(self._protocols):
             if protocol.connection is None:
                 protocol.abort()
             else:
-                protocol.connection.shut_down("the broker is shutting down")
+                protocol.connection.shut_down(reason)
         try:
             async with asyncio.timeout(CLOSE_SECONDS_MAX):
                 await self._empty.wait()

@@ -49,6 +49,7 @@ class ClusterPayload(_message.Message):
     BROWSE_REQUEST_FIELD_NUMBER: _builtins.int
     BROWSED_PAGE_FIELD_NUMBER: _builtins.int
     ALARM_FIELD_NUMBER: _builtins.int
+    STOPPING_FIELD_NUMBER: _builtins.int
     DEBT_REPORT_FIELD_NUMBER: _builtins.int
     DEBT_HEARD_FIELD_NUMBER: _builtins.int
     catalog_forward: _builtins.bytes
@@ -56,6 +57,8 @@ class ClusterPayload(_message.Message):
     question: _builtins.bytes
     """Any node to any other: see runtime/inquiry.py."""
     answer: _builtins.bytes
+    stopping: _builtins.bool
+    """Any node to all others: I am being stopped; let me lead nothing new."""
     @_builtins.property
     def command(self) -> Global___QueueCommand: ...
     @_builtins.property
@@ -134,14 +137,15 @@ class ClusterPayload(_message.Message):
         browse_request: Global___BrowseRequest | None = ...,
         browsed_page: Global___BrowsedPage | None = ...,
         alarm: Global___AlarmReport | None = ...,
+        stopping: _builtins.bool = ...,
         debt_report: Global___DebtReport | None = ...,
         debt_heard: Global___DebtHeard | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["alarm", b"alarm", "answer", b"answer", "ask_withheld", b"ask_withheld", "body", b"body", "browse_request", b"browse_request", "browsed_page", b"browsed_page", "catalog_forward", b"catalog_forward", "command", b"command", "completed", b"completed", "controlled", b"controlled", "counts", b"counts", "counts_request", b"counts_request", "debt_heard", b"debt_heard", "debt_report", b"debt_report", "detached", b"detached", "enqueued", b"enqueued", "gap", b"gap", "got", b"got", "question", b"question", "refused", b"refused", "reply", b"reply", "reply_alive", b"reply_alive", "reply_probe", b"reply_probe", "resync", b"resync", "run", b"run", "still_withheld", b"still_withheld", "timed_out", b"timed_out", "window", b"window"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["alarm", b"alarm", "answer", b"answer", "ask_withheld", b"ask_withheld", "body", b"body", "browse_request", b"browse_request", "browsed_page", b"browsed_page", "catalog_forward", b"catalog_forward", "command", b"command", "completed", b"completed", "controlled", b"controlled", "counts", b"counts", "counts_request", b"counts_request", "debt_heard", b"debt_heard", "debt_report", b"debt_report", "detached", b"detached", "enqueued", b"enqueued", "gap", b"gap", "got", b"got", "question", b"question", "refused", b"refused", "reply", b"reply", "reply_alive", b"reply_alive", "reply_probe", b"reply_probe", "resync", b"resync", "run", b"run", "still_withheld", b"still_withheld", "stopping", b"stopping", "timed_out", b"timed_out", "window", b"window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alarm", b"alarm", "answer", b"answer", "ask_withheld", b"ask_withheld", "body", b"body", "browse_request", b"browse_request", "browsed_page", b"browsed_page", "catalog_forward", b"catalog_forward", "command", b"command", "completed", b"completed", "controlled", b"controlled", "counts", b"counts", "counts_request", b"counts_request", "debt_heard", b"debt_heard", "debt_report", b"debt_report", "detached", b"detached", "enqueued", b"enqueued", "gap", b"gap", "got", b"got", "question", b"question", "refused", b"refused", "reply", b"reply", "reply_alive", b"reply_alive", "reply_probe", b"reply_probe", "resync", b"resync", "run", b"run", "still_withheld", b"still_withheld", "timed_out", b"timed_out", "window", b"window"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alarm", b"alarm", "answer", b"answer", "ask_withheld", b"ask_withheld", "body", b"body", "browse_request", b"browse_request", "browsed_page", b"browsed_page", "catalog_forward", b"catalog_forward", "command", b"command", "completed", b"completed", "controlled", b"controlled", "counts", b"counts", "counts_request", b"counts_request", "debt_heard", b"debt_heard", "debt_report", b"debt_report", "detached", b"detached", "enqueued", b"enqueued", "gap", b"gap", "got", b"got", "question", b"question", "refused", b"refused", "reply", b"reply", "reply_alive", b"reply_alive", "reply_probe", b"reply_probe", "resync", b"resync", "run", b"run", "still_withheld", b"still_withheld", "stopping", b"stopping", "timed_out", b"timed_out", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["catalog_forward", "command", "resync", "window", "enqueued", "controlled", "run", "got", "gap", "refused", "detached", "counts_request", "counts", "timed_out", "completed", "ask_withheld", "still_withheld", "reply", "reply_probe", "reply_alive", "question", "answer", "browse_request", "browsed_page", "alarm", "debt_report", "debt_heard"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["catalog_forward", "command", "resync", "window", "enqueued", "controlled", "run", "got", "gap", "refused", "detached", "counts_request", "counts", "timed_out", "completed", "ask_withheld", "still_withheld", "reply", "reply_probe", "reply_alive", "question", "answer", "browse_request", "browsed_page", "alarm", "stopping", "debt_report", "debt_heard"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 

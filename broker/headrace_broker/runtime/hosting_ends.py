@@ -1,0 +1,97 @@
+"""What replicas and sessions know of `Hosting`, and what it does before it is told what to do."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, final
+
+from mypy_extensions import i64
+from typing_extensions import override
+
+from headrace_broker.flow.account import Account
+from headrace_broker.model.definition import Queue
+from headrace_broker.runtime.host_watcher import Configuration, HostWatcher
+from headrace_broker.runtime.lane_port import SessionOwner
+from headrace_broker.runtime.letter import Letter
+
+if TYPE_CHECKING:
+    from headrace_broker.runtime.hosting import Hosting
+
+log = logging.getLogger(__name__)
+
+
+@final
+class Watcher(HostWatcher):
+    """What replicas tell their node."""
+
+    def __init__(self, hosting: Hosting) -> None:
+        self._hosting = hosting
+
+    @override
+    def queue_leader_changed(self, queue: Queue, leader: int) -> None:
+        self._hosting.leader_changed(queue, leader)
+
+    @override
+    def queue_unused(self, queue: Queue) -> None:
+        if queue.auto_delete:
+            self._hosting.on_unused(queue)
+
+    @override
+    def command_rejected(self, queue: Queue, reason: str) -> None:
+        log.error("queue %r (group %d): command ignored: %s", queue.name, queue.group, reason)
+
+    @override
+    def configuration(self, queue: Queue) -> Configuration:
+        return self._hosting.duties.configuration(queue)
+
+    @override
+    def queue_due(self, queue: Queue, due_ms: i64) -> None:
+        self._hosting.duties.queue_due(queue, due_ms)
+
+    @override
+    def dead_lettered(self, queue: Queue, arguments: dict[str, Any], letters: list[Letter]) -> None:
+        self._hosting.duties.dead_lettered(queue, arguments, letters)
+
+    @override
+    def dead_letters_congested(self, queue: Queue) -> bool:
+        return self._hosting.duties.dead_letters_congested(queue)
+
+    @override
+    def dead_letters_kept(self, queue: Queue, ids: list[int], causes: list[int]) -> None:
+        self._hosting.duties.dead_letters_kept(queue, ids, causes)
+
+    @override
+    def dead_letters_forgotten(self, queue: Queue, ids: list[int]) -> None:
+        self._hosting.duties.dead_letters_forgotten(queue, ids)
+
+
+@final
+class Owner(SessionOwner):
+    """What sessions ask of their node."""
+
+    def __init__(self, hosting: Hosting) -> None:
+        self._hosting = hosting
+
+    @override
+    def locate(self, queue: Queue) -> int:
+        return self._hosting.locate(queue)
+
+    @override
+    def session_closed(self, session: int) -> None:
+        self._hosting.session_closed(session)
+
+
+def ignore(queue: Queue) -> None:
+    """Do nothing until the node has said what to do."""
+
+
+def ignore_session(session: int, account: Account) -> None:
+    """Do nothing until the node has said what to do."""
+
+
+def ignore_end(session: int) -> None:
+    """Do nothing until the node has said what to do."""
+
+
+def ignore_failure(error: BaseException) -> None:
+    """Do nothing until the node has said what to do."""

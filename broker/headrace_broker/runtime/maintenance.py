@@ -1,0 +1,148 @@
+"""Draining this node: no clients, no leaders, for as long as the catalog says so."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable
+from typing import Final, Protocol
+
+from headrace_broker.catalog.event import Event, NodeAdded
+from headrace_broker.catalog.view import CatalogView
+
+HAND_OVER_SECONDS: Final = 10.0  # for leaderships, before clients are told to go
+STOP_SECONDS: Final = 8.0  # the same of a node that is stopped; who stops it may not wait long
+LOOK_SECONDS: Final = 1.0  # between looks whether a drained node has come to lead something
+
+log = logging.getLogger(__name__)
+
+
+class Leaderships(Protocol):
+    """What this needs of the replicated logs (`headrace_raftlog.node`)."""
+
+    async def drain(self, seconds: float, avoid: Callable[[], Collection[int]]) -> list[int]:
+        """Hand over what this node leads; returns the groups that it still does."""
+
+    def led(self) -> list[int]:
+        """Return the groups that this node leads."""
+
+
+class ClientGate(Protocol):
+    """The listeners for clients."""
+
+    async def open(self) -> None:
+        """Let clients in."""
+
+    async def suspend(self) -> None:
+        """Let no more clients in; those who are there stay."""
+
+    async def close(self, reason: str) -> None:
+        """Let no more clients in, and tell those who are there to go."""
+
+
+class Maintenance:
+    """Follows what the catalog says of this node.
+
+    Args:
+        node: this node's id.
+        name: its name.
+        view: the catalog.
+        raft: what it leads.
+
+    Attributes:
+        on: whether this node is to be drained.
+        gate: its listeners, None while they are not open.
+        stopping: node ids of others that said that they stop; they should lead nothing new.
+    """
+
+    def __init__(self, node: int, name: str, view: CatalogView, raft: Leaderships) -> None:
+        self.on = False
+        self.gate: ClientGate | None = None
+        self.stopping: set[int] = set()
+        self._node = node
+        self._name = name
+        self._view = view
+        self._raft = raft
+        self._task: asyncio.Task[None] | None = None
+
+    def avoided(self) -> frozenset[int]:
+        """Return the ids of nodes that should not come to lead anything."""
+        drained = {node.id for node in self._view.nodes() if node.maintenance}
+        return frozenset(drained | self.stopping)
+
+    def on_events(self, events: Iterable[Event]) -> None:
+        """Follow the catalog."""
+        for event in events:
+            if isinstance(event, NodeAdded) and event.node.id == self._node:
+                self._turn(event.node.maintenance)
+
+    def _turn(self, on: bool) -> None:
+        if on == self.on:
+            return
+        self.on = on
+        log.warning("node %s is %s", self._name, "being drained" if on else "to serve again")
+        if self.gate is not None:
+            self._begin()
+
+    def expel(self) -> None:
+        """The node belongs to the cluster no more."""
+        self._turn(True)
+
+    def opened(self, gate: ClientGate) -> None:
+        """The node serves clients through these listeners, unless it is drained."""
+        self.gate = gate
+        if self.on:
+            self._begin()
+
+    def _begin(self) -> None:
+        before = self._task
+        work = self._drain(before) if self.on else self._revive(before)
+        self._task = asyncio.get_running_loop().create_task(work, name="maintenance")
+        self._task.add_done_callback(_report)
+
+    async def stop(self) -> None:
+        """Drain no more."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def hand_over(self) -> list[int]:
+        """Hand over everything before the node is stopped; returns what it still leads."""
+        left = await self._raft.drain(STOP_SECONDS, self.avoided)
+        if left:
+            log.info("%d groups had no other node to be led by", len(left))
+        return left
+
+    async def _drain(self, before: asyncio.Task[None] | None) -> None:
+        await _ended(before)
+        gate = self.gate
+        assert gate is not None, "nobody is drained who was not open"
+        await gate.suspend()
+        left = await self._raft.drain(HAND_OVER_SECONDS, self.avoided)
+        await gate.close(
+            f"node {self._name} is taken out of service for maintenance: connect to another one"
+        )
+        log.warning("node %s is drained; it still leads %d groups", self._name, len(left))
+        while True:  # it votes on, so it may be elected again
+            await asyncio.sleep(LOOK_SECONDS)
+            if self._raft.led():
+                await self._raft.drain(HAND_OVER_SECONDS, self.avoided)
+
+    async def _revive(self, before: asyncio.Task[None] | None) -> None:
+        await _ended(before)
+        gate = self.gate
+        assert gate is not None, "nobody is revived who was not open"
+        await gate.open()
+        log.warning("node %s serves clients", self._name)
+
+
+async def _ended(task: asyncio.Task[None] | None) -> None:
+    if task is not None:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def _report(task: asyncio.Task[None]) -> None:
+    """Log what went wrong: nobody waits for it."""
+    if not task.cancelled() and task.exception() is not None:
+        log.error("maintenance failed", exc_info=task.exception())

@@ -1,0 +1,227 @@
+"""The nodes of the cluster as this one knows them, and whom its replicated logs talk to.
+
+At first these are the nodes of the configuration. Once the catalog is caught up it alone says who
+belongs to the cluster and where they are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from typing import Final, Protocol
+
+from headrace_broker.catalog.event import Event, NodeAdded, NodeRemoved
+from headrace_broker.catalog.view import CatalogView
+from headrace_broker.model.definition import Node
+from headrace_raftlog.model.membership import Membership, member_node
+
+CATALOG_GROUP: Final = 0
+FAREWELL_LOOKS_MAX: Final = 40  # at the catalog's members before a removed node is cut off anyway
+FAREWELL_LOOK_SECONDS: Final = 0.25  # between two of them
+
+log = logging.getLogger(__name__)
+
+
+class PeerTable(Protocol):
+    """What this needs of the replicated logs (`headrace_raftlog.node`)."""
+
+    async def set_peers(
+        self, peers: Mapping[int, str], barred: Collection[tuple[int, int]] = ()
+    ) -> None:
+        """Talk to these nodes from now on, and refuse those disks."""
+
+    def members(self, group: int) -> Membership:
+        """Return who belongs to a group.
+
+        Raises:
+            KeyError: the group is not on this node.
+        """
+
+
+class NodeDirectory:
+    """Follows the catalog's nodes.
+
+    Args:
+        own: this node's id.
+        seeds: the nodes of the configuration, this one among them.
+        view: the catalog.
+        raft: whose peers follow.
+
+    Attributes:
+        names: of all nodes by id; changed in place, so that everybody may hold it.
+        others: the same without this node.
+        added: called with the id of each node that came.
+        removed: called with the id of each node that went, this one's among them.
+    """
+
+    def __init__(self, own: int, seeds: Iterable[Node], view: CatalogView, raft: PeerTable) -> None:
+        self._own = own
+        self._seeds = {node.id: node for node in seeds}
+        self._view = view
+        self._raft = raft
+        self.names = {node.id: node.name for node in self._seeds.values()}
+        self.others = {node: name for node, name in self.names.items() if node != own}
+        self.added: Callable[[int], None] = _ignore
+        self.removed: Callable[[int], None] = _ignore
+        self._settled = False
+        self._addresses = {node.id: node.address for node in self._seeds.values()}
+        self._task: asyncio.Task[None] | None = None
+        self._again = False
+
+    def nodes(self) -> list[Node]:
+        """Return the nodes: the catalog's, or while that is not known the configuration's."""
+        return self._view.nodes() if self._settled else list(self._seeds.values())
+
+    def on_events(self, events: Iterable[Event]) -> None:
+        """Follow the catalog."""
+        changed = False
+        for event in events:
+            if isinstance(event, NodeAdded):
+                self._add(event.node)
+                changed = True
+            elif isinstance(event, NodeRemoved):
+                self._remove(event.node.id)
+                changed = True
+        if changed:
+            self._sync()
+
+    def settle(self) -> None:
+        """The catalog is caught up: nodes of the configuration that it does not know are none."""
+        self._settled = True
+        for node in [node for node in self.names if self._view.node(node) is None]:
+            if node != self._own:
+                log.warning(
+                    "node %s of the configuration does not belong to the cluster: %s",
+                    self.names[node],
+                    "it was forgotten, or has yet to join",
+                )
+            self._remove(node)
+        self._sync()
+
+    async def stop(self) -> None:
+        """Change no peers any more."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    def _add(self, node: Node) -> None:
+        self.names[node.id] = node.name
+        self._addresses[node.id] = node.address
+        if node.id != self._own:
+            self.others[node.id] = node.name
+            self.added(node.id)
+
+    def _remove(self, node: int) -> None:
+        if self.names.pop(node, None) is not None:
+            self.others.pop(node, None)
+            self.removed(node)
+
+    def _sync(self) -> None:
+        self._again = True
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._follow(), name="peers")
+            self._task.add_done_callback(_report)
+
+    async def _follow(self) -> None:
+        """Tell the replicated logs; those who leave are heard until their membership has ended.
+
+        Otherwise a node that is removed might never learn that it was.
+        """
+        looks = 0
+        while self._again:
+            self._again = False
+            wanted = {node: self._addresses[node] for node in self.names}
+            leaving = [node for node in self._members() if node not in wanted]
+            if looks < FAREWELL_LOOKS_MAX:
+                wanted |= {node: self._addresses[node] for node in leaving}
+            await self._raft.set_peers(wanted, self._view.forgotten())
+            if leaving and looks < FAREWELL_LOOKS_MAX:
+                self._again = True
+                looks += 1
+                await asyncio.sleep(FAREWELL_LOOK_SECONDS)
+
+    def _members(self) -> list[int]:
+        try:
+            members = self._raft.members(CATALOG_GROUP).everyone()
+        except KeyError:
+            return []
+        return [int(node) for member in members if (node := member_node(member)) in self._addresses]
+
+
+def _ignore(node: int) -> None:
+    """Do nothing until somebody wants to know."""
+
+
+def _report(task: asyncio.Task[None]) -> None:
+    """Log what went wrong: nobody waits for it."""
+    if not task.cancelled() and task.exception() is not None:
+        log.error("the peers could not be followed", exc_info=task.exception())
+
+
+Change = Callable[[Node], Awaitable[str]]
+
+
+class Admission:
+    """Has nodes that call and are not known yet admitted to the cluster.
+
+    Args:
+        admits: whether nodes may join that nobody has announced.
+        ready: whether this node belongs to the cluster and knows its catalog.
+        admit: has the catalog take a node in, and returns why it did not, "" if it did.
+    """
+
+    def __init__(self, admits: bool, ready: Callable[[], bool], admit: Change) -> None:
+        self._admits = admits
+        self._ready = ready
+        self._admit = admit
+        self._under_way: dict[int, asyncio.Task[None]] = {}
+        self._refused: dict[int, str] = {}
+
+    def ask(self, node: Node, formed: bool) -> str:
+        """Take a node's wish to join; return for its log why it has to wait or is refused.
+
+        Args:
+            node: as it describes itself.
+            formed: whether it takes itself for a member of the cluster.
+        """
+        who = f"node {node.id} ('{node.name}')"
+        if not self._ready():
+            return f"{who} is not known here, and this node does not belong to the cluster yet"
+        if formed:
+            return (
+                f"{who} takes itself for a member of the cluster, which does not know it. To have "
+                "it join as a new member, empty its data directory and start it"
+            )
+        if not self._admits:
+            return (
+                f"{who} is not known here, and cluster.admit_nodes is off: have it announced first "
+                "(`headrace node join`)"
+            )
+        if not node.name or not node.address:
+            return f"{who} does not say its name and address: it runs an older release"
+        if node.id not in self._under_way:
+            task = asyncio.get_running_loop().create_task(self._run(node), name="admission")
+            self._under_way[node.id] = task
+        return self._refused.get(node.id) or f"{who} is being admitted: it may call again"
+
+    async def stop(self) -> None:
+        """Admit nobody any more."""
+        tasks = list(self._under_way.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _run(self, node: Node) -> None:
+        try:
+            reason = await self._admit(node)
+            if reason and self._refused.get(node.id) != reason:
+                log.warning("node %d (%r) is not admitted: %s", node.id, node.name, reason)
+            if reason:
+                self._refused[node.id] = reason
+            else:
+                self._refused.pop(node.id, None)
+                log.info("node %d (%r) joins the cluster", node.id, node.name)
+        finally:
+            del self._under_way[node.id]

@@ -1,0 +1,288 @@
+"""Where replicas and leaders are: looked at, and moved."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from headrace_broker.catalog.command import AnyCommand, SetMembers
+from headrace_broker.catalog.movement import Handover, Led, Step, rebalance
+from headrace_broker.catalog.result import Exists, Ok, Result
+from headrace_broker.catalog.view import CatalogView
+from headrace_broker.model.definition import Node, Queue
+from headrace_broker.model.limits import HANDOVERS_AT_ONCE, LISTING_ROWS_MAX
+from headrace_broker.model.reply_code import INTERNAL_ERROR, PRECONDITION_FAILED, AmqpError
+from headrace_broker.model.status import LedQueue, MemberStatus
+from headrace_broker.runtime.catalog_service import CatalogUnavailableError
+from headrace_broker.runtime.inquiry import Inquiries, Leads, NoAnswerError, Replicas, Transfer
+from headrace_broker.runtime.replica_report import ReplicaReport
+
+TRANSFER_SECONDS_MAX: Final = 10.0  # until a leadership has to be where it was to go
+LOOK_SECONDS: Final = 0.1  # between looks whether it is
+
+log = logging.getLogger(__name__)
+
+
+class StepOutcome(NamedTuple):
+    """What became of a step.
+
+    Attributes:
+        queue: as it is now, or was when nothing was done.
+        problem: why nothing was done, "" when the change is in the catalog.
+    """
+
+    queue: Queue
+    problem: str
+
+
+class RebalanceStatus(msgspec.Struct):
+    """How far a rebalance is.
+
+    Attributes:
+        running: whether it goes on.
+        total: leaderships that it hands over.
+        done: of them, those that are where they were to go.
+        failed: those that are not.
+        problem: why it was not done at all, "" if it was.
+        leaders: queues that each node led when it began, by name, and then when it had ended.
+    """
+
+    running: bool = False
+    total: int = 0
+    done: int = 0
+    failed: int = 0
+    problem: str = ""
+    before: dict[str, int] = {}
+    after: dict[str, int] = {}
+
+
+class Surroundings(NamedTuple):
+    """What operations know of the cluster.
+
+    Attributes:
+        node: this node's id.
+        view: the catalog.
+        up: returns the ids of the nodes that run, this one among them.
+        avoided: returns the ids of nodes that are not to lead.
+        others: name by id of the other nodes; they may change.
+        submit: has the catalog make a change.
+    """
+
+    node: int
+    view: CatalogView
+    up: Callable[[], frozenset[int]]
+    avoided: Callable[[], Collection[int]]
+    others: Mapping[int, str]
+    submit: Callable[[AnyCommand], Awaitable[Result]]
+
+
+class Operations:
+    """Moves replicas and leaderships, wherever they are.
+
+    Args:
+        around: the cluster.
+        inquiries: asks other nodes.
+        report: answers for this one.
+
+    Attributes:
+        balance: the last rebalance that was begun through this node.
+    """
+
+    def __init__(self, around: Surroundings, inquiries: Inquiries, report: ReplicaReport) -> None:
+        self.balance = RebalanceStatus()
+        self._around = around
+        self._inquiries = inquiries
+        self._report = report
+        self._task: asyncio.Task[None] | None = None
+        inquiries.replica_rows = report.rows
+        inquiries.transfer = report.transfer
+
+    async def stop(self) -> None:
+        """Move nothing any more."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def up(self) -> frozenset[int]:
+        """Return the ids of the nodes that run."""
+        return self._around.up()
+
+    # Replicas
+
+    async def members(self, queue: Queue) -> list[MemberStatus]:
+        """Return what a queue's leader knows of its replicas; nothing while it has none."""
+        question = Replicas(queue.group)
+        own = self._around.node
+        here = list(self._report.rows(question))
+        if here:
+            return [row for row in here if isinstance(row, MemberStatus)]
+        places = [n for n in (*queue.members, *queue.leaving) if n != own and n in self.up()]
+        answers = await asyncio.gather(*(self._asked(node, question) for node in places))
+        return next((rows for rows in answers if rows), [])
+
+    async def _asked(self, node: int, question: Replicas) -> list[MemberStatus]:
+        try:
+            rows, _ = await self._inquiries.rows(node, question, MemberStatus, LISTING_ROWS_MAX)
+        except NoAnswerError:
+            return []
+        return rows
+
+    async def carry_out(self, steps: Sequence[Step]) -> list[StepOutcome]:
+        """Have the catalog take steps, one after the other; their queues' leaders do the rest.
+
+        Raises:
+            AmqpError: INTERNAL_ERROR, the catalog has no quorum; some may be taken.
+        """
+        outcomes: list[StepOutcome] = []
+        for step in steps:
+            if step.problem:
+                outcomes.append(StepOutcome(step.queue, step.problem))
+                continue
+            queue = step.queue
+            command = SetMembers(queue.vhost, queue.name, queue.group, step.add, step.remove)
+            result = await self._submit(command)
+            if isinstance(result, Ok):
+                outcomes.append(StepOutcome(result.value, ""))
+            elif isinstance(result, Exists):
+                outcomes.append(StepOutcome(result.current, ""))
+            else:
+                outcomes.append(StepOutcome(queue, result.text))
+        return outcomes
+
+    async def _submit(self, command: AnyCommand) -> Result:
+        try:
+            return await self._around.submit(command)
+        except CatalogUnavailableError as error:
+            raise AmqpError(INTERNAL_ERROR, str(error)) from error
+
+    # Leaders
+
+    async def transfer(self, queue: Queue, node: Node) -> None:
+        """Have a queue led by a node, and wait until it is.
+
+        Raises:
+            AmqpError: PRECONDITION_FAILED, the node cannot lead it; INTERNAL_ERROR, it does not
+                in time.
+        """
+        what = f"queue '{queue.name}' in vhost '{queue.vhost}'"
+        problem = self._transfer_problem(queue, node)
+        if problem:
+            text = f"{what} cannot be led by '{node.name}': {problem}"
+            raise AmqpError(PRECONDITION_FAILED, text)
+        if not await self._transfer(queue, node.id):
+            text = f"{what} is not led by '{node.name}' after {TRANSFER_SECONDS_MAX:g} s"
+            raise AmqpError(INTERNAL_ERROR, text)
+
+    def _transfer_problem(self, queue: Queue, node: Node) -> str:
+        if not queue.logged:
+            return "it lives in the memory of its node"
+        if node.id not in queue.members:
+            return "it has no replica there"
+        if node.id not in self.up():
+            return "the node is down"
+        if node.id in self._around.avoided():
+            return "the node is being drained"
+        return ""
+
+    async def _transfer(self, queue: Queue, target: int) -> bool:
+        """Try until a queue is led by a node; return False when the time is over."""
+        try:
+            async with asyncio.timeout(TRANSFER_SECONDS_MAX):
+                while True:
+                    rows = await self.members(queue)
+                    leader = next((row.node for row in rows if row.leader), 0)
+                    if leader == target:
+                        return True
+                    if leader:
+                        await self._begin(leader, Transfer(queue.group, target))
+                    await asyncio.sleep(LOOK_SECONDS)
+        except TimeoutError:
+            return False
+
+    async def _begin(self, leader: int, question: Transfer) -> None:
+        if leader == self._around.node:
+            self._report.transfer(question)
+            return
+        try:
+            await self._inquiries.hand_over(leader, question)
+        except NoAnswerError as error:
+            log.info("a leadership stays where it is for now: %s", error)
+
+    # All leaders
+
+    async def leads(self) -> tuple[list[Led], list[str]]:
+        """Return who leads what, and the names of nodes that did not answer though they run."""
+        found = [_led(self._around.node, row) for row in self._report.rows(Leads())]
+        peers = {n: name for n, name in self._around.others.items() if n in self.up()}
+        answers = await asyncio.gather(*(self._leads_of(node) for node in peers))
+        missing: list[str] = []
+        for (node, name), rows in zip(peers.items(), answers, strict=True):
+            if rows is None:
+                missing.append(name)
+            else:
+                found += [_led(node, row) for row in rows]
+        return found, missing
+
+    async def _leads_of(self, node: int) -> list[LedQueue] | None:
+        try:
+            rows, _ = await self._inquiries.rows(node, Leads(), LedQueue, LISTING_ROWS_MAX)
+        except NoAnswerError:
+            return None
+        return rows
+
+    def begin_rebalance(self, wanted: Callable[[Queue], bool]) -> bool:
+        """Begin to spread the leaders of queues over nodes; False when that goes on already."""
+        if self._task is not None and not self._task.done():
+            return False
+        self.balance = RebalanceStatus(running=True)
+        loop = asyncio.get_running_loop()
+        self._task = loop.create_task(self._rebalance(self.balance, wanted), name="rebalance")
+        return True
+
+    async def _rebalance(self, status: RebalanceStatus, wanted: Callable[[Queue], bool]) -> None:
+        try:
+            found, missing = await self.leads()
+            if missing:
+                status.problem = f"these nodes do not answer: {', '.join(missing)}"
+                return
+            view = self._around.view
+            queues = {led.group: view.queue_by_group(led.group) for led in found}
+            chosen = [led for led in found if (q := queues[led.group]) is not None and wanted(q)]
+            status.before = self._counted(chosen)
+            nodes = self.up().difference(self._around.avoided())
+            moves = rebalance(chosen, nodes)
+            status.total = len(moves)
+            slots = asyncio.Semaphore(HANDOVERS_AT_ONCE)
+            await asyncio.gather(*(self._hand_over(status, move, slots) for move in moves))
+            found, _ = await self.leads()
+            groups = {led.group for led in chosen}
+            status.after = self._counted(led for led in found if led.group in groups)
+        finally:
+            status.running = False
+
+    async def _hand_over(
+        self, status: RebalanceStatus, move: Handover, slots: asyncio.Semaphore
+    ) -> None:
+        async with slots:
+            queue = self._around.view.queue_by_group(move.group)
+            if queue is not None and await self._transfer(queue, move.target):
+                status.done += 1
+            else:
+                status.failed += 1
+
+    def _counted(self, queues: Iterable[Led]) -> dict[str, int]:
+        counts = {node.name: 0 for node in self._around.view.nodes()}
+        for led in queues:
+            node = self._around.view.node(led.leader)
+            if node is not None:
+                counts[node.name] += 1
+        return counts
+
+
+def _led(node: int, row: object) -> Led:
+    assert isinstance(row, LedQueue), "who leads is asked, and nothing else"
+    return Led(row.group, node, row.candidates)
