@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from aiohttp import web
 
 from headrace_broker.catalog.command import AnyCommand
+from headrace_broker.catalog.movement import Step
 from headrace_broker.catalog.result import Result
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.management.answer import not_found
-from headrace_broker.model.definition import Binding, Exchange, Queue, User
+from headrace_broker.model.definition import Binding, Exchange, Node, Queue, User
+from headrace_broker.model.status import MemberStatus, NodeLoad
 from headrace_broker.runtime.browsing import Page
 from headrace_broker.runtime.client_list import ClientListing
 from headrace_broker.runtime.counts import QueueCounts
 from headrace_broker.runtime.flow_report import FlowReport
 from headrace_broker.runtime.message_service import FetchedMessage, Moved
+from headrace_broker.runtime.operations import RebalanceStatus, StepOutcome
 
 
 class TopologyPort(Protocol):
@@ -67,6 +71,42 @@ class MessagePort(Protocol):
         """Move waiting messages to where a route leads; the user is named as who caused it."""
 
 
+class OperationsPort(Protocol):
+    """See `runtime.operations.Operations`. Everything that changes something raises AmqpError."""
+
+    balance: RebalanceStatus
+
+    def up(self) -> frozenset[int]:
+        """Return the ids of the nodes that run."""
+
+    def placed_on(self, node: int) -> list[Queue]:
+        """Return the queues with a replica on a node."""
+
+    async def members(self, queue: Queue) -> list[MemberStatus]:
+        """Return what a queue's leader knows of its replicas."""
+
+    async def loads(self) -> dict[int, NodeLoad]:
+        """Return what nodes do."""
+
+    async def carry_out(self, steps: Sequence[Step]) -> list[StepOutcome]:
+        """Take steps."""
+
+    async def admit(self, node: Node) -> Node:
+        """Let a node join."""
+
+    async def set_maintenance(self, node: Node, on: bool) -> Node:
+        """Have a node drained, or let it serve."""
+
+    async def forget(self, node: Node) -> None:
+        """Remove a node."""
+
+    async def transfer(self, queue: Queue, node: Node) -> None:
+        """Have a queue led by a node."""
+
+    def begin_rebalance(self, wanted: Callable[[Queue], bool]) -> bool:
+        """Begin to spread leaders over nodes."""
+
+
 class Administration(Protocol):
     """See `runtime.administration.NodeAdministration`. Coroutines raise AmqpError."""
 
@@ -86,6 +126,10 @@ class Administration(Protocol):
     def flow_report(self) -> FlowReport:
         """Why publishers are slow."""
 
+    @property
+    def operations(self) -> OperationsPort:
+        """Where replicas and leaders are."""
+
     async def submit(self, command: AnyCommand) -> Result:
         """Have a command applied."""
 
@@ -103,6 +147,20 @@ class Administration(Protocol):
 
     async def close_connection(self, name: str, reason: str) -> tuple[int, tuple[str, ...]]:
         """Close connections; returns how many, and the nodes that did not answer."""
+
+
+async def known_node(node: Administration, name: str) -> Node:
+    """Return a node of the cluster by its name.
+
+    Raises:
+        ApiError: 404, there is none of that name.
+    """
+    if node.view.node_named(name) is None:
+        await node.catch_up()
+    found = node.view.node_named(name)
+    if found is None:
+        raise not_found(f"node '{name}'")
+    return found
 
 
 async def known_vhost(node: Administration, request: web.Request) -> str:

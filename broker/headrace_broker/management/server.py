@@ -15,6 +15,7 @@ from headrace_broker.management.alarms import AlarmEndpoints
 from headrace_broker.management.answer import json_answer
 from headrace_broker.management.bindings import BindingEndpoints
 from headrace_broker.management.clients import ClientEndpoints
+from headrace_broker.management.cluster import ClusterEndpoints
 from headrace_broker.management.entrance import Entrance
 from headrace_broker.management.exchanges import ExchangeEndpoints
 from headrace_broker.management.flow import FlowEndpoints
@@ -23,6 +24,7 @@ from headrace_broker.management.guard import Guard
 from headrace_broker.management.health import State
 from headrace_broker.management.listener import HttpListener
 from headrace_broker.management.listing import listing
+from headrace_broker.management.members import MemberEndpoints
 from headrace_broker.management.messages import MessageEndpoints
 from headrace_broker.management.metrics import MetricEndpoints
 from headrace_broker.management.openapi import document
@@ -133,9 +135,11 @@ class ManagementServer:
             AlarmEndpoints(source),
             BindingEndpoints(node),
             ClientEndpoints(node),
+            ClusterEndpoints(node),
             ExchangeEndpoints(node),
             FlowEndpoints(node),
             FlowLimitEndpoints(node, source),
+            MemberEndpoints(node),
             MessageEndpoints(node),
             MetricEndpoints(node.flow_report, source),
             PolicyEndpoints(node, operator=False),

@@ -190,6 +190,18 @@ class LedQueue(msgspec.Struct, frozen=True):
     candidates: tuple[int, ...]
 
 
+class NodeLoad(msgspec.Struct, frozen=True):
+    """What the answering node does.
+
+    Attributes:
+        leaders: queues that it leads, and the catalog if it leads that.
+        connections: of clients.
+    """
+
+    leaders: int
+    connections: int
+
+
 class MemberStatus(msgspec.Struct, frozen=True):
     """A replica as its queue's leader knows it.
 

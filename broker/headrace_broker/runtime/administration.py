@@ -15,6 +15,7 @@ from headrace_broker.runtime.counts import QueueCounts
 from headrace_broker.runtime.flow_report import FlowReport
 from headrace_broker.runtime.leader_client import LeaderUnavailableError, QueueGoneError
 from headrace_broker.runtime.message_service import MessageService
+from headrace_broker.runtime.operations import Operations
 from headrace_broker.runtime.port import QueueClient, QueueListener, Ticket
 from headrace_broker.runtime.topology import Topology
 
@@ -31,6 +32,7 @@ class NodeAdministration:
         topology: declares and deletes queues, exchanges and bindings.
         message_service: looks at, removes and moves single messages.
         flow_report: why publishers are slow, and who causes it.
+        operations: moves replicas and leaderships, and drains nodes.
     """
 
     def __init__(self, node: BrokerNode) -> None:
@@ -38,6 +40,7 @@ class NodeAdministration:
         self.topology: Topology = node.topology
         self.message_service = MessageService(node.broker, node.router, node.browsing)
         self.flow_report: FlowReport = node.flow_report
+        self.operations: Operations = node.operations
         self._node = node
 
     async def submit(self, command: AnyCommand) -> Result:

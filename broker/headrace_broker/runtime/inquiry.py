@@ -82,6 +82,16 @@ class Replicas(msgspec.Struct, frozen=True, tag="replicas"):
     skip: int = 0
 
 
+class Load(msgspec.Struct, frozen=True, tag="load"):
+    """How many queues do you lead, and how many clients have you?
+
+    Attributes:
+        skip: rows that the asker has already.
+    """
+
+    skip: int = 0
+
+
 class Transfer(msgspec.Struct, frozen=True, tag="transfer"):
     """Begin to hand the leadership of a queue over to a node."""
 
@@ -89,7 +99,7 @@ class Transfer(msgspec.Struct, frozen=True, tag="transfer"):
     node: int
 
 
-Question = List | Close | Flow | Leads | Replicas | Transfer
+Question = List | Close | Flow | Leads | Load | Replicas | Transfer
 
 
 class Envelope(msgspec.Struct, frozen=True):
@@ -147,7 +157,7 @@ class Inquiries:
         close: Callable[[Close], int],
     ) -> None:
         self.flow_rows: Callable[[Flow], Iterator[msgspec.Struct]] = _nothing
-        self.replica_rows: Callable[[Leads | Replicas], Iterator[msgspec.Struct]] = _nothing
+        self.replica_rows: Callable[[Leads | Load | Replicas], Iterator[msgspec.Struct]] = _nothing
         self.transfer: Callable[[Transfer], bool] = _refuse
         self._send = send
         self._rows = rows
@@ -173,7 +183,7 @@ class Inquiries:
         return (await self._ask(node, question)).count > 0
 
     async def rows(
-        self, node: int, question: List | Flow | Leads | Replicas, kind: Any, rows_max: int
+        self, node: int, question: List | Flow | Leads | Load | Replicas, kind: Any, rows_max: int
     ) -> tuple[list[Any], int]:
         """Return a node's rows, at most `rows_max`, and how many were too large to be sent.
 
@@ -236,10 +246,10 @@ class Inquiries:
         if not self._send(source, payload.SerializeToString()):
             log.info("node %d does not hear the answer to its question", source)
 
-    def _every(self, question: List | Flow | Leads | Replicas) -> Iterator[msgspec.Struct]:
+    def _every(self, question: List | Flow | Leads | Load | Replicas) -> Iterator[msgspec.Struct]:
         if isinstance(question, Flow):
             return self.flow_rows(question)
-        if isinstance(question, Leads | Replicas):
+        if isinstance(question, Leads | Load | Replicas):
             return self.replica_rows(question)
         return self._rows(question)
 
@@ -255,7 +265,7 @@ class Inquiries:
             future.set_result(answer)
 
 
-def _nothing(question: Flow | Leads | Replicas) -> Iterator[msgspec.Struct]:
+def _nothing(question: Flow | Leads | Load | Replicas) -> Iterator[msgspec.Struct]:
     return iter(())
 
 

@@ -194,7 +194,12 @@ class BrokerNode:
             self.directory.others,
             self.catalog.submit,
         )
-        report = ReplicaReport(self.config.node.id, self.hosting.hosts, self.raft)
+        report = ReplicaReport(
+            self.config.node.id,
+            self.hosting.hosts,
+            self.raft,
+            lambda: len(self.broker.connections),
+        )
         return Operations(around, self.clients.inquiries, report)
 
     def nodes_up(self) -> frozenset[int]:

@@ -5,20 +5,38 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from headrace_broker.catalog.command import AnyCommand, SetMembers
+from headrace_broker.catalog.command import (
+    AdmitNode,
+    AnyCommand,
+    ForgetNode,
+    SetMaintenance,
+    SetMembers,
+)
 from headrace_broker.catalog.movement import Handover, Led, Step, rebalance
-from headrace_broker.catalog.result import Exists, Ok, Result
+from headrace_broker.catalog.result import Exists, NotFound, Ok, Result
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.model.definition import Node, Queue
 from headrace_broker.model.limits import HANDOVERS_AT_ONCE, LISTING_ROWS_MAX
-from headrace_broker.model.reply_code import INTERNAL_ERROR, PRECONDITION_FAILED, AmqpError
-from headrace_broker.model.status import LedQueue, MemberStatus
+from headrace_broker.model.reply_code import (
+    INTERNAL_ERROR,
+    NOT_FOUND,
+    PRECONDITION_FAILED,
+    AmqpError,
+)
+from headrace_broker.model.status import LedQueue, MemberStatus, NodeLoad
 from headrace_broker.runtime.catalog_service import CatalogUnavailableError
-from headrace_broker.runtime.inquiry import Inquiries, Leads, NoAnswerError, Replicas, Transfer
+from headrace_broker.runtime.inquiry import (
+    Inquiries,
+    Leads,
+    Load,
+    NoAnswerError,
+    Replicas,
+    Transfer,
+)
 from headrace_broker.runtime.replica_report import ReplicaReport
 
 TRANSFER_SECONDS_MAX: Final = 10.0  # until a leadership has to be where it was to go
@@ -159,6 +177,66 @@ class Operations:
         except CatalogUnavailableError as error:
             raise AmqpError(INTERNAL_ERROR, str(error)) from error
 
+    def placed_on(self, node: int) -> list[Queue]:
+        """Return the queues with a replica on a node, or one on its way out."""
+        found = self._around.view.queues()
+        return [queue for queue in found if node in (*queue.members, *queue.leaving)]
+
+    async def loads(self) -> dict[int, NodeLoad]:
+        """Return what the nodes do that answer, by id."""
+        peers = [node for node in self._around.others if node in self.up()]
+        answers = await asyncio.gather(*(self._load_of(node) for node in peers))
+        found = {n: rows[0] for n, rows in zip(peers, answers, strict=True) if rows}
+        return {**found, self._around.node: self._report.load()}
+
+    async def _load_of(self, node: int) -> list[NodeLoad]:
+        try:
+            rows, _ = await self._inquiries.rows(node, Load(), NodeLoad, 1)
+        except NoAnswerError:
+            return []
+        return rows
+
+    # Nodes
+
+    async def admit(self, node: Node) -> Node:
+        """Let a node join that has yet to be started, or has no data.
+
+        Raises:
+            AmqpError: PRECONDITION_FAILED, it cannot be; INTERNAL_ERROR, no quorum.
+        """
+        found: Node = _done(await self._submit(AdmitNode(node)))
+        return found
+
+    async def set_maintenance(self, node: Node, on: bool) -> Node:
+        """Have a node drained, or let it serve again; it does so by itself.
+
+        Raises:
+            AmqpError: PRECONDITION_FAILED, no other node serves clients; INTERNAL_ERROR, no quorum.
+        """
+        serving = self.up().difference(self._around.avoided(), (node.id,))
+        if on and not serving:
+            text = f"node '{node.name}' cannot be drained: no other node would serve clients"
+            raise AmqpError(PRECONDITION_FAILED, text)
+        found: Node = _done(await self._submit(SetMaintenance(node.id, on)))
+        return found
+
+    async def forget(self, node: Node) -> None:
+        """Remove a node from the cluster.
+
+        Raises:
+            AmqpError: PRECONDITION_FAILED, it serves clients, has replicas, or is this one;
+                INTERNAL_ERROR, no quorum.
+        """
+        problem = ""
+        if node.id == self._around.node:
+            problem = "it is the one that was asked: ask another one"
+        elif node.id in self.up() and node.id not in self._around.avoided():
+            problem = "it runs: drain it first, or stop it"
+        if problem:
+            text = f"node '{node.name}' cannot be forgotten: {problem}"
+            raise AmqpError(PRECONDITION_FAILED, text)
+        _done(await self._submit(ForgetNode(node.id)))
+
     # Leaders
 
     async def transfer(self, queue: Queue, node: Node) -> None:
@@ -281,6 +359,20 @@ class Operations:
             if node is not None:
                 counts[node.name] += 1
         return counts
+
+
+def _done(result: Result) -> Any:
+    """Return what the catalog answers to what it did.
+
+    Raises:
+        AmqpError: PRECONDITION_FAILED, it did nothing; NOT_FOUND, there is nothing to change.
+    """
+    if isinstance(result, Ok):
+        return result.value
+    if isinstance(result, Exists):
+        return result.current
+    code = NOT_FOUND if isinstance(result, NotFound) else PRECONDITION_FAILED
+    raise AmqpError(code, result.text)
 
 
 def _led(node: int, row: object) -> Led:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final, Protocol
 
-from headrace_broker.model.status import LedQueue, MemberStatus
-from headrace_broker.runtime.inquiry import Leads, Replicas, Transfer
+from headrace_broker.model.status import LedQueue, MemberStatus, NodeLoad
+from headrace_broker.runtime.inquiry import Leads, Load, Replicas, Transfer
 from headrace_broker.runtime.queue_host import QueueHost
 from headrace_raftlog.model.membership import member_node, name_of
 from headrace_raftlog.node.queries import MemberProgress
@@ -37,15 +37,28 @@ class ReplicaReport:
         node: this node's id.
         hosts: replicas on this node by group.
         raft: the replicated logs.
+        connections: returns how many clients there are.
     """
 
-    def __init__(self, node: int, hosts: Mapping[int, QueueHost], raft: Replication) -> None:
+    def __init__(
+        self,
+        node: int,
+        hosts: Mapping[int, QueueHost],
+        raft: Replication,
+        connections: Callable[[], int],
+    ) -> None:
+        self._connections = connections
         self._node = node
         self._hosts = hosts
         self._raft = raft
 
-    def rows(self, question: Leads | Replicas) -> Iterator[LedQueue | MemberStatus]:
+    def rows(
+        self, question: Leads | Load | Replicas
+    ) -> Iterator[LedQueue | MemberStatus | NodeLoad]:
         """Return rows as they are needed; none about what this node does not lead."""
+        if isinstance(question, Load):
+            yield self.load()
+            return
         if isinstance(question, Replicas):
             if question.group in self._hosts:
                 yield from self._members(question.group)
@@ -53,6 +66,10 @@ class ReplicaReport:
         for group in list(self._raft.led()):
             if group in self._hosts:
                 yield LedQueue(group, tuple(self._candidates(group)))
+
+    def load(self) -> NodeLoad:
+        """Return what this node does."""
+        return NodeLoad(len(self._raft.led()), self._connections())
 
     def transfer(self, question: Transfer) -> bool:
         """Begin to hand a leadership over; return whether it was."""

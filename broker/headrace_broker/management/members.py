@@ -1,0 +1,379 @@
+"""Replicas and leaders of queues: paths and bodies of RabbitMQ where it has the thing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+from aiohttp import web
+
+from headrace_broker.catalog.movement import (
+    GROW_ALL,
+    GROW_STRATEGIES,
+    Step,
+    add_step,
+    grow,
+    remove_step,
+    shrink,
+)
+from headrace_broker.catalog.pattern import matches, pattern_problem
+from headrace_broker.management.access import caller, check_sees
+from headrace_broker.management.administration import (
+    Administration,
+    known_node,
+    known_queue,
+    known_vhost,
+)
+from headrace_broker.management.answer import ApiError, bad_request, done, json_answer
+from headrace_broker.management.body import decode
+from headrace_broker.management.listing import listing
+from headrace_broker.management.query import flag
+from headrace_broker.management.route import (
+    ADMINISTRATOR,
+    Parameter,
+    Route,
+    deleted,
+    got,
+    listed,
+    posted,
+    put,
+)
+from headrace_broker.model.definition import Node, Queue
+from headrace_broker.model.status import MemberStatus
+from headrace_broker.runtime.operations import RebalanceStatus
+
+QUORUM: Final = "/api/queues/quorum"
+_QUEUE: Final = QUORUM + "/{vhost}/{queue}"
+_MEMBERS: Final = "/api/queues/{vhost}/{queue}/members"
+_MOVE: Final = Parameter(
+    "move",
+    "With true, each replica goes to another node, so that queues keep their number of replicas.",
+    {"type": "boolean"},
+)
+
+
+class NodeBody(msgspec.Struct):
+    """Body that names a node.
+
+    Attributes:
+        node: its name.
+    """
+
+    node: str
+
+
+class GrowBody(msgspec.Struct):
+    """Body of POST .../grow.
+
+    Attributes:
+        strategy: "all", or "even" for queues with an even number of replicas only.
+        vhost_pattern: regular expression for vhosts.
+        queue_pattern: regular expression for queues.
+    """
+
+    strategy: str = GROW_ALL
+    vhost_pattern: str = ".*"
+    queue_pattern: str = ".*"
+
+
+class ChoiceBody(msgspec.Struct):
+    """Which queues are meant: two regular expressions."""
+
+    vhost_pattern: str = ".*"
+    queue_pattern: str = ".*"
+
+
+class MemberRow(msgspec.Struct):
+    """A replica of a queue.
+
+    Attributes:
+        node: name of its node.
+        member: its id in the queue's log.
+        role: "voter", "learner" (it has yet to get everything), "leaving" (it still votes) or
+            "missing" (wanted there, and not in the log yet).
+        leader: whether it leads.
+        running: whether its node runs.
+        online: whether it answers the leader.
+        wanted: whether the queue is to be there.
+        match: log position known to be on its disk.
+        lag: entries of the log that it lacks, None while nobody knows.
+        fetching: it needs the leader's snapshot first.
+    """
+
+    node: str
+    member: str = ""
+    role: str = "missing"
+    leader: bool = False
+    running: bool = False
+    online: bool = False
+    wanted: bool = True
+    match: int = 0
+    lag: int | None = None
+    fetching: bool = False
+
+
+class MembersView(msgspec.Struct):
+    """A queue's replicas.
+
+    Attributes:
+        leader: name of the node that leads it, "" for none.
+        settled: whether all replicas are where they are wanted, and have what they need.
+    """
+
+    vhost: str
+    name: str
+    leader: str
+    settled: bool
+    revision: int
+    members: list[MemberRow]
+
+
+class StepView(msgspec.Struct):
+    """What became of a queue, with the words of RabbitMQ.
+
+    Attributes:
+        result: "ok" or "error".
+        size: replicas that it is to have.
+    """
+
+    vhost: str
+    name: str
+    result: str
+    size: int
+    reason: str = ""
+
+
+class MemberEndpoints:
+    """Answers requests about replicas and leaders."""
+
+    def __init__(self, node: Administration) -> None:
+        self._node = node
+
+    def routes(self) -> list[Route]:
+        """Return what is answered."""
+        admin, replicas = ADMINISTRATOR, QUORUM + "/replicas/on/{node}"
+        return [
+            listed(_QUEUE + "/status", self._status, "Replicas of a queue.", MemberRow),
+            posted(_QUEUE + "/replicas/add", self._add_named, "Add a replica.", NodeBody, admin),
+            deleted(
+                _QUEUE + "/replicas/delete",
+                self._remove_named,
+                "Remove a replica.",
+                admin,
+                body=NodeBody,
+            ),
+            posted(
+                replicas + "/grow",
+                self._grow,
+                "Give queues a replica on a node.",
+                GrowBody,
+                admin,
+                answer=list[StepView],
+            ),
+            deleted(
+                replicas + "/shrink",
+                self._shrink,
+                "Take all replicas off a node.",
+                admin,
+                query=(_MOVE,),
+                body=ChoiceBody,
+                answer=list[StepView],
+            ),
+            got(_MEMBERS, self._members, "Replicas of a queue, and how they are.", MembersView),
+            put(_MEMBERS + "/{node}", self._add, "Add a replica.", None, admin),
+            deleted(_MEMBERS + "/{node}", self._remove, "Remove a replica.", admin, query=(_MOVE,)),
+            put(
+                "/api/queues/{vhost}/{queue}/leader",
+                self._transfer,
+                "Have a queue led by a node.",
+                NodeBody,
+                admin,
+            ),
+            got("/api/rebalance/queues", self._balance, "The last rebalance.", RebalanceStatus),
+            posted(
+                "/api/rebalance/queues",
+                self._rebalance,
+                "Spread the leaders of queues over nodes.",
+                ChoiceBody,
+                admin,
+                codes=(409,),
+            ),
+        ]
+
+    async def _queue(self, request: web.Request) -> Queue:
+        vhost = await known_vhost(self._node, request)
+        return await known_queue(self._node, vhost, request.match_info["queue"])
+
+    async def _node_of(self, request: web.Request) -> Node:
+        return await known_node(self._node, request.match_info["node"])
+
+    # Looking
+
+    async def _members(self, request: web.Request) -> web.Response:
+        queue = await self._queue(request)
+        check_sees(caller(), self._node.view, queue.vhost)
+        return json_answer(self._view(queue, await self._node.operations.members(queue)))
+
+    async def _status(self, request: web.Request) -> web.Response:
+        queue = await self._queue(request)
+        check_sees(caller(), self._node.view, queue.vhost)
+        view = self._view(queue, await self._node.operations.members(queue))
+        return await listing(request, view.members, msgspec.to_builtins)
+
+    def _view(self, queue: Queue, found: Sequence[MemberStatus]) -> MembersView:
+        """Return what a queue's leader says, with those it should have besides."""
+        there = {each.node for each in found}
+        away = [node for node in queue.members if node not in there]
+        rows = [self._row(queue, each) for each in found]
+        if queue.logged:
+            rows += [MemberRow(self._name(node), running=self._runs(node)) for node in away]
+        else:
+            runs = self._runs(away[0])
+            rows = [MemberRow(self._name(away[0]), "", "voter", True, runs, runs, lag=0)]
+        leader = next((row.node for row in rows if row.leader), "")
+        settled = not queue.leaving and all(
+            row.wanted and row.online and row.role == "voter" for row in rows
+        )
+        return MembersView(queue.vhost, queue.name, leader, settled, queue.revision, rows)
+
+    def _row(self, queue: Queue, found: MemberStatus) -> MemberRow:
+        return MemberRow(
+            self._name(found.node),
+            found.member,
+            found.role,
+            found.leader,
+            self._runs(found.node),
+            found.online,
+            found.node in queue.members,
+            found.match,
+            found.lag if found.online else None,
+            found.fetching,
+        )
+
+    def _name(self, node: int) -> str:
+        found = self._node.view.node(node)
+        return found.name if found is not None else str(node)
+
+    def _runs(self, node: int) -> bool:
+        return node in self._node.operations.up()
+
+    # One replica
+
+    async def _take(self, step: Step) -> web.Response:
+        """Take a step that concerns one queue."""
+        outcome = (await self._node.operations.carry_out([step]))[0]
+        if outcome.problem:
+            queue = outcome.queue
+            raise bad_request(f"queue '{queue.name}' in vhost '{queue.vhost}': {outcome.problem}")
+        return done()
+
+    async def _add_to(self, queue: Queue, node: Node) -> web.Response:
+        if node.id in queue.members:
+            return done()
+        return await self._take(add_step(queue, node.id))
+
+    async def _remove_from(self, queue: Queue, node: Node, move: bool) -> web.Response:
+        if node.id not in queue.members:
+            return done()
+        up = self._node.operations.up()
+        if move:
+            return await self._take(shrink([queue], node.id, up, self._spares(node))[0])
+        return await self._take(remove_step(queue, node.id, up))
+
+    async def _add_named(self, request: web.Request) -> web.Response:
+        queue = await self._queue(request)
+        body = await decode(request, NodeBody)
+        return await self._add_to(queue, await known_node(self._node, body.node))
+
+    async def _remove_named(self, request: web.Request) -> web.Response:
+        queue = await self._queue(request)
+        body = await decode(request, NodeBody)
+        return await self._remove_from(queue, await known_node(self._node, body.node), False)
+
+    async def _add(self, request: web.Request) -> web.Response:
+        return await self._add_to(await self._queue(request), await self._node_of(request))
+
+    async def _remove(self, request: web.Request) -> web.Response:
+        queue, node = await self._queue(request), await self._node_of(request)
+        return await self._remove_from(queue, node, flag(request, "move"))
+
+    # Many
+
+    async def _grow(self, request: web.Request) -> web.Response:
+        node = await self._node_of(request)
+        body = await decode(request, GrowBody)
+        if body.strategy not in GROW_STRATEGIES:
+            raise bad_request(f"strategy: '{body.strategy}' is not {' or '.join(GROW_STRATEGIES)}")
+        wanted = choice(body.vhost_pattern, body.queue_pattern)
+        queues = [queue for queue in self._node.view.queues() if wanted(queue)]
+        return await self._take_all(grow(queues, node.id, body.strategy))
+
+    async def _shrink(self, request: web.Request) -> web.Response:
+        node = await self._node_of(request)
+        body = await decode(request, ChoiceBody)
+        wanted = choice(body.vhost_pattern, body.queue_pattern)
+        queues = [queue for queue in self._node.view.queues() if wanted(queue)]
+        spares = self._spares(node) if flag(request, "move") else {}
+        up = self._node.operations.up()
+        return await self._take_all(shrink(queues, node.id, up, spares))
+
+    async def _take_all(self, steps: Sequence[Step]) -> web.Response:
+        found = [
+            StepView(
+                outcome.queue.vhost,
+                outcome.queue.name,
+                "error" if outcome.problem else "ok",
+                len(outcome.queue.members),
+                outcome.problem,
+            )
+            for outcome in await self._node.operations.carry_out(steps)
+        ]
+        return json_answer(found)
+
+    def _spares(self, node: Node) -> dict[int, int]:
+        return spares(self._node, node)
+
+    # Leaders
+
+    async def _transfer(self, request: web.Request) -> web.Response:
+        queue = await self._queue(request)
+        body = await decode(request, NodeBody)
+        await self._node.operations.transfer(queue, await known_node(self._node, body.node))
+        return done()
+
+    async def _balance(self, request: web.Request) -> web.Response:
+        del request
+        return json_answer(self._node.operations.balance)
+
+    async def _rebalance(self, request: web.Request) -> web.Response:
+        body = await decode(request, ChoiceBody)
+        wanted = choice(body.vhost_pattern, body.queue_pattern)
+        if not self._node.operations.begin_rebalance(wanted):
+            reason = "a rebalance that was begun through this node has not ended"
+            raise ApiError(409, "conflict", reason)
+        return done()
+
+
+def spares(node: Administration, leaving: Node) -> dict[int, int]:
+    """Return how many replicas the nodes have that may take those of another one over."""
+    view: Any = node.view
+    return {
+        each.id: view.replica_count(each.id)
+        for each in view.nodes()
+        if each.id != leaving.id and not each.maintenance
+    }
+
+
+def choice(vhost_pattern: str, queue_pattern: str) -> Callable[[Queue], bool]:
+    """Return what says whether a queue is meant.
+
+    Raises:
+        ApiError: 400, an expression is none.
+    """
+    problem = pattern_problem("vhost_pattern", vhost_pattern) or pattern_problem(
+        "queue_pattern", queue_pattern
+    )
+    if problem:
+        raise bad_request(problem)
+    return lambda queue: matches(vhost_pattern, queue.vhost) and matches(queue_pattern, queue.name)
