@@ -12,6 +12,7 @@ from headrace_broker.model.flow import (
     LIMIT_DISK,
     LIMIT_MEMORY,
     LIMIT_NAMES,
+    LIMIT_OUTFLOW,
     LIMIT_QUEUE,
     LIMIT_WATERMARK,
     RUNNING,
@@ -155,6 +156,8 @@ def _queue_limit(queue: QueueFlow, facts: Facts) -> str:
     """Return what a queue stops its publishers with now or did in the last 10 s, "" for nothing."""
     if queue.saturated:
         return LIMIT_NAMES[LIMIT_WATERMARK]
+    if any(gate.outflow for gate in facts.gates):
+        return LIMIT_NAMES[LIMIT_OUTFLOW]
     if any(not gate.open for gate in facts.gates):
         return LIMIT_NAMES[LIMIT_QUEUE]
     most, found = 0.0, ""

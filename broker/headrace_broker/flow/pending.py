@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import final
+from typing import Final, final
 
 from mypy_extensions import i64
 
 from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.flow.gate import Bell, Gate
 from headrace_broker.flow.intake import Intake
-from headrace_broker.model.flow import LIMIT_QUEUE
-from headrace_broker.model.limits import LEADER_PENDING_OCTETS
+from headrace_broker.model.flow import LIMIT_OUTFLOW, LIMIT_QUEUE
+from headrace_broker.model.limits import LEADER_PENDING_OCTETS, OUTFLOW_BURST_US, OUTFLOW_LEASE_US
+
+SECOND_US: Final = 1_000_000
 
 
 @final
@@ -19,6 +21,9 @@ class Pending:
 
     A queue's leader refuses what is far more than it can work off, and refused commands come again
     after a while. So that it never comes to that, each node takes its part of what a leader takes.
+
+    While the queue falls behind, its leader says how many messages a second this node may let in.
+    That counts until it says something else, or nothing for a while.
 
     Args:
         group: the queue's.
@@ -29,8 +34,10 @@ class Pending:
 
     Attributes:
         octets: under way.
-        gate: closed where another batch like the last would be too much, open again from half.
+        gate: closed where another batch like the last would be too much, open again from half; and
+            while as many messages have come as the queue's leader lets in.
         users: sessions that may add to it.
+        outflow: messages a second that the leader lets in from here, 0 for any number.
     """
 
     def __init__(
@@ -38,21 +45,26 @@ class Pending:
     ) -> None:
         self.octets: i64 = 0
         self.users = 0
+        self.outflow: i64 = 0
         self.gate = Gate(LIMIT_QUEUE, group, bell)
+        self._full = False
+        self._left: i64 = 0  # of what the leader lets in, in millionths of a message
+        self._counted_us: i64 = 0  # until when that is reckoned
+        self._heard_us: i64 = 0
         self._limits = limits
         self._intake = intake
         self._octets_max: i64 = LEADER_PENDING_OCTETS // nodes
 
-    def add(self, octets: i64) -> None:
+    def add(self, messages: i64, octets: i64) -> None:
         """So many were handed over."""
         self.octets += octets
         self._intake.add_pending(octets)
-        gate = self.gate
-        if gate.room:
-            if self.octets + octets > self.bound():
-                gate.set_room(False)
+        self._left -= messages * SECOND_US
+        if not self._full:
+            self._full = self.octets + octets > self.bound()
         elif self.octets > self._most() // 2 * 3:
-            gate.overdrawn = True
+            self.gate.overdrawn = True
+        self._judge()
 
     def done(self, octets: i64) -> None:
         """So many are applied, or were refused or dropped."""
@@ -63,13 +75,46 @@ class Pending:
 
     def look(self) -> None:
         """Open the gate if that may be, or close it; also called when limits have changed."""
-        gate = self.gate
-        if gate.room:
-            if self.octets > self._most():
-                gate.set_room(False)
+        if not self._full:
+            self._full = self.octets > self._most()
         elif self.octets <= self.bound() // 2:
-            gate.overdrawn = False
-            gate.set_room(True)
+            self._full = False
+            self.gate.overdrawn = False
+        self._judge()
+
+    def hear(self, outflow: i64, now_us: i64) -> None:
+        """The queue's leader lets in so many messages a second from here, 0 for any number."""
+        if self.outflow == 0:
+            self._left = 0
+            self._counted_us = now_us
+        self.outflow = outflow
+        self._heard_us = now_us
+        self.go_on(now_us)
+
+    def go_on(self, now_us: i64) -> bool:
+        """Let in what the time has brought since this was called last.
+
+        Returns:
+            Whether the leader's word still counts.
+        """
+        if now_us - self._heard_us > OUTFLOW_LEASE_US:
+            self.outflow = 0
+        rate = self.outflow
+        if rate > 0:
+            brought = rate * min(now_us - self._counted_us, OUTFLOW_BURST_US)
+            self._left = min(self._left + brought, rate * OUTFLOW_BURST_US)
+            self._counted_us = now_us
+        self._judge()
+        return rate > 0
+
+    def _judge(self) -> None:
+        gate = self.gate
+        spent = self.outflow > 0 and self._left <= 0
+        room = not self._full and not spent
+        if not room:
+            gate.limit = LIMIT_QUEUE if self._full else LIMIT_OUTFLOW
+        if room != gate.room:
+            gate.set_room(room)
 
     def bound(self) -> i64:
         """Return how many octets may be under way: at most as many as others could still add.

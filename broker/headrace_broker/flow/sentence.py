@@ -15,6 +15,7 @@ from headrace_broker.model.flow import (
     LIMIT_INTAKE,
     LIMIT_MEMORY,
     LIMIT_NAMES,
+    LIMIT_OUTFLOW,
     LIMIT_QUEUE,
     LIMIT_RATE,
     LIMIT_WATERMARK,
@@ -34,6 +35,7 @@ DISK: Final = LIMIT_NAMES[LIMIT_DISK]
 RATE: Final = LIMIT_NAMES[LIMIT_RATE]
 INTAKE: Final = LIMIT_NAMES[LIMIT_INTAKE]
 HELD: Final = LIMIT_NAMES[LIMIT_HELD]
+OUTFLOW: Final = LIMIT_NAMES[LIMIT_OUTFLOW]
 
 KEEPS_UP: Final = 0.9  # of what arrives; consumers that settle less than this part fall behind
 
@@ -67,6 +69,8 @@ def queue_sentence(queue: QueueFlow, limit: str, causes: list[CauseStatus], fact
             text += f"; it withholds the confirms of {wording.messages(queue.withheld)}"
     elif limit == QUEUE:
         text = f"{who} holds {publishers} back: {_pending(facts)}; {_takes(queue)}"
+    elif limit == OUTFLOW:
+        text = f"{who} holds {publishers} back: {_falls_behind(queue, facts)}"
     else:
         text = f"{who} holds {publishers} back by the limit {limit}: {_takes(queue)}"
     return text + _most_of(causes, "", "its load")
@@ -117,6 +121,8 @@ def _why(limit: str, leader: str, connection: ConnectionFlow, facts: Facts) -> s
         return f"{held} of its publishes wait already and their bound is reached"
     if limit == WATERMARK and queue is not None:
         return _passed_watermark(queue)
+    if limit == OUTFLOW and queue is not None:
+        return _falls_behind(queue, facts)
     if limit == QUEUE and queue is not None:
         return f"{_pending(facts)}; {_takes(queue)}"
     if limit == COMMANDS and queue is not None:
@@ -206,6 +212,15 @@ def _pending(facts: Facts) -> str:
     return f"{pending} there are not applied{waiting}"
 
 
+def _falls_behind(queue: QueueFlow, facts: Facts) -> str:
+    """Return why a queue takes no more than leaves it, and how much of that each node may bring."""
+    ready = wording.messages(queue.ready)
+    text = f"{queue.node} is busy and its consumers are {ready} behind, so it takes what leaves it"
+    bounds = [gate.outflow for gate in facts.gates if gate.outflow]
+    each = f", {wording.rate(max(bounds))} from each node at most" if bounds else ""
+    return f"{text}, {wording.rate(queue.settled[1])}{each}"
+
+
 def _takes(queue: QueueFlow) -> str:
     return f"it takes {wording.rate(queue.arrived[1])}"
 
@@ -272,6 +287,8 @@ def hint(limit: str, queue: QueueFlow | None, user: str, vhost: str) -> str:
         return f"raise publish-rate-messages or publish-rate-bytes of {name}"
     if limit == INTAKE:
         return "connect to a node that does less, or " + raising.format("turn-messages")
+    if limit == OUTFLOW and queue is not None:
+        return f"move queues or clients away from {queue.node}, or add nodes"
     if limit == HELD:
         return "look at what holds it first, or " + raising.format("held-octets")
     names = {ACCOUNT: "account-messages or account-octets", COMMANDS: "commands"}

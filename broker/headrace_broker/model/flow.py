@@ -24,6 +24,7 @@ LIMIT_DISK: Final = 7  # a node's disk
 LIMIT_RATE: Final = 8  # the publish rate of a user or vhost
 LIMIT_INTAKE: Final = 9  # what a node takes in beside its deliveries
 LIMIT_HELD: Final = 10  # what a node holds for publishers outside of its log
+LIMIT_OUTFLOW: Final = 11  # what leaves a queue that falls behind while its node is busy
 LIMIT_NAMES: Final = (
     "",
     "account",
@@ -36,6 +37,7 @@ LIMIT_NAMES: Final = (
     "publish-rate",
     "intake",
     "held-bytes",
+    "queue-outflow",
 )
 
 # States of a connection or channel, as RabbitMQ names them.

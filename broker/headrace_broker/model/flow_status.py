@@ -102,6 +102,7 @@ class GateFlow(msgspec.Struct, frozen=True, tag="gate"):
         octets: handed over and not applied.
         octets_max: that may be.
         waiting: channels that wait at the gate.
+        outflow: messages a second that the queue's leader lets in from there, 0 for any number.
     """
 
     node: str
@@ -110,6 +111,7 @@ class GateFlow(msgspec.Struct, frozen=True, tag="gate"):
     octets_max: int = 0
     waiting: int = 0
     open: bool = True
+    outflow: int = 0
 
 
 class FairnessStatus(msgspec.Struct, frozen=True):

@@ -35,7 +35,7 @@ class FlowSources:
             return None
         gate = pending.gate
         counts = (int(pending.octets), int(pending.bound()), int(gate.waiting_count))
-        return GateFlow(self._name, group, *counts, bool(gate.room))
+        return GateFlow(self._name, group, *counts, bool(gate.room), int(pending.outflow))
 
     def figures(self) -> dict[str, int]:
         """Return what the node's intake holds, and may hold."""

@@ -28,6 +28,7 @@ from headrace_broker.runtime.hosting_ends import (
 from headrace_broker.runtime.intake_turns import IntakeTurns
 from headrace_broker.runtime.intake_watch import IntakeWatch, Looker
 from headrace_broker.runtime.letter_reach import LetterReach
+from headrace_broker.runtime.outflow_watch import OutflowWatch
 from headrace_broker.runtime.port import QueueListener
 from headrace_broker.runtime.queue_gates import QueueGates
 from headrace_broker.runtime.queue_host import QueueHost
@@ -61,6 +62,10 @@ def _clock_us() -> int:
     return time.monotonic_ns() // 1000
 
 
+def _cpu_us() -> int:
+    return time.thread_time_ns() // 1000
+
+
 @final
 class Hosting:
     """Starts and stops replicas as the catalog says, and keeps sessions in touch with the leaders.
@@ -76,6 +81,7 @@ class Hosting:
         turns: gives each turn of the loop its budget of publishes.
         intake: what the node holds for publishers, and takes from them.
         queue_gates: what is under way to each queue from here.
+        outflow: bounds what comes into queues that fall behind.
         duties: what this node does for the queues that it leads.
         on_unused: called with an auto-delete queue led here whose last consumer has gone.
         on_unreadable: called when a message that a queue still holds cannot be read; the node
@@ -104,7 +110,8 @@ class Hosting:
         self.intake = Intake(self.ledger.limits, self.turns)
         self.turns.intake = self.intake
         self.queue_gates = QueueGates(self.ledger.limits, self.intake, self.turns)
-        watch = IntakeWatch(self.intake, self.turns, self.hosts)
+        self.outflow = OutflowWatch(self.hosts, self.queue_gates, peers, send, _cpu_us)
+        watch = IntakeWatch(self.intake, self.turns, self.outflow)
         self._looker = Looker(watch, _clock_us, _call_later)
         self.duties = Duties()
         self._letter_traffic = Traffic()

@@ -1,20 +1,20 @@
-"""Looks at how fast consumers are served by this node, and adapts what it takes in."""
+"""Looks at how long the turns of the loop are, and adapts what is taken in."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
 from mypy_extensions import i64
 
 from headrace_broker.flow.intake import Intake
-from headrace_broker.flow.turn_budget import FULL, Round, Sight
+from headrace_broker.flow.turn_budget import FULL
 from headrace_broker.runtime.intake_turns import IntakeTurns
-
-if TYPE_CHECKING:
-    from headrace_broker.runtime.queue_host import QueueHost
+from headrace_broker.runtime.outflow_watch import OutflowWatch
 
 LOOK_SECONDS: Final = 0.1  # between looks: some turns of a node that has much to do
+LOOK_US: Final = 100_000
+SMOOTHING: Final = 8  # looks over which the length of turns is averaged
 
 
 @final
@@ -23,46 +23,39 @@ class IntakeWatch:
 
     Args:
         intake: whose budget it is.
-        turns: measures how long turns are.
-        hosts: replicas on this node by queue group.
+        turns: measures how long turns are while publishes wait.
+        outflow: compares what comes to the queues led here with what leaves them.
     """
 
-    def __init__(self, intake: Intake, turns: IntakeTurns, hosts: dict[int, QueueHost]) -> None:
+    def __init__(self, intake: Intake, turns: IntakeTurns, outflow: OutflowWatch) -> None:
         self._intake = intake
         self._turns = turns
-        self._hosts = hosts
-        self._seen: dict[int, Sight] = {}
+        self._outflow = outflow
         self._looked_us: i64 = 0
+        self._late: i64 = 0  # how late looks are, in SMOOTHING parts
 
     def look(self, now_us: i64) -> None:
-        """Look at the queues led here. Where nothing waits for its turn, that costs nothing."""
+        """Look; where nothing waits and turns are short, that costs next to nothing."""
+        elapsed = now_us - self._looked_us
+        if self._looked_us == 0:
+            elapsed = LOOK_US
+        self._looked_us = now_us
         intake = self._intake
         intake.shares.tick()
-        elapsed = now_us - self._looked_us
-        self._looked_us = now_us
+        self._look_at_budget()
+        # Whoever comes at any time waits for half a turn, on average.
+        self._late += max(elapsed - LOOK_US, 0) - self._late // SMOOTHING
+        self._outflow.look(now_us, elapsed, 2 * self._late // SMOOTHING)
+
+    def _look_at_budget(self) -> None:
+        intake = self._intake
         turns = intake.turns
         passed = intake.passed
         turn_us = self._turns.take_turn_us()
         intake.turns = 0
         intake.passed = 0
-        if turns == 0 and intake.budget.share == FULL:
-            self._seen.clear()
-            return
-        before, self._seen = self._seen, {}
-        round_ = Round()
-        for group, host in self._hosts.items():
-            if host.serving:
-                machine = host.machine
-                sight = before.get(group)
-                if sight is None:
-                    sight = Sight(machine.last_id, machine.ready_count)
-                else:
-                    unsettled = machine.unsettled_count
-                    sight.look(
-                        machine.last_id, machine.ready_count, unsettled, elapsed, turn_us, round_
-                    )
-                self._seen[group] = sight
-        intake.budget.look(round_, passed // turns if turns > 0 else 0, turn_us)
+        if turns > 0 or intake.budget.share != FULL:
+            intake.budget.look(passed // turns if turns > 0 else 0, turn_us)
 
 
 @final

@@ -388,6 +388,8 @@ class BrokerNode:
             self.alarms.receive(peer, payload.alarm)
         elif kind == "stopping":
             self.maintenance.stopping.add(peer)
+        elif kind == "outflows":
+            self.hosting.outflow.hear(list(payload.outflows.rows), _now_us())
         elif kind == "reply":
             self.replies.receive_reply(payload.reply)
         elif kind == "reply_probe":

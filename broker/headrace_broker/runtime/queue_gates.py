@@ -25,6 +25,7 @@ class QueueGates:
         self._limits = limits
         self._intake = intake
         self._bell = bell
+        self._bounded: dict[int, Pending] = {}  # whose leaders say how much they let in
 
     def enter(self, group: int) -> Pending:
         """Return a queue's, for one session more."""
@@ -41,6 +42,20 @@ class QueueGates:
         pending.users -= 1
         if pending.users == 0:
             del self.by_group[group]
+            self._bounded.pop(group, None)
+
+    def hear(self, group: int, outflow: int, now_us: int) -> None:
+        """A queue's leader lets in so many messages a second from here, 0 for any number."""
+        pending = self.by_group.get(group)
+        if pending is not None:
+            pending.hear(outflow, now_us)
+            self._bounded[group] = pending
+
+    def go_on(self, now_us: int) -> None:
+        """Let in what the time has brought, where leaders bound that; called ten times a second."""
+        for group, pending in list(self._bounded.items()):
+            if not pending.go_on(now_us):
+                del self._bounded[group]
 
     def look(self) -> None:
         """Have every queue compare with limits that have changed."""

@@ -44,7 +44,7 @@ class Publishing:
         lane = self.lane
         octets = lane.add(publishes, ticket)
         link.account.tab(link.queue.group).borrow(len(publishes), octets)
-        link.pending.add(octets)
+        link.pending.add(len(publishes), octets)
         if not self._congested:
             limits = self._limits
             if lane.hand_over_count > limits.scaled(limits.commands) or lane.octets > limits.scaled(

@@ -134,6 +134,15 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
         SPREAD.format("node-octets and queue-octets"),
     ),
     (
+        "queue-outflow",
+        {"gates": [GateFlow("n3", GROUP, 5, 9, 0), GateFlow("n1", GROUP, 5, 9, 2, False, 40)]},
+        {},
+        f"{WHO} was held 83 % of the last 10 s by queue 'orders' (leader n2): n2 is busy and its "
+        "consumers are 50,000 messages behind, so it takes what leaves it, 120/s, 40/s from each "
+        f"node at most{BATCH}",
+        "move queues or clients away from n2, or add nodes",
+    ),
+    (
         "queue-commands",
         {},
         {},
@@ -268,6 +277,12 @@ def test_a_queue_says_what_it_stops() -> None:
     assert found.limit == "queue-bytes"
     assert found.sentence.startswith(
         "queue 'orders' (vhost /, leader n2) holds 1 publisher back: 16 MiB of 16 MiB"
+    )
+    gates = [GateFlow("n1", GROUP, 5, 9, 1, True, 40)]
+    found = explain_queue(calm, facts(gates=gates, held=[connection(stopped("queue-outflow", 1))]))
+    assert found.limit == "queue-outflow"
+    assert found.sentence.startswith(
+        "queue 'orders' (vhost /, leader n2) holds 1 publisher back: n2 is busy and its consumers"
     )
     held = [connection(stopped("account", 0.2)), connection(stopped("queue-commands", 0.5))]
     found = explain_queue(calm, facts(held=held))

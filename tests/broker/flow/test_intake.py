@@ -89,9 +89,9 @@ def test_a_queues_gate_closes_above_its_bound_and_opens_at_half() -> None:
     intake = Intake(limits)
     pending = Pending(7, limits, intake, 1, None)
     for _ in range(9):
-        pending.add(10_000)
+        pending.add(1, 10_000)
     assert is_open(pending.gate)
-    pending.add(10_000)  # another one would be too much
+    pending.add(1, 10_000)  # another one would be too much
     assert not is_open(pending.gate)
     pending.done(49_999)
     assert not is_open(pending.gate)
@@ -103,7 +103,7 @@ def test_a_queues_gate_closes_above_its_bound_and_opens_at_half() -> None:
 def test_a_queues_gate_closes_when_its_bound_is_lowered() -> None:
     limits = small_limits()
     pending = Pending(7, limits, Intake(limits), 1, None)
-    pending.add(40_000)
+    pending.add(1, 40_000)
     limits.queue_octets = 30_000
     pending.look()
     assert not is_open(pending.gate)
@@ -114,7 +114,7 @@ def test_a_queues_gate_closes_when_its_bound_is_lowered() -> None:
 def test_large_publishes_to_a_queue_go_one_at_a_time() -> None:
     limits = small_limits()
     pending = Pending(7, limits, Intake(limits), 1, None)
-    pending.add(80_000)
+    pending.add(1, 80_000)
     assert not is_open(pending.gate)
     pending.done(80_000)
     assert is_open(pending.gate)
@@ -123,7 +123,7 @@ def test_large_publishes_to_a_queue_go_one_at_a_time() -> None:
 def test_many_nodes_share_what_a_leader_takes() -> None:
     limits = FlowLimits()
     pending = Pending(7, limits, Intake(limits), 7, None)
-    pending.add(LEADER_PENDING_OCTETS // 7 - 10)
+    pending.add(1, LEADER_PENDING_OCTETS // 7 - 10)
     assert not is_open(pending.gate)
 
 
@@ -133,8 +133,8 @@ def test_the_intake_closes_when_too_much_is_pending_at_all_queues_together() -> 
     intake = Intake(limits)
     one = Pending(7, limits, intake, 1, None)
     other = Pending(8, limits, intake, 1, None)
-    one.add(200_000)
-    other.add(100_000)
+    one.add(1, 200_000)
+    other.add(1, 100_000)
     assert not is_open(intake.gate)
     one.done(200_000)
     assert is_open(intake.gate)

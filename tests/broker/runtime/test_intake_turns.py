@@ -88,7 +88,7 @@ class Publisher(Waiter):
 
     def _pass_on(self, octets: int) -> None:
         self._node.intake.take(1, octets)
-        self._pending.add(octets)
+        self._pending.add(1, octets)
         self.passed += octets
 
 
@@ -148,7 +148,7 @@ def test_limits_that_were_raised_open_gates() -> None:
     limits.node_octets = 1 << 30
     node = Node(limits)
     pending = node.gates.enter(7)
-    pending.add(30_000)
+    pending.add(1, 30_000)
     assert not pending.gate.is_open
     limits.queue_octets = 100_000
     node.gates.look()
@@ -216,7 +216,7 @@ def test_who_waits_at_the_node_is_called_though_queues_came_first_and_took_all()
     node.turns.turn()
     node.turns.turn()  # so that queues are first in the next one
     other = node.gates.enter(9)
-    other.add(110_000)  # more than may be pending
+    other.add(1, 110_000)  # more than may be pending
     second.publish(1000)
     queue.gate.set_room(False)
     first.publish(110_000)
@@ -254,7 +254,7 @@ def test_the_loop_rests_while_nothing_may_pass_for_what_is_pending() -> None:
     publisher = Publisher(node, "a", queue)
     queue.gate.set_room(False)
     publisher.publish(1000)
-    stuck.add(110_000)  # more than may be pending
+    stuck.add(1, 110_000)  # more than may be pending
     queue.gate.set_room(True)
     turns = 0
     while node.loop.calls and turns < 10:

@@ -1,0 +1,117 @@
+"""Tells the nodes what queues that fall behind let in, and does as other nodes tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, final
+
+from mypy_extensions import i64
+
+from headrace_broker.flow.outflow import RATE_MAX, Outflow
+from headrace_broker.model.limits import TURN_US_BUSY
+from headrace_broker.runtime.pb.cluster_pb2 import ClusterPayload, Outflows
+from headrace_broker.runtime.queue_gates import QueueGates
+
+if TYPE_CHECKING:
+    from headrace_broker.runtime.queue_host import QueueHost
+
+BUSY_PERCENT: Final = 80  # of the time the loop computes: more is hardly to be had
+
+
+@final
+class OutflowWatch:
+    """Looks at the queues led here while this node is busy.
+
+    What it says is repeated with each look and forgotten by who hears no more, so nothing depends
+    on a report that is lost, or a leader that is gone.
+
+    Args:
+        hosts: replicas on this node by queue group.
+        gates: of the queues that this node's clients publish to.
+        peers: the other nodes.
+        send: carries a payload to a node.
+        cpu_us: the processor time of the loop's thread, in microseconds.
+    """
+
+    def __init__(
+        self,
+        hosts: dict[int, QueueHost],
+        gates: QueueGates,
+        peers: list[int],
+        send: Callable[[int, bytes], bool],
+        cpu_us: Callable[[], int],
+    ) -> None:
+        self._cpu_us = cpu_us
+        self._used_us = 0
+        self._hosts = hosts
+        self._gates = gates
+        self._peers = peers
+        self._send = send
+        self._seen: dict[int, Outflow] = {}
+        self._bounds = 0
+
+    def look(self, now_us: i64, elapsed_us: i64, turn_us: i64) -> None:
+        """Look, tell the other nodes, and let in here what the time has brought.
+
+        Args:
+            now_us: this moment, on the monotonic clock.
+            elapsed_us: since the last look.
+            turn_us: length of a turn of the loop.
+        """
+        busy = self._is_busy(elapsed_us, turn_us)
+        if busy or self._bounds > 0:
+            self._tell(self._look(elapsed_us, turn_us, busy), now_us)
+        elif self._seen:
+            self._seen.clear()
+        self._gates.go_on(int(now_us))
+
+    def hear(self, rows: list[int], now_us: int) -> None:
+        """Take what another node lets into queues that it leads: a group, messages a second, ..."""
+        for at in range(0, len(rows) - 1, 2):
+            self._gates.hear(rows[at], min(rows[at + 1], RATE_MAX), now_us)
+
+    def _is_busy(self, elapsed_us: i64, turn_us: i64) -> bool:
+        """Return whether the loop does what it can, or waits for a processor that others have."""
+        used_us = self._cpu_us()
+        used, self._used_us = used_us - self._used_us, used_us
+        return turn_us >= TURN_US_BUSY or used * 100 >= elapsed_us * BUSY_PERCENT
+
+    def _look(self, elapsed_us: i64, turn_us: i64, busy: bool) -> list[int]:
+        """Return the bounds that there are, or were until now, in rows as in `hear`."""
+        before, self._seen = self._seen, {}
+        nodes: i64 = len(self._peers) + 1
+        rows: list[int] = []
+        bounds = 0
+        for group, host in self._hosts.items():
+            if not host.serving:
+                continue
+            machine = host.machine
+            outflow = before.get(group)
+            if outflow is None:
+                outflow = Outflow(machine.last_id, machine.ready_count)
+            else:
+                was = outflow.bound
+                outflow.look(
+                    machine.last_id,
+                    machine.ready_count,
+                    machine.unsettled_count,
+                    machine.consumer_count,
+                    elapsed_us,
+                    turn_us,
+                    busy,
+                    nodes,
+                )
+                if outflow.bound > 0 or was > 0:
+                    rows.append(group)
+                    rows.append(int(outflow.bound))
+                    bounds += 1
+            self._seen[group] = outflow
+        self._bounds = bounds
+        return rows
+
+    def _tell(self, rows: list[int], now_us: i64) -> None:
+        if rows:
+            payload = ClusterPayload(outflows=Outflows(rows=rows)).SerializeToString()
+            for peer in self._peers:
+                self._send(peer, payload)
+            self.hear(rows, int(now_us))

@@ -1,0 +1,267 @@
+"""What queues that fall behind let in, on simulated nodes, and what a gateway makes of it."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace_broker.flow.flow_limits import FlowLimits
+from headrace_broker.flow.intake import Intake
+from headrace_broker.flow.outflow import RATE_MAX, STILL_LOOKS, Outflow
+from headrace_broker.flow.pending import Pending
+from headrace_broker.model.flow import LIMIT_OUTFLOW, LIMIT_QUEUE
+from headrace_broker.model.limits import (
+    OUTFLOW_BURST_US,
+    OUTFLOW_LEASE_US,
+    OUTFLOW_MIN,
+)
+
+LOOK_US = 100_000
+IDLE_US = 500.0  # of each turn
+ROUND_TRIP = 8  # turns from a delivery to the next one in its place
+TURN_MESSAGES = 2000  # that publishers bring where nothing bounds them
+
+
+class Gateway:
+    """Publishers of one node, who want to bring so many messages in a turn of the loop."""
+
+    def __init__(self, wants: int) -> None:
+        self.wants = wants
+        self.pending = Pending(7, FlowLimits(), Intake(FlowLimits()), 1, None)
+        self.brought = 0
+
+    def bring(self) -> int:
+        count, batch = 0, max(self.wants // 10, 1)
+        while count < self.wants and self.pending.gate.room:
+            self.pending.add(batch, 1)
+            self.pending.done(1)
+            count += batch
+        self.brought += count
+        return count
+
+
+class Node:
+    """One queue and its consumer on a loop whose turns last as long as what is done in them.
+
+    Args:
+        window: messages that the consumer holds at most, 0 for no consumer.
+        publish_us: of the loop for each publish.
+        deliver_us: for each delivery with its acknowledgement.
+        think_us: a consumer's own time for a message.
+        gateways: what publishers of each node want to bring in a turn.
+    """
+
+    def __init__(
+        self,
+        window: int,
+        publish_us: float = 4.0,
+        deliver_us: float = 4.0,
+        think_us: float = 0.0,
+        gateways: tuple[int, ...] = (TURN_MESSAGES,),
+    ) -> None:
+        self.outflow = Outflow(0, 0)
+        self.gateways = [Gateway(wants) for wants in gateways]
+        self.published = 0
+        self.delivered = 0
+        self.ready = 0
+        self._now = 0.0
+        self._turns = 0
+        self._free = window
+        self._out: deque[tuple[int, float, int]] = deque()
+        self._costs = (publish_us, deliver_us)
+        self._think_us = think_us
+        self._window = window
+
+    def turn(self) -> None:
+        self._turns += 1
+        while self._out and self._out[0][0] <= self._turns and self._out[0][1] <= self._now:
+            self._free += self._out.popleft()[2]
+        count = sum(gateway.bring() for gateway in self.gateways)
+        gone = min(self.ready, self._free)
+        self.ready += count - gone
+        self._free -= gone
+        if gone:
+            last = self._out[-1][1] if self._out else 0.0
+            done = max(last, self._now) + gone * self._think_us if self._think_us else 0.0
+            self._out.append((self._turns + ROUND_TRIP, done, gone))
+        self.published += count
+        self.delivered += gone
+        publish_us, deliver_us = self._costs
+        self._now += IDLE_US + count * publish_us + gone * deliver_us
+
+    def run(self, looks: int) -> tuple[float, float]:
+        """Return what was published and delivered in a second."""
+        began, published, delivered = self._now, self.published, self.delivered
+        for _ in range(looks):
+            start, turns = self._now, 0
+            while self._now < start + LOOK_US:
+                self.turn()
+                turns += 1
+            elapsed = int(self._now - start)
+            self.outflow.look(
+                self.published,
+                self.ready,
+                self._window - self._free,
+                1 if self._window else 0,
+                elapsed,
+                elapsed // turns,
+                IDLE_US * turns * 5 < elapsed,
+                len(self.gateways),
+            )
+            for gateway in self.gateways:
+                gateway.pending.hear(int(self.outflow.bound), int(self._now))
+        seconds = (self._now - began) / 1e6
+        return (self.published - published) / seconds, (self.delivered - delivered) / seconds
+
+
+@pytest.mark.parametrize("window", [2000, 5000, 20_000])
+@pytest.mark.parametrize(("publish_us", "deliver_us"), [(4.0, 4.0), (2.0, 10.0), (10.0, 2.0)])
+def test_publishing_comes_down_to_what_consumers_get(
+    window: int, publish_us: float, deliver_us: float
+) -> None:
+    node = Node(window, publish_us, deliver_us)
+    node.run(60)
+    published, delivered = node.run(100)
+    assert 0.9 * published <= delivered
+
+
+def test_what_was_piled_up_is_worked_off_and_publishing_goes_on_meanwhile() -> None:
+    node = Node(2000)
+    node.published = node.ready = 200_000
+    node.run(20)
+    published, delivered = node.run(20)
+    assert 0.6 * delivered < published < delivered
+    node.run(300)
+    assert node.ready < 20 * 2000
+    assert node.ready > 0
+
+
+def test_without_consumers_nothing_is_bounded() -> None:
+    node = Node(0)
+    node.run(60)
+    assert node.outflow.bound == 0
+
+
+def test_a_consumer_that_takes_its_time_is_no_reason() -> None:
+    node = Node(100, think_us=50_000)
+    node.run(60)
+    assert node.outflow.bound == 0
+
+
+def test_the_bound_goes_when_publishers_have_what_they_want() -> None:
+    node = Node(2000)
+    node.run(60)
+    assert node.outflow.bound > 0
+    node.gateways[0].wants = 20
+    node.run(60)
+    assert node.outflow.bound == 0
+
+
+def test_nodes_that_want_more_than_others_get_what_those_leave() -> None:
+    node = Node(2000, gateways=(10, TURN_MESSAGES, TURN_MESSAGES))
+    node.run(60)
+    for gateway in node.gateways:
+        gateway.brought = 0
+    published, delivered = node.run(100)
+    small, one, other = (gateway.brought for gateway in node.gateways)
+    assert 0.8 * delivered < published < 1.1 * delivered
+    assert 0.9 < one / other < 1.1
+    assert small < one
+
+
+def test_while_the_log_stands_still_the_bound_stays_but_not_for_ever() -> None:
+    node = Node(2000)
+    node.run(60)
+    bound = int(node.outflow.bound)
+    for _ in range(STILL_LOOKS - 1):
+        node.outflow.look(node.published, node.ready, 2000, 1, LOOK_US, 9000, True, 1)
+    assert node.outflow.bound == bound > 0
+    node.outflow.look(node.published, node.ready, 2000, 1, LOOK_US, 9000, True, 1)
+    assert node.outflow.bound == 0
+
+
+HUGE = st.integers(0, 1 << 40)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            HUGE, HUGE, HUGE, st.integers(0, 10_000), HUGE, HUGE, st.booleans(), st.integers(0, 100)
+        ),
+        max_size=40,
+    )
+)
+def test_whatever_is_seen_a_bound_lets_something_in(
+    looks: list[tuple[int, int, int, int, int, int, bool, int]],
+) -> None:
+    outflow = Outflow(0, 0)
+    for look in looks:
+        outflow.look(*look)
+        assert outflow.bound == 0 or OUTFLOW_MIN <= outflow.bound <= 8 * RATE_MAX
+
+
+# At a gateway
+
+
+class Publishers:
+    """Publishers of one node that bring one message after the other while they may."""
+
+    def __init__(self) -> None:
+        self.limits = FlowLimits()
+        self.pending = Pending(7, self.limits, Intake(self.limits), 1, None)
+
+    def bring(self, messages: int = 1) -> int:
+        """Bring batches of so many messages until the gate closes, 3,000 at most."""
+        count = 0
+        while self.pending.gate.room and count < 3000:
+            self.pending.add(messages, 100)
+            self.pending.done(100)
+            count += messages
+        return count
+
+
+@given(
+    st.integers(OUTFLOW_MIN, 1000),
+    st.integers(1, 50),
+    st.lists(st.integers(0, 500_000), max_size=30),
+)
+def test_no_more_comes_in_than_the_time_brings_and_one_batch(
+    rate: int, batch: int, steps: list[int]
+) -> None:
+    publishers = Publishers()
+    publishers.pending.hear(rate, 0)
+    now, came = 0, publishers.bring(batch)
+    for step in steps:
+        now += step
+        publishers.pending.hear(rate, now)
+        came += publishers.bring(batch)
+    assert came <= rate * now / 1e6 + batch
+    least = sum(min(step, OUTFLOW_BURST_US) for step in steps)
+    assert came >= rate * least // 1_000_000
+
+
+def test_a_closed_gate_says_which_limit_it_is() -> None:
+    publishers = Publishers()
+    pending = publishers.pending
+    pending.hear(100, 0)
+    assert (pending.gate.room, pending.gate.limit) == (False, LIMIT_OUTFLOW)
+    pending.hear(0, 1)
+    assert pending.gate.room
+    pending.add(1, 1 << 40)
+    assert (pending.gate.room, pending.gate.limit) == (False, LIMIT_QUEUE)
+    pending.hear(100, 2)
+    pending.done(1 << 40)
+    assert (pending.gate.room, pending.gate.limit) == (False, LIMIT_OUTFLOW)
+
+
+def test_a_leader_of_which_nothing_is_heard_bounds_nothing_in_the_end() -> None:
+    publishers = Publishers()
+    pending = publishers.pending
+    pending.hear(100, 0)
+    assert pending.go_on(OUTFLOW_LEASE_US)
+    assert publishers.bring() < 3000
+    assert not pending.go_on(OUTFLOW_LEASE_US + 1)
+    assert publishers.bring() == 3000

@@ -1,0 +1,137 @@
+"""Who is told what of queues that fall behind."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from headrace_broker.flow.flow_limits import FlowLimits
+from headrace_broker.flow.intake import Intake
+from headrace_broker.model.flow import LIMIT_OUTFLOW
+from headrace_broker.model.limits import OUTFLOW_LEASE_US, TURN_US_BUSY
+from headrace_broker.runtime.outflow_watch import OutflowWatch
+from headrace_broker.runtime.pb.cluster_pb2 import ClusterPayload
+from headrace_broker.runtime.queue_gates import QueueGates
+
+LOOK_US = 100_000
+GROUP, OTHER = 7, 8
+
+
+class Machine:
+    """A queue's figures."""
+
+    def __init__(self) -> None:
+        self.last_id = 0
+        self.ready_count = 0
+        self.unsettled_count = 100
+        self.consumer_count = 1
+
+
+class Host:
+    """A replica that leads."""
+
+    def __init__(self) -> None:
+        self.serving = True
+        self.machine = Machine()
+
+    def go_on(self, arrived: int, left: int) -> None:
+        self.machine.last_id += arrived
+        self.machine.ready_count += arrived - left
+
+
+class Node:
+    """A node among three that leads two queues, and publishes to both."""
+
+    def __init__(self) -> None:
+        self.now_us = 0
+        self.cpu_us = 0
+        self.hosts = {GROUP: Host(), OTHER: Host()}
+        limits = FlowLimits()
+        self.gates = QueueGates(limits, Intake(limits))
+        self.pending = {group: self.gates.enter(group) for group in self.hosts}
+        self.sent: list[tuple[int, list[int]]] = []
+        hosts = cast(Any, self.hosts)
+        self.watch = OutflowWatch(hosts, self.gates, [2, 3], self._send, lambda: self.cpu_us)
+
+    def _send(self, peer: int, data: bytes) -> bool:
+        self.sent.append((peer, list(ClusterPayload.FromString(data).outflows.rows)))
+        return True
+
+    def look(self, turn_us: int = 2 * TURN_US_BUSY) -> None:
+        self.now_us += LOOK_US
+        self.sent.clear()
+        self.watch.look(self.now_us, LOOK_US, turn_us)
+
+    def fall_behind(self, looks: int = 8, turn_us: int = 2 * TURN_US_BUSY) -> None:
+        """Have one queue take three times as much as leaves it, and the other what leaves."""
+        for _ in range(looks):
+            self.hosts[GROUP].go_on(3000, 1000)
+            self.hosts[OTHER].go_on(1000, 1000)
+            self.look(turn_us)
+
+    @property
+    def outflows(self) -> dict[int, int]:
+        return {group: int(pending.outflow) for group, pending in self.pending.items()}
+
+
+def test_all_nodes_are_told_the_same_of_the_queue_that_falls_behind_and_of_no_other() -> None:
+    node = Node()
+    node.fall_behind()
+    bound = node.outflows[GROUP]
+    assert 0 < bound <= 10_000 // 3
+    assert node.outflows[OTHER] == 0
+    assert node.sent == [(2, [GROUP, bound]), (3, [GROUP, bound])]
+
+
+def test_a_node_that_has_time_left_says_nothing() -> None:
+    node = Node()
+    node.fall_behind(turn_us=TURN_US_BUSY - 1)
+    assert (node.sent, node.outflows[GROUP]) == ([], 0)
+
+
+def test_a_loop_that_computes_all_the_time_is_busy_though_its_turns_are_short() -> None:
+    node = Node()
+    for _ in range(8):
+        node.cpu_us += LOOK_US * 9 // 10
+        node.fall_behind(1, turn_us=2000)
+    assert node.outflows[GROUP] > 0
+
+
+def test_queues_that_are_led_elsewhere_are_not_looked_at() -> None:
+    node = Node()
+    node.hosts[GROUP].serving = False
+    node.fall_behind()
+    assert (node.sent, node.outflows[GROUP]) == ([], 0)
+
+
+def test_the_end_of_a_bound_is_told() -> None:
+    node = Node()
+    node.fall_behind()
+    told: list[int] = []
+    while node.outflows[GROUP] > 0:
+        node.hosts[GROUP].go_on(1000, 1000)
+        node.look(turn_us=0)
+        told = node.sent[0][1]
+    assert told == [GROUP, 0]
+    node.look(turn_us=0)
+    assert node.sent == []
+
+
+def test_what_another_node_says_counts_until_nothing_is_heard_of_it() -> None:
+    node = Node()
+    node.watch.hear([GROUP, 100, 99, 5], node.now_us)
+    gate = node.pending[GROUP].gate
+    assert (gate.room, gate.limit) == (False, LIMIT_OUTFLOW)
+    node.look(turn_us=0)
+    assert gate.room
+    node.pending[GROUP].add(1000, 1)
+    node.look(turn_us=0)
+    assert not gate.room
+    for _ in range(OUTFLOW_LEASE_US // LOOK_US):
+        node.look(turn_us=0)
+    assert (gate.room, node.outflows[GROUP]) == (True, 0)
+
+
+def test_a_row_without_its_figure_is_left_away() -> None:
+    node = Node()
+    node.watch.hear([OTHER, 5, GROUP], node.now_us)
+    assert node.outflows == {GROUP: 0, OTHER: 5}
