@@ -7,7 +7,7 @@ consumers hurry, it tells the nodes how many messages a second each of them may 
 is the same for all nodes, and rises until together they bring what leaves: those that want less
 than their part leave the rest to the others.
 
-A consumer that is slow itself is no reason, nor is a queue without one: what a node lets in does not
+A consumer that is slow itself is no reason, nor is a queue without one: what comes in does not
 change how fast those go.
 """
 
@@ -24,9 +24,10 @@ ROUND_TURNS: Final = 16  # turns from a delivery to the one that its acknowledge
 # gateway, client, gateway, leader, followers, disk, leader; as many again where they do not match
 SMOOTHING: Final = 8  # looks over which what leaves a queue is averaged
 SHORT_SMOOTHING: Final = 4  # likewise what comes; it has to be seen soon what a bound does
-DRAIN_PERCENT: Final = 90  # of what leaves may come in, while too much waits
+DRAIN_PERCENT: Final = 85  # of what leaves may come in, while too much waits
 DEEP: Final = 2  # times what consumers hold: more than that need not wait for them
-SPARE: Final = 4  # times what comes and leaves: a bound of so much bounds nothing
+SPARE: Final = 2  # times what comes or leaves: one node alone never needs more
+CALM_LOOKS: Final = 30  # at which a queue is not behind, one after the other, until its bound goes
 BEHIND_LOOKS: Final = 3  # in a row before there is a bound: acknowledgements come in bursts
 STILL_LOOKS: Final = 20  # without anything that comes or leaves: longer than a slow disk takes
 RATE_MAX: Final = 10_000_000  # messages a second; only so that products stay within 64 bits
@@ -53,6 +54,7 @@ class Outflow:
         self._left: i64 = 0  # a second, on average
         self._came: i64 = 0  # likewise
         self._still: i64 = 0  # looks since anything came or left
+        self._calm: i64 = 0  # looks at which it was not behind, one after the other
         self._behind: i64 = 0  # looks at which it was, one after the other
 
     def look(
@@ -100,7 +102,7 @@ class Outflow:
         if self._behind >= BEHIND_LOOKS or (behind and self.bound > 0):
             self._restrain(max(nodes, 1))
         elif not behind and self.bound > 0:
-            self._relent()
+            self._relent(max(nodes, 1))
 
     def _stand_still(self) -> None:
         """The log is slow, which says nothing about consumers, or everybody has gone."""
@@ -123,19 +125,31 @@ class Outflow:
 
     def _restrain(self, nodes: i64) -> None:
         aim = max(self._left * DRAIN_PERCENT // 100, 1)
+        self._calm = 0
         if self.bound == 0:
-            self.bound = max(aim // nodes, OUTFLOW_MIN)
             self._came = aim  # what came before says nothing about the bound
         elif self._came > aim:
-            cut = self.bound * aim // self._came
-            self.bound = max(cut, self.bound * 3 // 4, OUTFLOW_MIN)
+            self.bound = max(self.bound * aim // self._came, self.bound * 3 // 4)
         else:
-            self.bound += self.bound // 16 + 1
+            self.bound += self.bound // 32 + 1
+        self._keep_between(aim // nodes)
 
-    def _relent(self) -> None:
-        self.bound += self.bound // 8 + 1
-        if self.bound > SPARE * max(self._came, self._left, OUTFLOW_MIN):
+    def _relent(self, nodes: i64) -> None:
+        self._calm += 1
+        if self._calm >= CALM_LOOKS:
             self.bound = 0
+        else:
+            self.bound += self.bound // 8 + 1
+            self._keep_between(self._left // nodes)
+
+    def _keep_between(self, least: i64) -> None:
+        """Keep the bound at what would do if all nodes brought as much, or up to SPARE times all.
+
+        Less would starve consumers; more would let in too much when what else bounds publishers
+        does so no more.
+        """
+        most = SPARE * max(self._came, self._left)
+        self.bound = max(min(self.bound, most), least, OUTFLOW_MIN)
 
 
 def _rate(count: i64, elapsed_us: i64) -> i64:

@@ -106,7 +106,7 @@ class Hosting:
         self.ledger = Ledger(FlowLimits()) if ledger is None else ledger
         self.on_session: Callable[[int, Account], None] = ignore_session
         self.on_session_over: Callable[[int], None] = ignore_end
-        self.turns = IntakeTurns(_call_soon, _clock_us)
+        self.turns = IntakeTurns(_call_soon, _cpu_us)
         self.intake = Intake(self.ledger.limits, self.turns)
         self.turns.intake = self.intake
         self.queue_gates = QueueGates(self.ledger.limits, self.intake, self.turns)

@@ -19,7 +19,8 @@ class IntakeTurns(Bell):
 
     Args:
         call_soon: has a function called in the next turn of the loop.
-        clock_us: the monotonic clock in microseconds.
+        clock_us: the processor time of the loop's thread in microseconds. A turn that is long
+            because others have the processor does not become shorter by passing on less.
 
     Attributes:
         intake: the node's; set before anybody rings.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, cast
 
 from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.flow.intake import Intake
@@ -34,7 +35,7 @@ class Node:
         self.intake = Intake(FlowLimits(), self.turns)
         self.turns.intake = self.intake
         self.outflow = Outflow()
-        self.watch = IntakeWatch(self.intake, self.turns, self.outflow)
+        self.watch = IntakeWatch(self.intake, self.turns, cast(Any, self.outflow))
         self.watch.look(self.now_us)
 
     def take_in(self, messages: int, turn_us: int) -> None:

@@ -68,6 +68,11 @@ class Node:
             self.hosts[OTHER].go_on(1000, 1000)
             self.look(turn_us)
 
+    def gate(self, group: int) -> tuple[bool, int]:
+        """Return whether it has room, and its limit."""
+        gate = self.pending[group].gate
+        return gate.room, gate.limit
+
     @property
     def outflows(self) -> dict[int, int]:
         return {group: int(pending.outflow) for group, pending in self.pending.items()}
@@ -119,16 +124,15 @@ def test_the_end_of_a_bound_is_told() -> None:
 def test_what_another_node_says_counts_until_nothing_is_heard_of_it() -> None:
     node = Node()
     node.watch.hear([GROUP, 100, 99, 5], node.now_us)
-    gate = node.pending[GROUP].gate
-    assert (gate.room, gate.limit) == (False, LIMIT_OUTFLOW)
+    assert node.gate(GROUP) == (False, LIMIT_OUTFLOW)
     node.look(turn_us=0)
-    assert gate.room
+    assert node.gate(GROUP)[0]
     node.pending[GROUP].add(1000, 1)
     node.look(turn_us=0)
-    assert not gate.room
+    assert node.gate(GROUP) == (False, LIMIT_OUTFLOW)
     for _ in range(OUTFLOW_LEASE_US // LOOK_US):
         node.look(turn_us=0)
-    assert (gate.room, node.outflows[GROUP]) == (True, 0)
+    assert (node.gate(GROUP)[0], node.outflows[GROUP]) == (True, 0)
 
 
 def test_a_row_without_its_figure_is_left_away() -> None:
