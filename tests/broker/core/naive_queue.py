@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.broker.core.naive_leases import NaiveLeases
 from tests.broker.core.naive_parts import (
     Message,
     Receiver,
@@ -10,16 +11,16 @@ from tests.broker.core.naive_parts import (
     property_block,
     read_properties,
 )
-from tests.broker.core.naive_state import NaiveState
 
 from headrace_broker.core.queue import command as c
 from headrace_broker.core.queue import effect as e
 from headrace_broker.core.queue.command_decoder import decode_command
 from headrace_broker.core.queue.leader_command import Acquire, Configure, Forget, Tick
+from headrace_broker.core.queue.lease_command import LeaseCommand
 from headrace_broker.model.session import session_boot, session_node
 
 
-class NaiveQueue(NaiveState):
+class NaiveQueue(NaiveLeases):
     """Carries out commands."""
 
     # Commands
@@ -27,8 +28,7 @@ class NaiveQueue(NaiveState):
     def apply(self, index: int, data: bytes) -> Told:
         told = Told()
         command = decode_command(data)
-        later = (Tick, Acquire, Forget, c.Remove)
-        if isinstance(command, c.Malformed) or (self.version < 2 and isinstance(command, later)):
+        if isinstance(command, c.Malformed) or not self.knows(command):
             told.answers.append(("rejected",))
             return told
         users = self.users()
@@ -41,6 +41,8 @@ class NaiveQueue(NaiveState):
             self.enqueue(index, data, command, told)
         elif isinstance(command, c.Control):
             self.control(command, told)
+        elif isinstance(command, LeaseCommand):
+            self.do_lease_command(command, told)
         else:
             getattr(self, name)(command, told)
         self.dispatch(told)
@@ -54,11 +56,18 @@ class NaiveQueue(NaiveState):
             told.answers.append(("unused",))
         return told
 
+    def knows(self, command: c.Command) -> bool:
+        later = (Tick, Acquire, Forget, c.Remove)
+        named = isinstance(command, c.Enqueue) and command.named is not None
+        if self.version < 3 and (named or isinstance(command, LeaseCommand)):
+            return False
+        return self.version > 1 or not isinstance(command, later)
+
     def users(self) -> int:
         return sum(r.state in ("attached", "detached") for r in self.receivers.values())
 
     def do_configure(self, command: Configure, told: Told) -> None:
-        if command.version > 2:
+        if command.version > 3:
             told.answers.append(("rejected",))
             return
         self.version = max(self.version, int(command.version))
@@ -83,6 +92,7 @@ class NaiveQueue(NaiveState):
         for number in list(self.sessions):
             for receiver in [r for p, r in list(self.receivers.items()) if p[0] == number]:
                 self.end_overdue(receiver, told)
+        self.end_due_leases(told)
 
     def end_overdue(self, receiver: Receiver, told: Told) -> None:
         timeout = receiver.timeout or self.settings.consumer_timeout_ms
@@ -168,7 +178,15 @@ class NaiveQueue(NaiveState):
         skip = session.published + 1 - int(command.seq)
         session.published = last
         batch = data[command.batch_offset :]
-        stop = self.admit(batch, command, skip)
+        had, start = self.had(command.named), skip
+        while had and skip < count and had[skip]:
+            skip += 1
+        stop = self.admit(batch, command, skip) if skip < count else count
+        if command.named is not None:
+            self.note(command.named, start, stop)
+        if skip == count:
+            told.answers.append(("enqueued", number, last))
+            return
         if stop < count:
             why = e.REFUSED_NO_CONSUMER if command.now else e.REFUSED_OVERFLOW
             session.refusals.append((int(command.seq) + stop, last, why))
@@ -177,7 +195,7 @@ class NaiveQueue(NaiveState):
         if command.patient and not command.now:
             self.fresh = self.above(index, command, skip, stop)
         base, self.next = self.next - skip, self.next + count - skip
-        for position in range(skip, stop):
+        for position in [at for at in range(skip, stop) if not had or not had[at]]:
             octets = int(command.sizes.octets(position))
             message = Message(base + position, index, position, octets, self.now)
             self.place(message, batch, position)
@@ -344,7 +362,8 @@ class NaiveQueue(NaiveState):
         if known is not None and known.state != "detached":
             return e.STATUS_ALREADY, 0
         attached = [r for r in self.receivers.values() if r.state == "attached"]
-        if any(r.exclusive for r in attached) or (command.exclusive and attached):
+        others = attached or self.leased() > 0
+        if any(r.exclusive for r in attached) or (command.exclusive and others):
             return e.STATUS_EXCLUSIVE_IN_USE, 0
         receiver = known or Receiver(place)
         self.receivers[place] = receiver

@@ -233,7 +233,10 @@ class NaiveState:
         return min(attached, key=key).place
 
     def served(self, place: Place) -> bool:
-        return not self.settings.single_active or place == self.active == self.best()
+        if not self.settings.single_active:
+            return True
+        leased = any(p[0] == 0 and receiver.held for p, receiver in self.receivers.items())
+        return place == self.active == self.best() and not leased
 
     def choose(self) -> None:
         if not self.settings.single_active:

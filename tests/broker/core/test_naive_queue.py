@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.broker.core.conftest import random_log, rich_log
+from tests.broker.core.lease_log import lease_log
 from tests.broker.core.naive_parts import Told
 from tests.broker.core.naive_queue import NaiveQueue
 
 from headrace_broker.core.queue import effect as e
+from headrace_broker.core.queue import lease_effect as le
 from headrace_broker.core.queue.queue_machine import QueueMachine
 
 
@@ -43,6 +45,15 @@ def told_by(effects: list[e.Effect]) -> Told:
     return told
 
 
+def told_group(group: le.GroupInfo) -> tuple[object, ...]:
+    leases = [told_lease(lease) for lease in group.leases]
+    return group.name, group.epoch, group.next_number, group.settled, group.deadline_ms, leases
+
+
+def told_lease(lease: le.LeaseInfo) -> tuple[object, ...]:
+    return lease.number, lease.state, lease.count, lease.octets, lease.rows
+
+
 def _answer(effect: e.Effect) -> tuple[object, ...]:
     if isinstance(effect, e.Enqueued):
         return "enqueued", effect.session, effect.seq
@@ -60,10 +71,23 @@ def _answer(effect: e.Effect) -> tuple[object, ...]:
         return "timed out", effect.session, effect.consumer
     if isinstance(effect, e.Detached):
         return "detached", effect.session, effect.consumer
+    if isinstance(effect, le.LeaseAnswer):
+        return (
+            "lease",
+            effect.request,
+            effect.status,
+            None if effect.group is None else told_group(effect.group),
+            effect.count,
+            effect.octets,
+            effect.ready,
+            [told_lease(lease) for lease in effect.gone],
+        )
+    if isinstance(effect, le.LeaseGone):
+        return "lease gone", effect.name, told_lease(effect.lease)
     return {e.Unused: ("unused",), e.Rejected: ("rejected",)}.get(type(effect), ())
 
 
-@pytest.mark.parametrize("make_log", [random_log, rich_log])
+@pytest.mark.parametrize("make_log", [random_log, rich_log, lease_log])
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32), snapshot_at=st.integers(0, 199))
 def test_machine_and_naive_queue_say_the_same(
@@ -89,5 +113,9 @@ def test_machine_and_naive_queue_say_the_same(
         assert set(range(1, index + 1)) - dead == naive.alive(), index
         assert machine.ready_octets == sum(m.octets for m in naive.waiting), index
         assert machine.delayed_count == len(naive.delayed)
+        assert machine.leased_count == naive.leased(), index
+        assert [told_group(g) for g in machine.lease_groups()] == [
+            group.told() for group in naive.groups.values()
+        ], index
         if index == snapshot_at:
             machine = QueueMachine.restore(machine.snapshot())

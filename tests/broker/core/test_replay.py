@@ -12,9 +12,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.broker.core.conftest import random_log, replay, rich_log
+from tests.broker.core.lease_log import lease_log
 
-from headrace_broker.core.queue import command, leader_command
+from headrace_broker.core.queue import command, leader_command, lease_command
 from headrace_broker.core.queue.effect import Rejected
+from headrace_broker.core.queue.lease_effect import LEASE_STATUS_NAMES
 from headrace_broker.core.queue.queue_machine import QueueMachine
 from headrace_broker.core.queue.restoring import SnapshotError
 
@@ -46,7 +48,22 @@ def test_rich_logs_reach_the_other_kinds_of_effect() -> None:
     assert kinds >= {"DeadLettered", "DeadLetterKept", "PublishRejected", "TimedOut", "Deliver"}
 
 
-LOGS = pytest.mark.parametrize("make_log", [random_log, rich_log])
+def test_logs_with_leases_reach_every_answer_to_groups() -> None:
+    told = [text for seed in range(8) for text in replay(QueueMachine(), lease_log(seed, 600))]
+    statuses = {text.split(", ")[1] for text in told if text.startswith("LeaseAnswer(")}
+    bounded = {"groups_full", "leases_full"}
+    assert statuses == set(LEASE_STATUS_NAMES.values()) - bounded
+    assert any(text.startswith("LeaseGone(") for text in told)
+    assert max(leased_at_the_end(seed) for seed in range(8)) > 0
+
+
+def leased_at_the_end(seed: int) -> int:
+    machine = QueueMachine()
+    replay(machine, lease_log(seed, 100))
+    return machine.leased_count
+
+
+LOGS = pytest.mark.parametrize("make_log", [random_log, rich_log, lease_log])
 
 
 @LOGS
@@ -104,6 +121,7 @@ def figures(machine: QueueMachine) -> tuple[int, ...]:
         machine.delayed_count,
         machine.dead_count,
         machine.oldest_ms(),
+        machine.leased_count,
     )
 
 
@@ -138,6 +156,10 @@ def drain(machine: QueueMachine) -> list[bytes]:
     if machine.version > 1:
         ends += [leader_command.encode_forget(list(range(1, machine.last_id + 1)))]
     assert not dead or machine.version > 1
+    if machine.version > 2:
+        names = [group.name for group in machine.lease_groups()]
+        closes = [lease_command.encode_close_group(1, name, 0) for name in names]
+        ends = [*closes, *ends]
     return [bytes(8) + encoded for encoded in ends]
 
 
@@ -145,7 +167,7 @@ def drain(machine: QueueMachine) -> list[bytes]:
 @given(data=st.binary(max_size=120), seed=st.integers(0, 20))
 def test_random_octets_are_answered_and_change_nothing(data: bytes, seed: int) -> None:
     machine = QueueMachine()
-    replay(machine, rich_log(seed, 40))
+    replay(machine, lease_log(seed, 40))
     before = machine.digest()
     effects = machine.apply(41, data)
     if isinstance(effects[0], Rejected):
@@ -163,7 +185,7 @@ def test_random_octets_are_answered_and_change_nothing(data: bytes, seed: int) -
 def test_a_log_with_flipped_octets_is_applied_without_an_exception(
     seed: int, changes: list[tuple[int, int, int]]
 ) -> None:
-    entries = [bytearray(data) for data in rich_log(seed, 40)]
+    entries = [bytearray(data) for data in lease_log(seed, 40)]
     for entry, offset, octet in changes:
         if entries[entry]:
             entries[entry][offset % len(entries[entry])] = octet
@@ -174,7 +196,7 @@ def test_a_log_with_flipped_octets_is_applied_without_an_exception(
 
 def test_a_snapshot_cut_short_anywhere_is_refused() -> None:
     machine = QueueMachine()
-    replay(machine, rich_log(5, 60))
+    replay(machine, lease_log(5, 100))
     snapshot = machine.snapshot()
     for length in range(len(snapshot)):
         with pytest.raises(SnapshotError):
@@ -198,7 +220,7 @@ def test_a_damaged_snapshot_is_refused_or_restored(
     seed: int, changes: list[tuple[int, int]]
 ) -> None:
     machine = QueueMachine()
-    replay(machine, rich_log(seed, 60))
+    replay(machine, lease_log(seed, 60))
     snapshot = bytearray(machine.snapshot())
     for offset, octet in changes:
         snapshot[offset % len(snapshot)] = octet
