@@ -110,7 +110,10 @@ class Hosting:
         self.intake = Intake(self.ledger.limits, self.turns)
         self.turns.intake = self.intake
         self.queue_gates = QueueGates(self.ledger.limits, self.intake, self.turns)
-        self.outflow = OutflowWatch(self.hosts, self.queue_gates, peers, send, _cpu_us)
+        self._peers_up: dict[int, int] = dict.fromkeys(peers, 0)  # boot count, 0 for down
+        self.outflow = OutflowWatch(
+            self.hosts, self.queue_gates, self._peers_up.keys(), send, _cpu_us
+        )
         watch = IntakeWatch(self.intake, self.turns, self.outflow)
         self._looker = Looker(watch, _clock_us, _call_later)
         self.duties = Duties()
@@ -125,7 +128,6 @@ class Hosting:
         self._next_number = 1
         self._asked: dict[int, int] = {}
         self._moved: dict[int, Queue] = {}  # by group, those that are not where they began
-        self._peers_up: dict[int, int] = dict.fromkeys(peers, 0)  # boot count, 0 for down
         self._gone: set[int] = set()  # node ids that belong to the cluster no more
         self._leader_waiters: dict[int, list[asyncio.Future[None]]] = {}
         self._tick_handle: asyncio.TimerHandle | None = None

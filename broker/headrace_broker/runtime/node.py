@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from headrace_broker.catalog.command import AdmitNode, AnnounceNode
 from headrace_broker.catalog.event import Event, QueueAdded, QueueChanged, QueueRemoved
@@ -166,6 +166,7 @@ class BrokerNode:
         self.rates = QueueRates(self.hosting.hosts, self.ledger, _now_us)
         self.flow_report = self._make_flow_report(self.directory.others)
         self.operations = self._make_operations()
+        self._handlers = self._payload_handlers()
 
     def _make_cluster(self, seeds: list[Node]) -> None:
         """Make what follows the nodes of the cluster, and where queues live."""
@@ -366,38 +367,36 @@ class BrokerNode:
 
     def _dispatch(self, peer: int, payload: ClusterPayload) -> None:
         kind = payload.WhichOneof("body")
-        if kind == "catalog_forward":
-            self.catalog.handle_forward(peer, payload.catalog_forward)
-        elif kind == "counts_request":
-            self.counts.receive_request(peer, payload.counts_request)
-        elif kind == "counts":
-            self.counts.receive_answer(payload.counts)
-        elif kind == "browse_request":
-            self.browsing.receive_request(peer, payload.browse_request)
-        elif kind == "browsed_page":
-            self.browsing.receive_answer(payload.browsed_page)
-        elif kind == "question":
-            self.clients.inquiries.receive_question(peer, payload.question)
-        elif kind == "answer":
-            self.clients.inquiries.receive_answer(payload.answer)
-        elif kind == "debt_report":
-            self.debts.receive_report(peer, payload.debt_report)
-        elif kind == "debt_heard":
-            self.debts.receive_heard(peer, payload.debt_heard)
-        elif kind == "alarm":
-            self.alarms.receive(peer, payload.alarm)
-        elif kind == "stopping":
-            self.maintenance.stopping.add(peer)
-        elif kind == "outflows":
-            self.hosting.outflow.hear(list(payload.outflows.rows), _now_us())
-        elif kind == "reply":
-            self.replies.receive_reply(payload.reply)
-        elif kind == "reply_probe":
-            self.replies.receive_probe(peer, payload.reply_probe)
-        elif kind == "reply_alive":
-            self.replies.receive_alive(payload.reply_alive)
-        else:
+        handle = self._handlers.get(kind) if kind is not None else None
+        if kind is None or handle is None:
             self.hosting.switchboard.receive(payload)
+        else:
+            handle(peer, getattr(payload, kind))
+
+    def _payload_handlers(self) -> dict[str, Callable[[int, Any], None]]:
+        """Return who takes which kind of payload: called with the sender and the payload's body.
+
+        All other kinds are about the sessions of queues.
+        """
+        return {
+            "catalog_forward": self.catalog.handle_forward,
+            "counts_request": self.counts.receive_request,
+            "counts": lambda _, counts: self.counts.receive_answer(counts),
+            "browse_request": self.browsing.receive_request,
+            "browsed_page": lambda _, page: self.browsing.receive_answer(page),
+            "question": self.clients.inquiries.receive_question,
+            "answer": lambda _, answer: self.clients.inquiries.receive_answer(answer),
+            "debt_report": self.debts.receive_report,
+            "debt_heard": self.debts.receive_heard,
+            "alarm": self.alarms.receive,
+            "stopping": lambda peer, _: self.maintenance.stopping.add(peer),
+            "outflows": lambda _, outflows: self.hosting.outflow.hear(
+                list(outflows.rows), _now_us()
+            ),
+            "reply": lambda _, reply: self.replies.receive_reply(reply),
+            "reply_probe": self.replies.receive_probe,
+            "reply_alive": lambda _, alive: self.replies.receive_alive(alive),
+        }
 
     def _on_peer(self, peer: int, up: bool, boot: int) -> None:
         if peer in self.names:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
@@ -28,7 +28,7 @@ class OutflowWatch:
     Args:
         hosts: replicas on this node by queue group.
         gates: of the queues that this node's clients publish to.
-        peers: the other nodes.
+        peers: the other nodes, as they come and go.
         send: carries a payload to a node.
         cpu_us: the processor time of the loop's thread, in microseconds.
     """
@@ -37,7 +37,7 @@ class OutflowWatch:
         self,
         hosts: dict[int, QueueHost],
         gates: QueueGates,
-        peers: list[int],
+        peers: Collection[int],
         send: Callable[[int, bytes], bool],
         cpu_us: Callable[[], int],
     ) -> None:
