@@ -38,6 +38,11 @@ def other_nodes(cluster: Cluster, queue: str) -> tuple[str, str, str]:
     return leader, first, second
 
 
+def _are_listed(flow: Flow, *names: str) -> bool:
+    listing = flow("top", "--once")
+    return all(name in listing for name in names)
+
+
 def test_the_culprit_of_a_saturated_queue_is_named_from_every_node(
     shared_cluster: Cluster, queue_name: Callable[[str], str], flow: Flow
 ) -> None:
@@ -56,6 +61,7 @@ def test_the_culprit_of_a_saturated_queue_is_named_from_every_node(
             found = json.loads(flow("why", victim, "-o", "json"))
             return found if found["stopped"]["last_10s"] > 0.3 and found["causes"] else None
 
+        wait_for("both to be connected", lambda: _are_listed(flow, victim, culprit))
         wait_for("the victim to be stopped", explained)
         for node in NODES:
             found = json.loads(flow("why", victim, "-o", "json", node=node))

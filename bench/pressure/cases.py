@@ -196,7 +196,7 @@ def neighbours(loader: Loader) -> None:
 
 def scarce_memory(loader: Loader) -> None:
     """(f) A memory watermark far below what is published without confirms."""
-    size, consumers, delay_us = 16 << 10, 40, 20_000
+    size, consumers, delay_us = 16 << 10, 4, 20_000
     groups = (
         Group("p", 20, publish="f", queues=4, size=size),
         Group("c", consumers, consume="f", queues=4, prefetch=20, ack=10, delay_us=delay_us),
@@ -232,7 +232,7 @@ CASES: Final = (
     Case("e", "a queue that fills (4 KiB, slow consumers) beside a healthy one", neighbours),
     Case(
         "f",
-        "20 publishers of 16 KiB without confirms, 40 slow consumers, memory for 64 MiB",
+        "20 publishers of 16 KiB without confirms, 4 slow consumers, memory for 64 MiB",
         scarce_memory,
         0,
     ),

@@ -45,10 +45,12 @@ class Outflow:
 
     Attributes:
         bound: messages a second that each node may let in, 0 for any number.
+        is_still: for a while nothing has come or left.
     """
 
     def __init__(self, last_id: i64, ready: i64) -> None:
         self.bound: i64 = 0
+        self.is_still = False
         self._last_id = last_id
         self._ready = ready
         self._left: i64 = 0  # a second, on average
@@ -90,6 +92,7 @@ class Outflow:
             self._stand_still()
             return
         self._still = 0
+        self.is_still = False
         self._left += (_rate(left, elapsed) - self._left) // SMOOTHING
         self._came += (_rate(came, elapsed) - self._came) // SHORT_SMOOTHING
         behind = (
@@ -108,6 +111,7 @@ class Outflow:
         """The log is slow, which says nothing about consumers, or everybody has gone."""
         self._still += 1
         if self._still >= STILL_LOOKS:
+            self.is_still = True
             self.bound = 0
             self._left = 0
             self._came = 0

@@ -13,8 +13,10 @@ from headrace_broker.runtime.pb.cluster_pb2 import ClusterPayload, Outflows
 from headrace_broker.runtime.queue_gates import QueueGates
 
 if TYPE_CHECKING:
+    from headrace_broker.core.queue.queue_machine import QueueMachine
     from headrace_broker.runtime.queue_host import QueueHost
 
+IDLE_LOOKS: Final = 20  # without being busy after which queues are not looked at
 BUSY_PERCENT: Final = 80  # of the time the loop computes: more is hardly to be had
 
 
@@ -47,8 +49,10 @@ class OutflowWatch:
         self._gates = gates
         self._peers = peers
         self._send = send
-        self._seen: dict[int, Outflow] = {}
+        self._seen: dict[int, Outflow] = {}  # queues to which something has come lately
+        self._last_ids: dict[int, int] = {}  # of all queues led here, at the last look
         self._bounds = 0
+        self._idle_looks = IDLE_LOOKS  # since the node was busy, IDLE_LOOKS at most
 
     def look(self, now_us: i64, elapsed_us: i64, turn_us: i64) -> None:
         """Look, tell the other nodes, and let in here what the time has brought.
@@ -59,10 +63,12 @@ class OutflowWatch:
             turn_us: length of a turn of the loop.
         """
         busy = self._is_busy(elapsed_us, turn_us)
-        if busy or self._bounds > 0:
+        self._idle_looks = 0 if busy else min(self._idle_looks + 1, IDLE_LOOKS)
+        if self._idle_looks < IDLE_LOOKS or self._bounds > 0:
             self._tell(self._look(elapsed_us, turn_us, busy), now_us)
-        elif self._seen:
+        elif self._last_ids:
             self._seen.clear()
+            self._last_ids.clear()
         self._gates.go_on(int(now_us))
 
     def hear(self, rows: list[int], now_us: int) -> None:
@@ -79,35 +85,45 @@ class OutflowWatch:
     def _look(self, elapsed_us: i64, turn_us: i64, busy: bool) -> list[int]:
         """Return the bounds that there are, or were until now, in rows as in `hear`."""
         before, self._seen = self._seen, {}
-        nodes: i64 = len(self._peers) + 1
+        ids_before, self._last_ids = self._last_ids, {}
         rows: list[int] = []
-        bounds = 0
         for group, host in self._hosts.items():
             if not host.serving:
                 continue
             machine = host.machine
+            last_id = int(machine.last_id)
+            self._last_ids[group] = last_id
             outflow = before.get(group)
-            if outflow is None:
-                outflow = Outflow(machine.last_id, machine.ready_count)
-            else:
-                was = outflow.bound
-                outflow.look(
-                    machine.last_id,
-                    machine.ready_count,
-                    machine.unsettled_count,
-                    machine.consumer_count,
-                    elapsed_us,
-                    turn_us,
-                    busy,
-                    nodes,
-                )
-                if outflow.bound > 0 or was > 0:
-                    rows.append(group)
-                    rows.append(int(outflow.bound))
-                    bounds += 1
-            self._seen[group] = outflow
-        self._bounds = bounds
+            if outflow is not None:
+                rows += self._look_at(outflow, group, machine, elapsed_us, turn_us, busy)
+                if not outflow.is_still:
+                    self._seen[group] = outflow
+            elif ids_before.get(group, last_id) != last_id:
+                self._seen[group] = Outflow(last_id, machine.ready_count)
+        self._bounds = len(rows)
         return rows
+
+    def _look_at(
+        self,
+        outflow: Outflow,
+        group: int,
+        machine: QueueMachine,
+        elapsed_us: i64,
+        turn_us: i64,
+        busy: bool,
+    ) -> tuple[int, ...]:
+        was = outflow.bound
+        outflow.look(
+            machine.last_id,
+            machine.ready_count,
+            machine.unsettled_count,
+            machine.consumer_count,
+            elapsed_us,
+            turn_us,
+            busy,
+            len(self._peers) + 1,
+        )
+        return (group, int(outflow.bound)) if outflow.bound > 0 or was > 0 else ()
 
     def _tell(self, rows: list[int], now_us: i64) -> None:
         if rows:

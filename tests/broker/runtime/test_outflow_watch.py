@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.flow.intake import Intake
+from headrace_broker.flow.outflow import STILL_LOOKS
 from headrace_broker.model.flow import LIMIT_OUTFLOW
 from headrace_broker.model.limits import OUTFLOW_LEASE_US, TURN_US_BUSY
 from headrace_broker.runtime.outflow_watch import OutflowWatch
@@ -118,6 +119,25 @@ def test_the_end_of_a_bound_is_told() -> None:
         told = node.sent[0][1]
     assert told == [GROUP, 0]
     node.look(turn_us=0)
+    assert node.sent == []
+
+
+def test_a_node_that_is_not_busy_for_a_moment_goes_on_looking() -> None:
+    node = Node()
+    node.fall_behind(4)
+    node.fall_behind(2, turn_us=0)
+    node.fall_behind(3)
+    assert node.outflows[GROUP] > 0
+
+
+def test_queues_to_which_nothing_comes_are_left_alone() -> None:
+    node = Node()
+    node.fall_behind()
+    for _ in range(STILL_LOOKS):
+        node.look()
+    assert node.outflows[GROUP] == 0
+    node.hosts[GROUP].go_on(3000, 1000)
+    node.look()
     assert node.sent == []
 
 
