@@ -11,7 +11,9 @@ import grpc
 from headrace_broker.catalog.access import stranger_text
 from headrace_broker.gateways.grpc.authentication import Caller
 from headrace_broker.gateways.grpc.call import Admission
+from headrace_broker.gateways.grpc.consuming import ConsumeCall, find_queue
 from headrace_broker.gateways.grpc.errors import CallError, Context, bad_field
+from headrace_broker.gateways.grpc.getting import get, get_cause
 from headrace_broker.gateways.grpc.pb.messaging_pb2 import (
     DESCRIPTOR,
     ConsumeRequest,
@@ -25,7 +27,7 @@ from headrace_broker.gateways.grpc.pb.messaging_pb2_grpc import (
     add_MessagingServicer_to_server,
 )
 from headrace_broker.gateways.grpc.publishing import PublishCall, opened_at_ms
-from headrace_broker.model.limits import NAME_OCTETS_MAX, STREAMS_MAX
+from headrace_broker.model.limits import GET_MESSAGES_MAX, NAME_OCTETS_MAX, STREAMS_MAX
 from headrace_broker.runtime.port import Broker, ConnectionInfo
 
 
@@ -74,20 +76,32 @@ class MessagingService(MessagingServicer):
         self, request_iterator: AsyncIterator[ConsumeRequest], context: Context
     ) -> None:
         """Consume from a queue."""
-        await self._missing(context)
+        async with self._admission.call(context) as caller:
+            opening = await self._opening(context, ConsumeRequest)
+            tag = opening.consumer_tag
+            if len(tag.encode()) > NAME_OCTETS_MAX:
+                raise bad_field("open.consumer_tag", f"must have at most {NAME_OCTETS_MAX} octets")
+            info = self._enter(caller, opening)
+            try:
+                queue = await find_queue(self._broker, caller.user, opening.vhost, opening.queue)
+                await ConsumeCall(self._broker, context, info, opening, queue).run()
+            finally:
+                self._infos.discard(info)
 
     async def Get(  # noqa: N802  (the generated base names it)
         self, request: GetRequest, context: Context
     ) -> GetResponse:
         """Take messages that wait."""
-        await self._missing(context)
+        async with self._admission.call(context) as caller:
+            check_vhost(self._broker, caller, request.vhost)
+            if request.messages_max > GET_MESSAGES_MAX:
+                raise bad_field("messages_max", f"must be at most {GET_MESSAGES_MAX}")
+            broker = self._broker
+            queue = await find_queue(broker, caller.user, request.vhost, request.queue)
+            info = self._info(caller, request.vhost)
+            cause = get_cause(info.id, info.name, broker.node_name, caller.user, request.vhost)
+            return await get(broker, cause, queue, request.messages_max or 1)
         raise AssertionError("the call was ended")
-
-    async def _missing(self, context: Context) -> None:
-        async with self._admission.call(context):
-            raise CallError(
-                grpc.StatusCode.UNIMPLEMENTED, "NOT_IMPLEMENTED", "this version cannot do it yet"
-            )
 
     async def _opening(self, context: Any, kind: type[Any]) -> Any:
         """Read the first request of a stream."""
@@ -111,16 +125,20 @@ class MessagingService(MessagingServicer):
             raise CallError(grpc.StatusCode.RESOURCE_EXHAUSTED, "TOO_MANY_CONNECTIONS", too_many)
         if len(opening.name.encode()) > NAME_OCTETS_MAX:
             raise bad_field("open.name", f"must have at most {NAME_OCTETS_MAX} octets")
+        info = self._info(caller, opening.vhost)
+        if opening.name:
+            info.client_properties = {"connection_name": opening.name}
+        self._infos.add(info)
+        return info
+
+    def _info(self, caller: Caller, vhost: str) -> ConnectionInfo:
         broker = self._broker
         stream_id = f"{broker.node_name}/{broker.boot}/g{next(self._numbers)}"
         peer = f"{caller.host}:{caller.port}"
         info = ConnectionInfo(stream_id, f"{peer} -> {self._address}", peer, opened_at_ms())
         info.user = caller.user
-        info.vhost = opening.vhost
+        info.vhost = vhost
         info.mechanism = "PLAIN"
-        if opening.name:
-            info.client_properties = {"connection_name": opening.name}
-        self._infos.add(info)
         return info
 
 

@@ -57,16 +57,20 @@ class Stream:
         return rest
 
     async def failure(self):
-        """Status, ErrorInfo and violated fields of a call that the broker ends."""
-        with pytest.raises(grpc.aio.AioRpcError) as failure:
-            await exhaust(self.call)
-        info, request = ErrorInfo(), BadRequest()
-        details = rpc_status.from_call(failure.value).details  # type: ignore[arg-type]
-        assert details[0].Unpack(info)
-        fields = []
-        if len(details) > 1 and details[1].Unpack(request):
-            fields = [each.field for each in request.field_violations]
-        return failure.value, info, fields
+        return await failed(self.call)
+
+
+async def failed(call):
+    """Status, ErrorInfo and violated fields of a call that the broker ends."""
+    with pytest.raises(grpc.aio.AioRpcError) as failure:
+        await exhaust(call)
+    info, request = ErrorInfo(), BadRequest()
+    details = rpc_status.from_call(failure.value).details  # type: ignore[arg-type]
+    assert details[0].Unpack(info)
+    fields = []
+    if len(details) > 1 and details[1].Unpack(request):
+        fields = [each.field for each in request.field_violations]
+    return failure.value, info, fields
 
 
 def message(body=b"m", **more):

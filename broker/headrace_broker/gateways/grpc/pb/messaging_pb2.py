@@ -26,15 +26,15 @@ from headrace_broker.gateways.grpc.pb import message_pb2 as headrace_dot_broker_
 from headrace_broker.gateways.grpc.pb import value_pb2 as headrace_dot_broker_dot_v1_dot_value__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"headrace/broker/v1/messaging.proto\x12\x12headrace.broker.v1\x1a headrace/broker/v1/message.proto\x1a\x1eheadrace/broker/v1/value.proto\"@\n\x04Stop\x12\r\n\x05limit\x18\x01 \x01(\t\x12\r\n\x05queue\x18\x02 \x01(\t\x12\x0c\n\x04node\x18\x03 \x01(\t\x12\x0c\n\x04text\x18\x04 \x01(\t\"|\n\x0ePublishRequest\x12/\n\x04open\x18\x01 \x01(\x0b\x32\x1f.headrace.broker.v1.PublishOpenH\x00\x12\x31\n\x05\x62\x61tch\x18\x02 \x01(\x0b\x32 .headrace.broker.v1.PublishBatchH\x00\x42\x06\n\x04kind\"\x9b\x01\n\x0bPublishOpen\x12\r\n\x05vhost\x18\x01 \x01(\t\x12\x10\n\x08\x65xchange\x18\x02 \x01(\t\x12\x13\n\x0brouting_key\x18\x03 \x01(\t\x12\x11\n\tmandatory\x18\x04 \x01(\x08\x12\x10\n\x08\x63onfirms\x18\x05 \x01(\x08\x12\x14\n\x0cpublisher_id\x18\x06 \x01(\t\x12\r\n\x05\x65poch\x18\x07 \x01(\x04\x12\x0c\n\x04name\x18\x08 \x01(\t\"U\n\x0cPublishBatch\x12\x16\n\x0e\x66irst_sequence\x18\x01 \x01(\x04\x12-\n\x08messages\x18\x02 \x03(\x0b\x32\x1b.headrace.broker.v1.Message\"\x92\x02\n\x0fPublishResponse\x12\x33\n\x06opened\x18\x01 \x01(\x0b\x32!.headrace.broker.v1.PublishOpenedH\x00\x12\x32\n\tconfirmed\x18\x02 \x01(\x0b\x32\x1d.headrace.broker.v1.ConfirmedH\x00\x12.\n\x07refused\x18\x03 \x01(\x0b\x32\x1b.headrace.broker.v1.RefusedH\x00\x12\x30\n\x08returned\x18\x04 \x01(\x0b\x32\x1c.headrace.broker.v1.ReturnedH\x00\x12,\n\x06window\x18\x05 \x01(\x0b\x32\x1a.headrace.broker.v1.WindowH\x00\x42\x06\n\x04kind\"\xb2\x01\n\rPublishOpened\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x15\n\rnext_sequence\x18\x02 \x01(\x04\x12\x1a\n\x12\x62\x61tch_messages_max\x18\x03 \x01(\r\x12\x18\n\x10\x62\x61tch_octets_max\x18\x04 \x01(\x04\x12\x1a\n\x12message_octets_max\x18\x05 \x01(\x04\x12*\n\x06window\x18\x06 \x01(\x0b\x32\x1a.headrace.broker.v1.Window\"6\n\tConfirmed\x12)\n\x06ranges\x18\x01 \x03(\x0b\x32\x19.headrace.broker.v1.Range\"o\n\x07Refused\x12)\n\x06ranges\x18\x01 \x03(\x0b\x32\x19.headrace.broker.v1.Range\x12\x0c\n\x04\x63ode\x18\x02 \x01(\x05\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x0c\n\x04text\x18\x04 \x01(\t\x12\r\n\x05limit\x18\x05 \x01(\t\"8\n\x08Returned\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x0c\n\x04\x63ode\x18\x02 \x01(\r\x12\x0c\n\x04text\x18\x03 \x01(\t\"R\n\x06Window\x12\x10\n\x08messages\x18\x01 \x01(\x04\x12\x0e\n\x06octets\x18\x02 \x01(\x04\x12&\n\x04stop\x18\x03 \x01(\x0b\x32\x18.headrace.broker.v1.Stop\"\xd3\x01\n\x0e\x43onsumeRequest\x12/\n\x04open\x18\x01 \x01(\x0b\x32\x1f.headrace.broker.v1.ConsumeOpenH\x00\x12,\n\x06\x63redit\x18\x02 \x01(\x0b\x32\x1a.headrace.broker.v1.CreditH\x00\x12,\n\x06settle\x18\x03 \x01(\x0b\x32\x1a.headrace.broker.v1.SettleH\x00\x12,\n\x06\x63\x61ncel\x18\x04 \x01(\x0b\x32\x1a.headrace.broker.v1.CancelH\x00\x42\x06\n\x04kind\"\xb2\x01\n\x0b\x43onsumeOpen\x12\r\n\x05vhost\x18\x01 \x01(\t\x12\r\n\x05queue\x18\x02 \x01(\t\x12\x14\n\x0c\x63onsumer_tag\x18\x03 \x01(\t\x12\x11\n\texclusive\x18\x04 \x01(\x08\x12\x10\n\x08priority\x18\x05 \x01(\x05\x12\x0e\n\x06no_ack\x18\x06 \x01(\x08\x12,\n\targuments\x18\x07 \x01(\x0b\x32\x19.headrace.broker.v1.Table\x12\x0c\n\x04name\x18\x08 \x01(\t\"9\n\x06\x43redit\x12\x10\n\x08messages\x18\x01 \x01(\x04\x12\x0e\n\x06octets\x18\x02 \x01(\x04\x12\r\n\x05\x64rain\x18\x03 \x01(\x08\"\x96\x01\n\x06Settle\x12)\n\x06ranges\x18\x01 \x03(\x0b\x32\x19.headrace.broker.v1.Range\x12,\n\x07outcome\x18\x02 \x01(\x0e\x32\x1b.headrace.broker.v1.Outcome\x12\x17\n\x0f\x64\x65livery_failed\x18\x03 \x01(\x08\x12\x1a\n\x12undeliverable_here\x18\x04 \x01(\x08\"\x08\n\x06\x43\x61ncel\"\x98\x02\n\x0f\x43onsumeResponse\x12\x33\n\x06opened\x18\x01 \x01(\x0b\x32!.headrace.broker.v1.ConsumeOpenedH\x00\x12\x34\n\ndeliveries\x18\x02 \x01(\x0b\x32\x1e.headrace.broker.v1.DeliveriesH\x00\x12.\n\x07settled\x18\x03 \x01(\x0b\x32\x1b.headrace.broker.v1.SettledH\x00\x12.\n\x07\x64rained\x18\x04 \x01(\x0b\x32\x1b.headrace.broker.v1.DrainedH\x00\x12\x32\n\tcancelled\x18\x05 \x01(\x0b\x32\x1d.headrace.broker.v1.CancelledH\x00\x42\x06\n\x04kind\"3\n\rConsumeOpened\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x14\n\x0c\x63onsumer_tag\x18\x02 \x01(\t\"\xcd\x01\n\x08\x44\x65livery\x12\x13\n\x0b\x64\x65livery_id\x18\x01 \x01(\x04\x12\x13\n\x0bredelivered\x18\x02 \x01(\x08\x12\x16\n\x0e\x64\x65livery_count\x18\x03 \x01(\r\x12\x16\n\x0e\x61\x63quired_count\x18\x04 \x01(\r\x12\x10\n\x08\x65xchange\x18\x05 \x01(\t\x12\x13\n\x0brouting_key\x18\x06 \x01(\t\x12\x32\n\nproperties\x18\x07 \x01(\x0b\x32\x1e.headrace.broker.v1.Properties\x12\x0c\n\x04\x62ody\x18\x08 \x01(\x0c\">\n\nDeliveries\x12\x30\n\ndeliveries\x18\x01 \x03(\x0b\x32\x1c.headrace.broker.v1.Delivery\"4\n\x07Settled\x12)\n\x06ranges\x18\x01 \x03(\x0b\x32\x19.headrace.broker.v1.Range\"\x1b\n\x07\x44rained\x12\x10\n\x08messages\x18\x01 \x01(\x04\")\n\tCancelled\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\x0c\n\x04\x63ode\x18\x02 \x01(\x05\"@\n\nGetRequest\x12\r\n\x05vhost\x18\x01 \x01(\t\x12\r\n\x05queue\x18\x02 \x01(\t\x12\x14\n\x0cmessages_max\x18\x03 \x01(\r\"V\n\x0bGetResponse\x12\x30\n\ndeliveries\x18\x01 \x03(\x0b\x32\x1c.headrace.broker.v1.Delivery\x12\x15\n\rmessages_left\x18\x02 \x01(\x04*S\n\x07Outcome\x12\x17\n\x13OUTCOME_UNSPECIFIED\x10\x00\x12\n\n\x06\x41\x43\x43\x45PT\x10\x01\x12\x0b\n\x07RELEASE\x10\x02\x12\n\n\x06REJECT\x10\x03\x12\n\n\x06MODIFY\x10\x04\x32\x83\x02\n\tMessaging\x12V\n\x07Publish\x12\".headrace.broker.v1.PublishRequest\x1a#.headrace.broker.v1.PublishResponse(\x01\x30\x01\x12V\n\x07\x43onsume\x12\".headrace.broker.v1.ConsumeRequest\x1a#.headrace.broker.v1.ConsumeResponse(\x01\x30\x01\x12\x46\n\x03Get\x12\x1e.headrace.broker.v1.GetRequest\x1a\x1f.headrace.broker.v1.GetResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"headrace/broker/v1/messaging.proto\x12\x12headrace.broker.v1\x1a headrace/broker/v1/message.proto\x1a\x1eheadrace/broker/v1/value.proto\"@\n\x04Stop\x12\r\n\x05limit\x18\x01 \x01(\t\x12\r\n\x05queue\x18\x02 \x01(\t\x12\x0c\n\x04node\x18\x03 \x01(\t\x12\x0c\n\x04text\x18\x04 \x01(\t\"|\n\x0ePublishRequest\x12/\n\x04open\x18\x01 \x01(\x0b\x32\x1f.headrace.broker.v1.PublishOpenH\x00\x12\x31\n\x05\x62\x61tch\x18\x02 \x01(\x0b\x32 .headrace.broker.v1.PublishBatchH\x00\x42\x06\n\x04kind\"\x9b\x01\n\x0bPublishOpen\x12\r\n\x05vhost\x18\x01 \x01(\t\x12\x10\n\x08\x65xchange\x18\x02 \x01(\t\x12\x13\n\x0brouting_key\x18\x03 \x01(\t\x12\x11\n\tmandatory\x18\x04 \x01(\x08\x12\x10\n\x08\x63onfirms\x18\x05 \x01(\x08\x12\x14\n\x0cpublisher_id\x18\x06 \x01(\t\x12\r\n\x05\x65poch\x18\x07 \x01(\x04\x12\x0c\n\x04name\x18\x08 \x01(\t\"U\n\x0cPublishBatch\x12\x16\n\x0e\x66irst_sequence\x18\x01 \x01(\x04\x12-\n\x08messages\x18\x02 \x03(\x0b\x32\x1b.headrace.broker.v1.Message\"\x92\x02\n\x0fPublishResponse\x12\x33\n\x06opened\x18\x01 \x01(\x0b\x32!.headrace.broker.v1.PublishOpenedH\x00\x12\x32\n\tconfirmed\x18\x02 \x01(\x0b\x32\x1d.headrace.broker.v1.ConfirmedH\x00\x12.\n\x07refused\x18\x03 \x01(\x0b\x32\x1b.headrace.broker.v1.RefusedH\x00\x12\x30\n\x08returned\x18\x04 \x01(\x0b\x32\x1c.headrace.broker.v1.ReturnedH\x00\x12,\n\x06window\x18\x05 \x01(\x0b\x32\x1a.headrace.broker.v1.WindowH\x00\x42\x06\n\x04kind\"\xb2\x01\n\rPublishOpened\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x15\n\rnext_sequence\x18\x02 \x01(\x04\x12\x1a\n\x12\x62\x61tch_messages_max\x18\x03 \x01(\r\x12\x18\n\x10\x62\x61tch_octets_max\x18\x04 \x01(\x04\x12\x1a\n\x12message_octets_max\x18\x05 \x01(\x04\x12*\n\x06window\x18\x06 \x01(\x0b\x32\x1a.headrace.broker.v1.Window\"6\n\tConfirmed\x12)\n\x06ranges\x18\x01 \x03(\x0b\x32\x19.headrace.broker.v1.Range\"o\n\x07Refused\x12)\n\x06ranges\x18\x01 \x03(\x0b\x32\x19.headrace.broker.v1.Range\x12\x0c\n\x04\x63ode\x18\x02 \x01(\x05\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x0c\n\x04text\x18\x04 \x01(\t\x12\r\n\x05limit\x18\x05 \x01(\t\"8\n\x08Returned\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x0c\n\x04\x63ode\x18\x02 \x01(\r\x12\x0c\n\x04text\x18\x03 \x01(\t\"R\n\x06Window\x12\x10\n\x08messages\x18\x01 \x01(\x04\x12\x0e\n\x06octets\x18\x02 \x01(\x04\x12&\n\x04stop\x18\x03 \x01(\x0b\x32\x18.headrace.broker.v1.Stop\"\xd3\x01\n\x0e\x43onsumeRequest\x12/\n\x04open\x18\x01 \x01(\x0b\x32\x1f.headrace.broker.v1.ConsumeOpenH\x00\x12,\n\x06\x63redit\x18\x02 \x01(\x0b\x32\x1a.headrace.broker.v1.CreditH\x00\x12,\n\x06settle\x18\x03 \x01(\x0b\x32\x1a.headrace.broker.v1.SettleH\x00\x12,\n\x06\x63\x61ncel\x18\x04 \x01(\x0b\x32\x1a.headrace.broker.v1.CancelH\x00\x42\x06\n\x04kind\"\xde\x01\n\x0b\x43onsumeOpen\x12\r\n\x05vhost\x18\x01 \x01(\t\x12\r\n\x05queue\x18\x02 \x01(\t\x12\x14\n\x0c\x63onsumer_tag\x18\x03 \x01(\t\x12\x11\n\texclusive\x18\x04 \x01(\x08\x12\x10\n\x08priority\x18\x05 \x01(\x05\x12\x0e\n\x06no_ack\x18\x06 \x01(\x08\x12,\n\targuments\x18\x07 \x01(\x0b\x32\x19.headrace.broker.v1.Table\x12\x0c\n\x04name\x18\x08 \x01(\t\x12*\n\x06\x63redit\x18\t \x01(\x0b\x32\x1a.headrace.broker.v1.Credit\"9\n\x06\x43redit\x12\x10\n\x08messages\x18\x01 \x01(\x04\x12\x0e\n\x06octets\x18\x02 \x01(\x04\x12\r\n\x05\x64rain\x18\x03 \x01(\x08\"\x96\x01\n\x06Settle\x12)\n\x06ranges\x18\x01 \x03(\x0b\x32\x19.headrace.broker.v1.Range\x12,\n\x07outcome\x18\x02 \x01(\x0e\x32\x1b.headrace.broker.v1.Outcome\x12\x17\n\x0f\x64\x65livery_failed\x18\x03 \x01(\x08\x12\x1a\n\x12undeliverable_here\x18\x04 \x01(\x08\"\x08\n\x06\x43\x61ncel\"\x98\x02\n\x0f\x43onsumeResponse\x12\x33\n\x06opened\x18\x01 \x01(\x0b\x32!.headrace.broker.v1.ConsumeOpenedH\x00\x12\x34\n\ndeliveries\x18\x02 \x01(\x0b\x32\x1e.headrace.broker.v1.DeliveriesH\x00\x12.\n\x07settled\x18\x03 \x01(\x0b\x32\x1b.headrace.broker.v1.SettledH\x00\x12.\n\x07\x64rained\x18\x04 \x01(\x0b\x32\x1b.headrace.broker.v1.DrainedH\x00\x12\x32\n\tcancelled\x18\x05 \x01(\x0b\x32\x1d.headrace.broker.v1.CancelledH\x00\x42\x06\n\x04kind\"3\n\rConsumeOpened\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x14\n\x0c\x63onsumer_tag\x18\x02 \x01(\t\"\xcd\x01\n\x08\x44\x65livery\x12\x13\n\x0b\x64\x65livery_id\x18\x01 \x01(\x04\x12\x13\n\x0bredelivered\x18\x02 \x01(\x08\x12\x16\n\x0e\x64\x65livery_count\x18\x03 \x01(\r\x12\x16\n\x0e\x61\x63quired_count\x18\x04 \x01(\r\x12\x10\n\x08\x65xchange\x18\x05 \x01(\t\x12\x13\n\x0brouting_key\x18\x06 \x01(\t\x12\x32\n\nproperties\x18\x07 \x01(\x0b\x32\x1e.headrace.broker.v1.Properties\x12\x0c\n\x04\x62ody\x18\x08 \x01(\x0c\">\n\nDeliveries\x12\x30\n\ndeliveries\x18\x01 \x03(\x0b\x32\x1c.headrace.broker.v1.Delivery\"4\n\x07Settled\x12)\n\x06ranges\x18\x01 \x03(\x0b\x32\x19.headrace.broker.v1.Range\"\x1b\n\x07\x44rained\x12\x10\n\x08messages\x18\x01 \x01(\x04\")\n\tCancelled\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\x0c\n\x04\x63ode\x18\x02 \x01(\x05\"@\n\nGetRequest\x12\r\n\x05vhost\x18\x01 \x01(\t\x12\r\n\x05queue\x18\x02 \x01(\t\x12\x14\n\x0cmessages_max\x18\x03 \x01(\r\"V\n\x0bGetResponse\x12\x30\n\ndeliveries\x18\x01 \x03(\x0b\x32\x1c.headrace.broker.v1.Delivery\x12\x15\n\rmessages_left\x18\x02 \x01(\x04*S\n\x07Outcome\x12\x17\n\x13OUTCOME_UNSPECIFIED\x10\x00\x12\n\n\x06\x41\x43\x43\x45PT\x10\x01\x12\x0b\n\x07RELEASE\x10\x02\x12\n\n\x06REJECT\x10\x03\x12\n\n\x06MODIFY\x10\x04\x32\x83\x02\n\tMessaging\x12V\n\x07Publish\x12\".headrace.broker.v1.PublishRequest\x1a#.headrace.broker.v1.PublishResponse(\x01\x30\x01\x12V\n\x07\x43onsume\x12\".headrace.broker.v1.ConsumeRequest\x1a#.headrace.broker.v1.ConsumeResponse(\x01\x30\x01\x12\x46\n\x03Get\x12\x1e.headrace.broker.v1.GetRequest\x1a\x1f.headrace.broker.v1.GetResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'headrace.broker.v1.messaging_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_OUTCOME']._serialized_start=2835
-  _globals['_OUTCOME']._serialized_end=2918
+  _globals['_OUTCOME']._serialized_start=2879
+  _globals['_OUTCOME']._serialized_end=2962
   _globals['_STOP']._serialized_start=124
   _globals['_STOP']._serialized_end=188
   _globals['_PUBLISHREQUEST']._serialized_start=190
@@ -58,31 +58,31 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CONSUMEREQUEST']._serialized_start=1331
   _globals['_CONSUMEREQUEST']._serialized_end=1542
   _globals['_CONSUMEOPEN']._serialized_start=1545
-  _globals['_CONSUMEOPEN']._serialized_end=1723
-  _globals['_CREDIT']._serialized_start=1725
-  _globals['_CREDIT']._serialized_end=1782
-  _globals['_SETTLE']._serialized_start=1785
-  _globals['_SETTLE']._serialized_end=1935
-  _globals['_CANCEL']._serialized_start=1937
-  _globals['_CANCEL']._serialized_end=1945
-  _globals['_CONSUMERESPONSE']._serialized_start=1948
-  _globals['_CONSUMERESPONSE']._serialized_end=2228
-  _globals['_CONSUMEOPENED']._serialized_start=2230
-  _globals['_CONSUMEOPENED']._serialized_end=2281
-  _globals['_DELIVERY']._serialized_start=2284
-  _globals['_DELIVERY']._serialized_end=2489
-  _globals['_DELIVERIES']._serialized_start=2491
-  _globals['_DELIVERIES']._serialized_end=2553
-  _globals['_SETTLED']._serialized_start=2555
-  _globals['_SETTLED']._serialized_end=2607
-  _globals['_DRAINED']._serialized_start=2609
-  _globals['_DRAINED']._serialized_end=2636
-  _globals['_CANCELLED']._serialized_start=2638
-  _globals['_CANCELLED']._serialized_end=2679
-  _globals['_GETREQUEST']._serialized_start=2681
-  _globals['_GETREQUEST']._serialized_end=2745
-  _globals['_GETRESPONSE']._serialized_start=2747
-  _globals['_GETRESPONSE']._serialized_end=2833
-  _globals['_MESSAGING']._serialized_start=2921
-  _globals['_MESSAGING']._serialized_end=3180
+  _globals['_CONSUMEOPEN']._serialized_end=1767
+  _globals['_CREDIT']._serialized_start=1769
+  _globals['_CREDIT']._serialized_end=1826
+  _globals['_SETTLE']._serialized_start=1829
+  _globals['_SETTLE']._serialized_end=1979
+  _globals['_CANCEL']._serialized_start=1981
+  _globals['_CANCEL']._serialized_end=1989
+  _globals['_CONSUMERESPONSE']._serialized_start=1992
+  _globals['_CONSUMERESPONSE']._serialized_end=2272
+  _globals['_CONSUMEOPENED']._serialized_start=2274
+  _globals['_CONSUMEOPENED']._serialized_end=2325
+  _globals['_DELIVERY']._serialized_start=2328
+  _globals['_DELIVERY']._serialized_end=2533
+  _globals['_DELIVERIES']._serialized_start=2535
+  _globals['_DELIVERIES']._serialized_end=2597
+  _globals['_SETTLED']._serialized_start=2599
+  _globals['_SETTLED']._serialized_end=2651
+  _globals['_DRAINED']._serialized_start=2653
+  _globals['_DRAINED']._serialized_end=2680
+  _globals['_CANCELLED']._serialized_start=2682
+  _globals['_CANCELLED']._serialized_end=2723
+  _globals['_GETREQUEST']._serialized_start=2725
+  _globals['_GETREQUEST']._serialized_end=2789
+  _globals['_GETRESPONSE']._serialized_start=2791
+  _globals['_GETRESPONSE']._serialized_end=2877
+  _globals['_MESSAGING']._serialized_start=2965
+  _globals['_MESSAGING']._serialized_end=3224
 # @@protoc_insertion_point(module_scope)

@@ -442,6 +442,7 @@ class ConsumeOpen(_message.Message):
     NO_ACK_FIELD_NUMBER: _builtins.int
     ARGUMENTS_FIELD_NUMBER: _builtins.int
     NAME_FIELD_NUMBER: _builtins.int
+    CREDIT_FIELD_NUMBER: _builtins.int
     vhost: _builtins.str
     queue: _builtins.str
     consumer_tag: _builtins.str
@@ -458,6 +459,10 @@ class ConsumeOpen(_message.Message):
     def arguments(self) -> _value_pb2.Table:
         """x-filter, x-consumer-timeout, ...: as AMQP's basic.consume"""
 
+    @_builtins.property
+    def credit(self) -> Global___Credit:
+        """the first; without any, the consumer begins with the first credit"""
+
     def __init__(
         self,
         *,
@@ -469,10 +474,11 @@ class ConsumeOpen(_message.Message):
         no_ack: _builtins.bool = ...,
         arguments: _value_pb2.Table | None = ...,
         name: _builtins.str = ...,
+        credit: Global___Credit | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "credit", b"credit"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "consumer_tag", b"consumer_tag", "exclusive", b"exclusive", "name", b"name", "no_ack", b"no_ack", "priority", b"priority", "queue", b"queue", "vhost", b"vhost"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments", b"arguments", "consumer_tag", b"consumer_tag", "credit", b"credit", "exclusive", b"exclusive", "name", b"name", "no_ack", b"no_ack", "priority", b"priority", "queue", b"queue", "vhost", b"vhost"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -480,6 +486,11 @@ Global___ConsumeOpen: _TypeAlias = ConsumeOpen  # noqa: Y015
 
 @_typing.final
 class Credit(_message.Message):
+    """What may still be sent. Settling gives none back. As long as a client gives as much credit as it
+    settles, the queue serves it without a pause; else the broker begins anew with its consumer, which
+    takes a moment, and messages that were already on their way go back and come as redelivered.
+    """
+
     DESCRIPTOR: _descriptor.Descriptor
 
     MESSAGES_FIELD_NUMBER: _builtins.int
@@ -490,7 +501,7 @@ class Credit(_message.Message):
     octets: _builtins.int
     """of bodies, likewise; a stream that never gives any has no limit in octets"""
     drain: _builtins.bool
-    """once nothing waits any more, forget what is left and say `drained`"""
+    """once nothing waits any more, forget what is left and say `drained`; not with x-filter"""
     def __init__(
         self,
         *,

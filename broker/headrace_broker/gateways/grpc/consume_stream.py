@@ -1,0 +1,280 @@
+"""A consume stream without its call: credit and settles in, deliveries out.
+
+A queue serves a consumer up to a number of unsettled deliveries; a client gives credit, which
+settling does not renew. As long as a client gives as much as it settles, both are the same: the
+consumer was attached for its first credit. Otherwise the stream attaches its consumer anew:
+with more, when the client has credit left and the queue thinks that it has not; and when the queue
+gives more than there is credit for, that goes back, and the consumer ends until there is credit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from headrace_broker.codecs.batch import body_bytes, message_body_bytes
+from headrace_broker.flow.account import Account
+from headrace_broker.gateways.grpc.credit import StreamCredit
+from headrace_broker.gateways.grpc.delivery_ids import DeliveryIds
+from headrace_broker.model.definition import Queue
+from headrace_broker.model.message import DeliveryRun
+from headrace_broker.runtime.port import (
+    ACCEPT,
+    GET_CONSUMER,
+    RELEASE,
+    Attachment,
+    Broker,
+    QueueClient,
+    QueueListener,
+    Ticket,
+)
+
+
+class Ready:
+    """Deliveries that may be sent.
+
+    Attributes:
+        run: where they stand.
+        start: index of the first in the run.
+        stop: index behind the last.
+        first_id: what the client knows the first by.
+    """
+
+    def __init__(self, run: DeliveryRun, start: int, stop: int, first_id: int) -> None:
+        self.run = run
+        self.start = start
+        self.stop = stop
+        self.first_id = first_id
+
+
+class ConsumeStream(QueueListener):
+    """One consumer of one queue.
+
+    Args:
+        broker: the node.
+        queue: what is consumed.
+        account: owes for what is caused by settling.
+        no_ack: deliveries are settled as they are taken to be sent.
+        make: returns how the queue serves the consumer, for a number of unsettled deliveries.
+        wake: called when there is something to send or to do.
+
+    Attributes:
+        credit: what the client may get.
+        ids: what the client knows deliveries by, and which of them are not settled.
+        ended: why the consumer ended unasked, "" while it has not.
+        left: messages that waited when one was fetched last.
+        timed_out: it ended since it held a delivery for too long.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        queue: Queue,
+        account: Account,
+        no_ack: bool,
+        make: Callable[[int], Attachment],
+        wake: Callable[[], None],
+    ) -> None:
+        self.credit = StreamCredit()
+        self.ids = DeliveryIds()
+        self.ended = ""
+        self.left = 0
+        self.timed_out = False
+        self._client = broker.open_queue(queue, self, account)
+        self._no_ack = no_ack
+        self._make = make
+        self._wake = wake
+        self._runs: deque[DeliveryRun] = deque()
+        self._start = 0  # index of what comes next in the first of them
+        self._number = 0  # of the consumer that is attached, 0 for none
+        self._next_number = 1
+        self._prefetch = 0  # what it was attached for
+        self._closed = False
+        self._is_surplus = False  # the queue gave more than there is credit for
+
+    # The consumer
+
+    @property
+    def is_attached(self) -> bool:
+        """Whether the queue serves it."""
+        return self._number != 0
+
+    @property
+    def should_attach(self) -> bool:
+        """Whether there is credit and the queue serves nothing, or too little."""
+        if self.ended or not self.credit.is_left:
+            return False
+        if not self.is_attached:
+            return True
+        return self.ids.held_by(self._number) >= self._prefetch and not self._runs
+
+    @property
+    def should_detach(self) -> bool:
+        """Whether the queue gives more than there is credit for."""
+        return self._is_surplus and self.is_attached and not self.credit.is_left
+
+    async def attach(self) -> None:
+        """Have the queue serve as much as there is credit for.
+
+        Raises:
+            AmqpError: ACCESS_REFUSED, NOT_FOUND: see `QueueClient.attach`.
+        """
+        await self.detach()
+        number = self._next_number
+        self._next_number += 1
+        attachment = self._make(self.credit.messages)
+        self._number, self._prefetch = number, int(attachment.prefetch)
+        self._is_surplus = False
+        await self._client.attach(number, attachment)
+
+    async def detach(self) -> None:
+        """End the consumer; what it has not sent goes back, what it has sent may be settled."""
+        number, self._number = self._number, 0
+        if number:
+            await self._client.cancel(number)  # before that, what goes back would come again
+            self._give_back()
+
+    def _give_back(self) -> None:
+        """Return to the queue what has not been sent."""
+        while self._runs:
+            run = self._runs.popleft()
+            first = int(run.first) + self._start
+            last = int(run.first) + len(run.positions) - 1
+            self._start = 0
+            if run.consumer != GET_CONSUMER:
+                self._client.settle(int(run.consumer), RELEASE, first, last)
+        self._client.flush()
+
+    async def fetch(self, count: int) -> bool:
+        """Take messages that wait, while there is no consumer; False when there are fewer.
+
+        Raises:
+            AmqpError: the queue is gone, or does not answer.
+        """
+        found = await asyncio.gather(*[self._client.get() for _ in range(count)])
+        for each in found:
+            if each is not None:
+                self._runs.append(each[0])
+                self.left = each[1]
+        return None not in found
+
+    # Deliveries
+
+    def take(self, count_max: int, octets_max: int) -> list[Ready]:
+        """Take deliveries for which there is credit, and spend it.
+
+        Args:
+            count_max: at most so many.
+            octets_max: of their bodies; one message may exceed it.
+        """
+        taken: list[Ready] = []
+        while self._runs and count_max > 0 and octets_max > 0 and self.credit.is_left:
+            run, start = self._runs[0], self._start
+            at = start
+            while (
+                at < len(run.positions) and count_max > 0 and octets_max > 0 and self.credit.is_left
+            ):
+                octets = int(message_body_bytes(run.blob, run.base, run.positions[at]))
+                self.credit.spend(octets)
+                octets_max -= octets
+                count_max -= 1
+                at += 1
+            number, first = int(run.consumer), int(run.first) + start
+            first_id = self.ids.issue(number, first, at - start, not self._no_ack)
+            taken.append(Ready(run, start, at, first_id))
+            if self._no_ack:
+                self._client.settle(number, ACCEPT, first, first + at - start - 1)
+            if at == len(run.positions):
+                self._runs.popleft()
+                self._start = 0
+            else:
+                self._start = at
+        if taken and self._no_ack:
+            self._client.flush()
+        if self._runs and not self.credit.is_left:
+            self._is_surplus = True
+        return taken
+
+    def sent(self, taken: list[Ready]) -> None:
+        """What was taken has been written."""
+        for ready in taken:
+            run = ready.run
+            if run.consumer != GET_CONSUMER:
+                positions = run.positions[ready.start : ready.stop]
+                octets = int(body_bytes(run.blob, run.base, positions))
+                self._client.consumed(int(run.consumer), octets)
+
+    # Settling
+
+    def settle(self, first: int, last: int, operation: int) -> bool:
+        """Settle deliveries; False, and nothing is done, when one of them is not unsettled."""
+        rows = self.ids.settle(first, last)
+        if rows is None:
+            return False
+        for number, low, high in rows:
+            self._client.settle(number, operation, low, high)
+        return True
+
+    def flush(self) -> None:
+        """Send what was settled."""
+        self._client.flush()
+
+    async def applied(self) -> None:
+        """Wait until the queue has applied what was settled.
+
+        Raises:
+            AmqpError: INTERNAL_ERROR, it does not answer.
+        """
+        await self._client.applied()
+
+    def close(self) -> None:
+        """The stream is over: everything unsettled goes back."""
+        if not self._closed:
+            self._closed = True
+            self._runs.clear()
+            self._client.flush()
+            self._client.close()
+
+    # From the queue
+
+    def on_delivery(self, client: QueueClient, run: DeliveryRun) -> None:
+        """See `QueueListener`."""
+        if self._closed:
+            return
+        if int(run.consumer) != self._number:
+            last = int(run.first) + len(run.positions) - 1
+            client.settle(int(run.consumer), RELEASE, int(run.first), last)
+        else:
+            self._runs.append(run)
+        self._wake()
+
+    def on_cancelled(self, client: QueueClient, consumer: int, reason: str) -> None:
+        """See `QueueListener`."""
+        self._end(consumer, reason or "the queue has ended the consumer")
+
+    def on_timed_out(self, client: QueueClient, consumer: int) -> None:
+        """See `QueueListener`."""
+        self.timed_out = True
+        self._end(self._number or consumer, "a delivery was not settled in time")
+
+    def _end(self, consumer: int, reason: str) -> None:
+        if consumer == self._number or self.timed_out:
+            self._number = 0
+            self._runs.clear()
+            self._start = 0
+            self.ids.void()
+            self.ended = reason
+            self._wake()
+
+    def on_confirmed(self, client: QueueClient, tickets: list[Ticket]) -> None:
+        """See `QueueListener`."""
+        raise AssertionError("a consume stream publishes nothing")
+
+    def on_rejected(self, client: QueueClient, tickets: list[Ticket]) -> None:
+        """See `QueueListener`."""
+        raise AssertionError("a consume stream publishes nothing")
+
+    def on_writable(self, client: QueueClient) -> None:
+        """See `QueueListener`."""
+        raise AssertionError("a consume stream publishes nothing")

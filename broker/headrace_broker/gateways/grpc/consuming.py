@@ -1,0 +1,351 @@
+"""The call Messaging.Consume: its requests into a stream, and deliveries out of it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+import grpc
+
+from headrace_broker.catalog.access import QUEUE, check_allowed
+from headrace_broker.catalog.permission import READ
+from headrace_broker.gateways.amqp.consumer_argument import PRIORITY, attachment, check_arguments
+from headrace_broker.gateways.amqp.handler_port import server_name
+from headrace_broker.gateways.grpc.consume_control import ConsumeControl
+from headrace_broker.gateways.grpc.consume_stream import ConsumeStream, Ready
+from headrace_broker.gateways.grpc.credit import CreditOverflowError
+from headrace_broker.gateways.grpc.deliveries import DeliveryWriter
+from headrace_broker.gateways.grpc.errors import CallError, Context, bad_field, from_amqp
+from headrace_broker.gateways.grpc.pb.message_pb2 import Range
+from headrace_broker.gateways.grpc.pb.messaging_pb2 import (
+    Cancelled,
+    ConsumeOpen,
+    ConsumeOpened,
+    ConsumeRequest,
+    ConsumeResponse,
+    Credit,
+    Deliveries,
+    Drained,
+    Outcome,
+    Settle,
+    Settled,
+)
+from headrace_broker.gateways.grpc.values import ValueProblemError, arguments_of
+from headrace_broker.model.definition import Queue
+from headrace_broker.model.flow import CONNECTION, Cause
+from headrace_broker.model.limits import (
+    GET_PIPELINE,
+    STREAM_ANSWERS_MAX,
+    STREAM_DELIVERIES_MAX,
+    STREAM_DELIVERIES_OCTETS,
+    STREAM_PREFETCH_MAX,
+)
+from headrace_broker.model.reply_code import NOT_FOUND, RESOURCE_LOCKED, AmqpError
+from headrace_broker.runtime.filter_argument import X_FILTER
+from headrace_broker.runtime.port import (
+    ACCEPT,
+    MODIFY_FAILED,
+    REJECT,
+    RELEASE,
+    Attachment,
+    Broker,
+    ConnectionInfo,
+)
+
+PROTOCOL: Final = "gRPC Consume"
+
+_OPERATIONS: Final = {Outcome.ACCEPT: ACCEPT, Outcome.RELEASE: RELEASE, Outcome.REJECT: REJECT}
+
+
+class ConsumeCall:
+    """Serves one call.
+
+    Args:
+        broker: the node.
+        context: of the call.
+        info: for listings; `vhost` is set.
+        opening: the first request.
+        queue: what is consumed.
+
+    Raises:
+        AmqpError: an argument is wrong.
+        CallError: likewise.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        context: Context,
+        info: ConnectionInfo,
+        opening: ConsumeOpen,
+        queue: Queue,
+    ) -> None:
+        self._broker = broker
+        self._context: Any = context
+        self._info = info
+        self._opening = opening
+        self._arguments = _arguments(opening)
+        check_arguments(queue, self._arguments)
+        self.tag = opening.consumer_tag or server_name("amq.ctag-")
+        info.protocol = PROTOCOL
+        info.channels = 1
+        cause = Cause(info.id, CONNECTION, info.name, broker.node_name)
+        cause.user, cause.vhost = info.user, info.vhost
+        info.account = self._account = broker.ledger.open(cause)
+        self._changed = asyncio.Event()
+        self._readable = asyncio.Event()
+        self._stream = ConsumeStream(
+            broker, queue, self._account, opening.no_ack, self._attachment, self._changed.set
+        )
+        info.control = ConsumeControl(
+            info, self._stream, opening, self.tag, queue.name, self._arguments, self._end
+        )
+        self._writer = DeliveryWriter()
+        self._draining = False
+        self._cancelled = False  # by the client
+        self._no_more = False  # the client has closed its side
+        self._settling: list[Range] = []  # with the queue, which has not answered
+        self._settled: list[Range] = []  # not told
+        self._settles = asyncio.Event()
+        self._failure: CallError | None = None
+
+    def _attachment(self, credit: int) -> Attachment:
+        opening = self._opening
+        prefetch = min(credit, STREAM_PREFETCH_MAX)
+        arguments = self._arguments
+        if opening.priority:
+            arguments = {PRIORITY: opening.priority, **arguments}
+        return attachment(self.tag, prefetch, opening.exclusive, opening.no_ack, arguments)
+
+    async def run(self) -> None:
+        """Serve the call to its end.
+
+        Raises:
+            CallError: the client broke a rule, or the broker has to end the call.
+            AmqpError: the queue is in exclusive use, gone, or does not answer.
+        """
+        self._broker.connection_opened(self._info)
+        try:
+            if self._opening.HasField("credit"):
+                self._credit(self._opening.credit)
+            if self._stream.should_attach and not self._draining:
+                await self._stream.attach()
+            opened = ConsumeOpened(node=self._broker.node_name, consumer_tag=self.tag)
+            await self._context.write(ConsumeResponse(opened=opened))
+            await self._serve()
+        finally:
+            self._stream.close()
+            self._broker.connection_closed(self._info)
+            self._broker.ledger.close(self._account)
+        if self._failure is not None:
+            raise self._failure
+
+    async def _serve(self) -> None:
+        refusal: AmqpError | None = None
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self._read()), group.create_task(self._watch_settles())]
+            try:
+                await self._write()
+            except AmqpError as error:
+                refusal = error
+            finally:
+                for task in tasks:
+                    task.cancel()
+        if refusal is not None:
+            raise refusal
+
+    # Requests
+
+    async def _read(self) -> None:
+        try:
+            while True:
+                while len(self._settling) + len(self._settled) >= STREAM_ANSWERS_MAX:
+                    self._readable.clear()
+                    await self._readable.wait()
+                request = await self._context.read()
+                if request is grpc.aio.EOF:  # type: ignore[attr-defined]
+                    break
+                self._take(request)
+        except CallError as error:
+            self._end(error)
+        self._no_more = True
+        self._changed.set()
+
+    def _take(self, request: ConsumeRequest) -> None:
+        kind = request.WhichOneof("kind")
+        if kind == "credit":
+            self._credit(request.credit)
+        elif kind == "settle":
+            self._settle(request.settle)
+        elif kind == "cancel":
+            self._cancelled = True
+        else:
+            rule = "only the first request opens the stream" if kind == "open" else "must be set"
+            raise bad_field(kind or "kind", rule)
+        self._changed.set()
+
+    def _credit(self, credit: Credit) -> None:
+        if credit.drain and X_FILTER in self._arguments:
+            raise bad_field("credit.drain", "must not be asked for with x-filter")
+        try:
+            self._stream.credit.add(credit.messages, credit.octets)
+        except CreditOverflowError as error:
+            field, _, rule = str(error).partition(": ")
+            raise bad_field(field, rule) from None
+        self._draining = self._draining or credit.drain
+
+    def _settle(self, settle: Settle) -> None:
+        operation = _operation(settle)
+        if len(settle.ranges) > STREAM_ANSWERS_MAX:
+            raise bad_field("settle.ranges", f"must be at most {STREAM_ANSWERS_MAX}")
+        for index, each in enumerate(settle.ranges):
+            field = f"settle.ranges[{index}]"
+            if not 1 <= each.first <= each.last:
+                raise bad_field(field, "must have a first from 1 and a last not below it")
+            if not self._stream.settle(each.first, each.last, operation):
+                error = bad_field(field, f"{each.first} to {each.last} are not all unsettled")
+                error.reason = "UNKNOWN_DELIVERY"
+                raise error
+        self._stream.flush()
+        self._settling += settle.ranges
+        self._settles.set()
+
+    async def _watch_settles(self) -> None:
+        """Tell the client of settles that its queue has applied."""
+        while True:
+            await self._settles.wait()
+            self._settles.clear()
+            done, self._settling = self._settling, []
+            try:
+                await self._stream.applied()
+            except AmqpError as error:
+                self._end(from_amqp(error))
+                return
+            self._settled += done
+            self._changed.set()
+
+    # Responses
+
+    async def _write(self) -> None:
+        """Write what comes up, and see to it that the queue serves what there is credit for."""
+        stream = self._stream
+        told_cancelled = False
+        while self._failure is None:
+            self._changed.clear()
+            if not self._cancelled:
+                await self._adjust()
+            elif not told_cancelled:
+                await stream.detach()
+                told_cancelled = True
+                await self._context.write(ConsumeResponse(cancelled=Cancelled()))
+            busy = await self._deliver() if not self._cancelled else False
+            await self._tell_settled()
+            if busy:
+                continue
+            if stream.ended and not told_cancelled:
+                await self._context.write(ConsumeResponse(cancelled=self._lost()))
+                return
+            if self._no_more and not (self._settling or self._settled or self._settles.is_set()):
+                return
+            await self._changed.wait()
+
+    async def _adjust(self) -> None:
+        stream = self._stream
+        if self._draining:
+            await self._drain()
+        elif stream.should_detach:
+            await stream.detach()
+        elif stream.should_attach:
+            await stream.attach()
+
+    async def _deliver(self) -> bool:
+        """Send what there is credit for; False when there was nothing."""
+        taken = self._stream.take(STREAM_DELIVERIES_MAX, STREAM_DELIVERIES_OCTETS)
+        if not taken:
+            return False
+        await self._context.write(ConsumeResponse(deliveries=self._rendered(taken)))
+        self._stream.sent(taken)
+        return True
+
+    def _rendered(self, taken: list[Ready]) -> Deliveries:
+        write = self._writer.write
+        return Deliveries(
+            deliveries=[
+                write(ready.run, index, ready.first_id + index - ready.start)
+                for ready in taken
+                for index in range(ready.start, ready.stop)
+            ]
+        )
+
+    async def _drain(self) -> None:
+        """Send what waits as far as credit goes, then forget the rest of that."""
+        stream = self._stream
+        await stream.detach()
+        more = True
+        while more and stream.credit.is_left:
+            wanted = 1 if stream.credit.is_limited else min(stream.credit.messages, GET_PIPELINE)
+            more = await stream.fetch(wanted)
+            while await self._deliver():
+                pass
+        self._draining = False
+        drained = Drained(messages=stream.credit.forget())
+        await self._context.write(ConsumeResponse(drained=drained))
+
+    async def _tell_settled(self) -> None:
+        if self._settled:
+            settled, self._settled = self._settled, []
+            await self._context.write(ConsumeResponse(settled=Settled(ranges=settled)))
+            self._readable.set()
+
+    def _lost(self) -> Cancelled:
+        """The queue has ended the consumer."""
+        timed_out = self._stream.timed_out
+        code = grpc.StatusCode.DEADLINE_EXCEEDED if timed_out else grpc.StatusCode.NOT_FOUND
+        return Cancelled(reason=self._stream.ended, code=code.value[0])
+
+    def _end(self, error: CallError) -> None:
+        """End the call with an error."""
+        if self._failure is None:
+            self._failure = error
+        self._changed.set()
+
+
+def _arguments(opening: ConsumeOpen) -> dict[str, Any]:
+    try:
+        return arguments_of(opening.arguments)
+    except ValueProblemError as problem:
+        raise bad_field(f"open.arguments{problem.place}", problem.rule) from None
+
+
+def _operation(settle: Settle) -> int:
+    """Return what is to become of deliveries."""
+    if settle.outcome == Outcome.MODIFY:
+        if settle.undeliverable_here:
+            return REJECT
+        return MODIFY_FAILED if settle.delivery_failed else RELEASE
+    operation = _OPERATIONS.get(settle.outcome)
+    if operation is None:
+        raise bad_field("settle.outcome", "must be ACCEPT, RELEASE, REJECT or MODIFY")
+    if settle.delivery_failed or settle.undeliverable_here:
+        raise bad_field("settle.outcome", "must be MODIFY with delivery_failed, undeliverable_here")
+    return operation
+
+
+async def find_queue(broker: Broker, user: str, vhost: str, name: str) -> Queue:
+    """Return a queue that a user may read, wherever it was declared a moment ago.
+
+    Raises:
+        AmqpError: ACCESS_REFUSED, NOT_FOUND, RESOURCE_LOCKED for a connection's exclusive queue,
+            INTERNAL_ERROR when that is not known.
+    """
+    check_allowed(broker.permissions.may, user, vhost, READ, QUEUE, name)
+    queue = broker.queue(vhost, name)
+    if queue is None:
+        await broker.catch_up()
+        queue = broker.queue(vhost, name)
+    if queue is None:
+        raise AmqpError(NOT_FOUND, f"no queue '{name}' in vhost '{vhost}'")
+    if queue.exclusive:
+        text = f"cannot obtain exclusive access to locked queue '{name}' in vhost '{vhost}'"
+        raise AmqpError(RESOURCE_LOCKED, f"{text}, which belongs to a connection")
+    return queue

@@ -1,0 +1,57 @@
+"""Credit of a consume stream: what its client may still be sent."""
+
+from __future__ import annotations
+
+from headrace_broker.model.limits import STREAM_CREDIT_MAX
+
+
+class CreditOverflowError(ValueError):
+    """More credit than there may be; the text names the field and its bound."""
+
+
+class StreamCredit:
+    """Messages, and octets once the client has given any.
+
+    Attributes:
+        messages: left.
+        octets: left; the message that takes it below 1 still goes.
+        is_limited: octets count.
+    """
+
+    def __init__(self) -> None:
+        self.messages = 0
+        self.octets = 0
+        self.is_limited = False
+
+    @property
+    def is_left(self) -> bool:
+        """Whether one more message may be sent."""
+        return self.messages > 0 and (not self.is_limited or self.octets > 0)
+
+    def add(self, messages: int, octets: int) -> None:
+        """The client gives more.
+
+        Raises:
+            CreditOverflowError: it is more than anybody needs; nothing was added.
+        """
+        if self.messages + messages > STREAM_CREDIT_MAX:
+            raise CreditOverflowError(
+                f"credit.messages: must add up to {STREAM_CREDIT_MAX} at most"
+            )
+        if self.octets + octets > 1 << 62:
+            raise CreditOverflowError(f"credit.octets: must add up to {1 << 62} at most")
+        self.messages += messages
+        self.octets += octets
+        self.is_limited = self.is_limited or octets > 0
+
+    def spend(self, octets: int) -> None:
+        """A message goes."""
+        self.messages -= 1
+        if self.is_limited:
+            self.octets -= octets
+
+    def forget(self) -> int:
+        """Take back what is left, and return how many messages that was."""
+        left, self.messages = self.messages, 0
+        self.octets = 0
+        return left

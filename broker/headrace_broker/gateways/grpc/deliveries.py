@@ -1,0 +1,59 @@
+"""Runs of deliveries as messages."""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from headrace_broker.codecs.batch import message_body, message_properties, message_route
+from headrace_broker.gateways.grpc.pb.message_pb2 import Properties
+from headrace_broker.gateways.grpc.pb.messaging_pb2 import Delivery
+from headrace_broker.gateways.grpc.properties import PropertyMemory
+from headrace_broker.model.message import DeliveryRun
+
+_COUNTS: Final = struct.Struct(">II")  # of one position: failed deliveries, acquisitions
+
+
+class DeliveryWriter:
+    """Makes the deliveries of one stream."""
+
+    def __init__(self) -> None:
+        self._properties = PropertyMemory()
+        self._routes: tuple[bytes, str, str] = (b"", "", "")
+
+    def write(self, run: DeliveryRun, index: int, delivery_id: int) -> Delivery:
+        """Return one delivery.
+
+        Args:
+            run: where it stands.
+            index: of its position in the run.
+            delivery_id: as the client knows it.
+        """
+        blob, base, position = run.blob, int(run.base), run.positions[index]
+        exchange, key = self._route(message_route(blob, base, position))
+        failed = acquired = 0
+        if run.counts:
+            failed, acquired = _COUNTS.unpack_from(run.counts, index * _COUNTS.size)
+        return Delivery(
+            delivery_id=delivery_id,
+            redelivered=run.redelivered[index] != 0,
+            delivery_count=failed,
+            acquired_count=acquired,
+            exchange=exchange,
+            routing_key=key,
+            properties=self._decoded(message_properties(blob, base, position)),
+            body=message_body(blob, base, position),
+        )
+
+    def _decoded(self, block: bytes) -> Properties | None:
+        return self._properties.decode(block) if len(block) > 2 else None
+
+    def _route(self, route: bytes) -> tuple[str, str]:
+        """Return exchange and routing key; octets that are not UTF-8 are replaced."""
+        known, exchange, key = self._routes
+        if route != known or not route:
+            length = route[0]
+            exchange = route[1 : 1 + length].decode("utf-8", "replace")
+            key = route[2 + length :].decode("utf-8", "replace")
+            self._routes = (route, exchange, key)
+        return exchange, key
