@@ -11,6 +11,7 @@ from headrace_broker.catalog.access import QUEUE, check_allowed
 from headrace_broker.catalog.permission import READ
 from headrace_broker.gateways.amqp.consumer_argument import PRIORITY, attachment, check_arguments
 from headrace_broker.gateways.amqp.handler_port import server_name
+from headrace_broker.gateways.grpc.argument_table import read_table
 from headrace_broker.gateways.grpc.consume_control import ConsumeControl
 from headrace_broker.gateways.grpc.consume_stream import ConsumeStream, Ready
 from headrace_broker.gateways.grpc.credit import CreditOverflowError
@@ -30,7 +31,6 @@ from headrace_broker.gateways.grpc.pb.messaging_pb2 import (
     Settle,
     Settled,
 )
-from headrace_broker.gateways.grpc.values import ValueProblemError, arguments_of
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.flow import CONNECTION, Cause
 from headrace_broker.model.limits import (
@@ -84,7 +84,7 @@ class ConsumeCall:
         self._context: Any = context
         self._info = info
         self._opening = opening
-        self._arguments = _arguments(opening)
+        self._arguments = read_table(opening.arguments, "open.arguments")
         check_arguments(queue, self._arguments)
         self.tag = opening.consumer_tag or server_name("amq.ctag-")
         info.protocol = PROTOCOL
@@ -308,13 +308,6 @@ class ConsumeCall:
         if self._failure is None:
             self._failure = error
         self._changed.set()
-
-
-def _arguments(opening: ConsumeOpen) -> dict[str, Any]:
-    try:
-        return arguments_of(opening.arguments)
-    except ValueProblemError as problem:
-        raise bad_field(f"open.arguments{problem.place}", problem.rule) from None
 
 
 def _operation(settle: Settle) -> int:

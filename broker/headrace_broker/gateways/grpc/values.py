@@ -6,10 +6,8 @@ Source: AMQP 0-9-1 section 4.2.5 with the field types of RabbitMQ's errata, as `
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
-
-from pamqp import decode, encode
 
 from headrace_broker.gateways.grpc.pb.value_pb2 import Array, Decimal, Table, Value
 from headrace_broker.model.limits import TABLE_DEPTH_MAX
@@ -202,23 +200,3 @@ def _set_string(value: Value, octet: int, text: bytes) -> None:
         value.string = text.decode()
     except UnicodeDecodeError:
         value.octets = text
-
-
-def table_of(arguments: Mapping[str, Any]) -> Table:
-    """Return the arguments of a queue, exchange, binding or consumer as a table.
-
-    Args:
-        arguments: as AMQP's methods hold them.
-    """
-    table, _ = decode_table(encode.field_table(dict(arguments)))
-    return table
-
-
-def arguments_of(table: Table) -> dict[str, Any]:
-    """Return a table as arguments, which AMQP's methods would hold for it.
-
-    Raises:
-        ValueProblemError: as `encode_table`.
-    """
-    data = encode_table(table)
-    return dict(decode.field_table(data)[1])

@@ -12,6 +12,7 @@ from headrace_broker.gateways.grpc.pb.messaging_pb2 import (
     ConsumeOpen,
     ConsumeRequest,
     Credit,
+    Delivery,
     GetRequest,
     Outcome,
     Settle,
@@ -53,7 +54,7 @@ class Consumer:
 
     async def receive(self, count):
         """That many deliveries, in however many responses."""
-        found = []
+        found: list[Delivery] = []
         while len(found) < count:
             found += (await self.answer("deliveries")).deliveries
         assert len(found) == count
@@ -159,7 +160,9 @@ def test_no_credit_no_deliveries_and_settling_gives_none(serve, queue) -> None:
         assert [each.delivery_id for each in found] == [3, 4, 5]
         assert bodies(found) == [b"2", b"3", b"4"]
         await consumer.settle((4, 4))
+        assert pairs((await consumer.answer("settled")).ranges) == [(4, 4)]
         await consumer.settle((3, 3), (5, 5))
+        assert pairs((await consumer.answer("settled")).ranges) == [(3, 3), (5, 5)]
 
     serve(scenario)
     assert accepted(queue) == [1, 2, 4, 3, 5]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 import struct
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pamqp import commands, decode, encode
+from pamqp import commands
 
 from headrace_broker.codecs.field import properties_problem
 from headrace_broker.gateways.grpc.pb.message_pb2 import Properties
@@ -19,7 +18,7 @@ from headrace_broker.gateways.grpc.properties import (
     decode_properties,
     encode_properties,
 )
-from headrace_broker.gateways.grpc.values import ValueProblemError, arguments_of, table_of
+from headrace_broker.gateways.grpc.values import ValueProblemError
 from headrace_broker.model.limits import PROPERTIES_REMEMBERED_MAX, TABLE_DEPTH_MAX
 
 
@@ -208,15 +207,6 @@ def test_a_number_that_is_none_keeps_its_type() -> None:
     read = decode_properties(encode_properties(given))
     assert read.headers.fields["f"].WhichOneof("kind") == "float"
     assert read.headers.fields["d"].double == 0.5
-
-
-def test_arguments_become_a_table_and_back() -> None:
-    array: list[Any] = [1, "b", {"c": True}]
-    arguments: dict[str, Any] = {"x-max-length": 5, "x-a": array, "x-d": 1.5, "x-n": None}
-    table = table_of(arguments)
-    assert table.fields["x-a"].array.values[1].string == "b"
-    assert arguments_of(table) == arguments
-    assert decode.field_table(encode.field_table(arguments))[1] == arguments
 
 
 def test_blocks_are_remembered_up_to_a_bound() -> None:
