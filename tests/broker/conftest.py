@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from e2e.harness.authority import Authority, Pair
+from msgspec import Struct
 
 from headrace_broker.catalog.command import (
     AnyCommand,
@@ -24,6 +26,7 @@ from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.model.definition import Node, Queue, User
 from headrace_broker.model.flow_parameter import PARAMETERS
 from headrace_broker.model.flow_status import QueueFlow
+from headrace_broker.model.limits import LISTING_ROWS_MAX
 from headrace_broker.model.reply_code import INTERNAL_ERROR, AmqpError
 from headrace_broker.model.status import (
     MessageCounters,
@@ -38,8 +41,10 @@ from headrace_broker.runtime.catalog_service import CatalogUnavailableError
 from headrace_broker.runtime.client_list import ClientListing
 from headrace_broker.runtime.counts import QueueCounts
 from headrace_broker.runtime.flow_settings import FlowSettings, Setting
+from headrace_broker.runtime.inquiry import Close, Inquiries, List
 from headrace_broker.runtime.leader_client import LeaderUnavailableError
 from headrace_broker.runtime.message_service import FetchedMessage, Moved
+from headrace_broker.runtime.page_logins import PageLogins
 from headrace_broker.runtime.topology import Topology
 
 USERS: dict[str, tuple[str, ...]] = {
@@ -106,6 +111,18 @@ class FakeFlowReport:
         return self.flows.get(queue.group)
 
 
+def _unheard(node: int, payload: bytes) -> bool:
+    return False
+
+
+def _no_rows(question: List) -> Iterator[Struct]:
+    return iter(())
+
+
+def _no_close(question: Close) -> int:
+    return 0
+
+
 class FakeNode:
     """A node with a real catalog; log-ins are right when the password is the user's name.
 
@@ -131,6 +148,7 @@ class FakeNode:
         self.flow_settings = FlowSettings(FlowLimits(), {})
         self.alarms_on: list[AlarmStatus] = []
         self.flow_report: Any = FakeFlowReport()
+        self.page_logins = PageLogins(1, self.catalog, Inquiries(_unheard, _no_rows, _no_close))
         self.topology: Any = Topology(1, self, FakeHosting(), self)  # type: ignore[arg-type]
         guest = User("guest", b"s", b"h", USERS["guest"])
         self.do(Bootstrap((Node(1, "n1", "h:1"),), "/", guest, grant=True))
@@ -183,9 +201,12 @@ class FakeNode:
         self.purged.append(queue.name)
         return 0
 
-    async def clients(self, channels: bool = False) -> ClientListing:
+    async def clients(
+        self, channels: bool = False, rows_max: int = LISTING_ROWS_MAX
+    ) -> ClientListing:
         rows = [row for row in self.listing.rows if (row.channel is not None) == channels]
-        return ClientListing(rows, self.listing.missing, self.listing.left_out)
+        left_out = self.listing.left_out + max(len(rows) - rows_max, 0)
+        return ClientListing(rows[:rows_max], self.listing.missing, left_out)
 
     async def close_connection(self, name: str, reason: str) -> tuple[int, tuple[str, ...]]:
         self.closed.append((name, reason))

@@ -98,9 +98,8 @@ def causes_table(causes: Iterable[Row]) -> Table:
     table.add_column("owes", justify="right", no_wrap=True)
     table.add_column("brings", justify="right", no_wrap=True)
     for cause in causes:
-        who = wording.origin(
-            cause["kind"], cause["name"] or "", cause["node"] or "", cause["user"] or ""
-        )
+        names = ("name", "user_provided_name", "node", "user")
+        who = wording.origin(cause["kind"], *(cause.get(name) or "" for name in names))
         octets = wording.octets(round(cause["octet_rate"]))
         table.add_row(
             wording.percent(cause["share"]),

@@ -13,6 +13,7 @@ from mypy_extensions import i64, mypyc_attr
 from headrace_broker.flow.activity import StopCounter
 from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.model.flow import Cause
+from headrace_broker.model.limits import TAB_EXCHANGES_MAX
 
 RECENT_S: Final = 10.0  # seconds over which rates of tabs fade
 RATE_MIN: Final = 0.01  # per second; less counts as nothing
@@ -40,6 +41,7 @@ class Tab:
         octets: owed.
         message_rate: handed over per second, in about the last RECENT_S; as of the last `sample`.
         octet_rate: the same in octets.
+        exchanges: messages per second by the exchange that they came through, likewise.
     """
 
     def __init__(self, account: Account, group: int) -> None:
@@ -49,8 +51,10 @@ class Tab:
         self.octets: i64 = 0
         self.message_rate = 0.0
         self.octet_rate = 0.0
+        self.exchanges: dict[str, float] = {}
         self._new_messages: i64 = 0  # since the last sample
         self._new_octets: i64 = 0
+        self._new_by_exchange: dict[str, int] = {}
 
     def borrow(self, messages: i64, octets: i64) -> None:
         """Take a loan for work that was handed to the queue."""
@@ -59,6 +63,15 @@ class Tab:
         self._new_messages += messages
         self._new_octets += octets
         self.account.borrow(messages, octets)
+
+    def came_through(self, exchange: str, messages: i64) -> None:
+        """Note the exchange of messages that are handed to the queue."""
+        new = self._new_by_exchange
+        known = new.get(exchange)
+        if known is not None:
+            new[exchange] = known + int(messages)
+        elif len(new) < TAB_EXCHANGES_MAX:
+            new[exchange] = int(messages)
 
     def repay(self, messages: i64, octets: i64) -> None:
         """The work is done, or was dropped."""
@@ -84,6 +97,17 @@ class Tab:
         self._new_octets = 0
         if self.message_rate < RATE_MIN and self.octet_rate < RATE_MIN:
             self.message_rate = self.octet_rate = 0.0
+        self._sample_exchanges(new, weight)
+
+    def _sample_exchanges(self, new: float, weight: float) -> None:
+        rates: dict[str, float] = {}
+        for exchange, count in self._new_by_exchange.items():
+            before = self.exchanges.get(exchange, 0.0)
+            rate = before + count * new - before * weight
+            if rate >= RATE_MIN:
+                rates[exchange] = rate
+        self.exchanges = rates
+        self._new_by_exchange = dict.fromkeys(rates, 0)
 
 
 @final

@@ -64,4 +64,5 @@ def _cause(account: AccountStatus, tab: TabStatus, total: float, names: Names) -
         message_rate=tab.message_rate,
         octet_rate=tab.octet_rate,
         share=load(tab) / total,
+        user_provided_name=account.user_provided_name,
     )

@@ -44,7 +44,8 @@ def connection_sentence(
     connection: ConnectionFlow, limit: str, leader: str, causes: list[CauseStatus], facts: Facts
 ) -> str:
     """Return why a connection is slow."""
-    who = f"conn {wording.peer(connection.name)} (user {connection.user}, vhost {connection.vhost})"
+    whose = (f"user {connection.user}", f"vhost {connection.vhost}")
+    who = f"conn {wording.client(connection.name, connection.client_name, *whose)}"
     if not limit:
         if connection.state == BLOCKING:
             return f"{who} may not publish: {_alarms(facts.nodes)}; it has not since"
@@ -64,7 +65,8 @@ def queue_sentence(queue: QueueFlow, limit: str, causes: list[CauseStatus], fact
     count = len(facts.held)
     publishers = f"{count} publisher{'' if count == 1 else 's'}"
     if limit == WATERMARK:
-        text = f"{who} is saturated: {_passed_watermark(queue)}"
+        verb = "is" if queue.saturated else "was"
+        text = f"{who} {verb} saturated: {_passed_watermark(queue)}"
         if queue.withheld:
             text += f"; it withholds the confirms of {wording.messages(queue.withheld)}"
     elif limit == QUEUE:
@@ -171,6 +173,13 @@ def _passed_marks(queue: QueueFlow) -> list[str]:
     return found
 
 
+def _nearest_mark(queue: QueueFlow) -> str:
+    """Return the name of the watermark that a queue below both comes to first."""
+    messages = queue.held_messages / queue.high_messages if queue.high_messages else 0.0
+    octets = queue.held_octets / queue.high_octets if queue.high_octets else 0.0
+    return "high-watermark" if messages > octets else "high-watermark-bytes"
+
+
 def _passed_watermark(queue: QueueFlow) -> str:
     passed = _passed_marks(queue)
     marks = []
@@ -265,7 +274,7 @@ def _most_of(causes: list[CauseStatus], own: str, what: str) -> str:
     top = causes[0]
     if top.account == own:
         return f"; {wording.percent(top.share)} of {what} is this connection's own"
-    who = wording.origin(top.kind, top.name, top.node, top.user)
+    who = wording.origin(top.kind, top.name, top.user_provided_name, top.node, top.user)
     return f"; {wording.percent(top.share)} of {what} came from {who}"
 
 
@@ -276,7 +285,7 @@ def hint(limit: str, queue: QueueFlow | None, user: str, vhost: str) -> str:
     """Return the next step."""
     raising = "raise {} with `headrace flow limits set`"
     if limit == WATERMARK and queue is not None:
-        marks = " and ".join(_passed_marks(queue)) or "high-watermark-bytes"
+        marks = " and ".join(_passed_marks(queue)) or _nearest_mark(queue)
         return f"{_more_consumers(queue)}, or raise {marks} with a policy"
     if limit == MEMORY:
         return "consume or purge the largest queues, or give the node more memory"

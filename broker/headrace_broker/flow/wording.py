@@ -56,12 +56,18 @@ def peer(name: str) -> str:
     return name.partition(" -> ")[0]
 
 
-def origin(kind: str, name: str, node: str, user: str) -> str:
+def client(name: str, client_name: str, *more: str) -> str:
+    """Return who a connection is: what it calls itself, where it comes from, and more of it."""
+    known = [each for each in (client_name, peer(name), *more) if each]
+    return f"{known[0]} ({', '.join(known[1:])})" if len(known) > 1 else known[0]
+
+
+def origin(kind: str, name: str, client_name: str, node: str, user: str) -> str:
     """Return who an account belongs to."""
     if kind in (CONNECTION, STREAM):
         if not name:
             return "another user's connection"
-        return f"{peer(name)} (user {user})" if user else peer(name)
+        return client(name, client_name, f"user {user}" if user else "")
     what = {"expiry": "messages that expire", "dead-letters": "dead letters"}
     what |= {"replay": "a replay", "republish": "messages that are moved"}
     return f"{what.get(kind, kind)} on {node}"

@@ -13,6 +13,7 @@ from headrace_broker.catalog.result import Result
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.management.answer import not_found
 from headrace_broker.model.definition import Binding, Exchange, Node, Queue, User
+from headrace_broker.model.limits import LISTING_ROWS_MAX
 from headrace_broker.model.status import MemberStatus, NodeLoad
 from headrace_broker.runtime.browsing import Page
 from headrace_broker.runtime.client_list import ClientListing
@@ -20,6 +21,7 @@ from headrace_broker.runtime.counts import QueueCounts
 from headrace_broker.runtime.flow_report import FlowReport
 from headrace_broker.runtime.message_service import FetchedMessage, Moved
 from headrace_broker.runtime.operations import RebalanceStatus, StepOutcome
+from headrace_broker.runtime.page_logins import PageLogins
 
 
 class TopologyPort(Protocol):
@@ -130,6 +132,10 @@ class Administration(Protocol):
     def operations(self) -> OperationsPort:
         """Where replicas and leaders are."""
 
+    @property
+    def page_logins(self) -> PageLogins:
+        """Who is logged in at the web page."""
+
     async def submit(self, command: AnyCommand) -> Result:
         """Have a command applied."""
 
@@ -142,7 +148,9 @@ class Administration(Protocol):
     async def purge(self, queue: Queue) -> int:
         """Drop a queue's ready messages."""
 
-    async def clients(self, channels: bool = False) -> ClientListing:
+    async def clients(
+        self, channels: bool = False, rows_max: int = LISTING_ROWS_MAX
+    ) -> ClientListing:
         """Return connections, or channels."""
 
     async def close_connection(self, name: str, reason: str) -> tuple[int, tuple[str, ...]]:

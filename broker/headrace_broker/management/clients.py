@@ -162,7 +162,7 @@ class ClientEndpoints:
         return _render_connection(row, self._node.view)
 
     def _render_channel(self, row: ClientRow) -> dict[str, Any]:
-        return _render_channel(row, self._node.view)
+        return render_channel(row, self._node.view)
 
     async def _consumers(self, request: web.Request) -> web.Response:
         who = caller()
@@ -263,7 +263,8 @@ def _details(row: ClientRow) -> dict[str, Any]:
     return {"name": row.connection.name, "peer_host": host, "peer_port": port}
 
 
-def _render_channel(row: ClientRow, view: CatalogView) -> dict[str, Any]:
+def render_channel(row: ClientRow, view: CatalogView) -> dict[str, Any]:
+    """Return a row of GET /api/channels."""
     channel = row.channel
     assert channel is not None, "channels were asked for"
     return {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from aiohttp import web
@@ -10,9 +11,11 @@ from aiohttp import web
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.management.access import TAGS, Caller
 from headrace_broker.management.answer import ApiError, forbidden
+from headrace_broker.management.origin import check_origin, is_of_page
 from headrace_broker.management.request_id import REQUEST_ID
 from headrace_broker.management.status_source import StatusSource
 from headrace_broker.runtime.audit import ACTOR, Actor
+from headrace_broker.runtime.authenticator import Verdict
 from headrace_broker.runtime.basic_credentials import parse_basic
 from headrace_broker.runtime.tls import ServerTls
 
@@ -28,10 +31,12 @@ class Entrance:
 
     Attributes:
         tls: what certificates are read by, None without a listener for TLS.
+        page: who is logged in at the web page that makes a request, None for nobody.
     """
 
     def __init__(self, source: StatusSource, view: CatalogView) -> None:
         self.tls: ServerTls | None = None
+        self.page: Callable[[web.Request], Awaitable[Caller | None]] | None = None
         self._source = source
         self._view = view
 
@@ -39,33 +44,39 @@ class Entrance:
         """Return who asks, and note who it is for what this task does from now on.
 
         Raises:
-            ApiError: 401, nobody, or the log-in is wrong; 403, the user has no tag for it; 429, too
-                many log-ins have failed.
+            ApiError: 401, nobody, or the log-in is wrong; 403, the user has no tag for it, or a page
+                of somebody else's asks for a change; 429, too many log-ins have failed.
         """
+        check_origin(request)
+        found = await self._caller(request)
+        if found is None:
+            reason = "log in with a user of the broker"
+            raise ApiError(401, "not_authorized", reason, _challenge(request))
+        if not found.manages:
+            raise forbidden(f"tags: must have one of {', '.join(sorted(TAGS))}")
+        return found
+
+    async def _caller(self, request: web.Request) -> Caller | None:
+        """Return who asks, None unless the log-in is right."""
+        if self.page is not None and "Authorization" not in request.headers:
+            found = await self.page(request)
+            if found is not None:
+                name_actor(found.name)
+                return found
         host = request.remote or ""
         login = parse_basic(request.headers.get("Authorization", ""))
         if login is not None:
             name, password = login
-            _name(name)
+            name_actor(name)
             verdict = await self._source.authenticate(name, password, host)
-            if verdict.wait_s > 0:
-                raise _later(verdict.wait_s)
+            check_verdict(verdict)
             right = bool(verdict)
         else:
             name = self._certified(request)
-            _name(name)
+            name_actor(name)
             right = bool(name) and self._source.admits(name, host)
         user = self._view.user(name) if right else None
-        if user is None:
-            raise ApiError(
-                401,
-                "not_authorized",
-                "log in with a user of the broker",
-                {"WWW-Authenticate": 'Basic realm="Headrace"'},
-            )
-        if not TAGS.intersection(user.tags):
-            raise forbidden(f"tags: must have one of {', '.join(sorted(TAGS))}")
-        return Caller(user.name, user.tags)
+        return Caller(user.name, user.tags) if user is not None else None
 
     def _certified(self, request: web.Request) -> str:
         """Return the user whom the client's certificate stands for, "" for none."""
@@ -86,18 +97,30 @@ def arrival(request: web.Request) -> Actor:
     return Actor("", where, PROTOCOL, REQUEST_ID.get())
 
 
-def _name(user: str) -> None:
+def name_actor(user: str) -> None:
     """Note who a request says to be from."""
     actor = ACTOR.get()
     assert actor is not None, "set as the request arrives"
     ACTOR.set(actor._replace(user=user))
 
 
-def _later(wait_s: float) -> ApiError:
-    seconds = math.ceil(wait_s)
-    return ApiError(
+def check_verdict(verdict: Verdict) -> None:
+    """Refuse a log-in that was not looked at.
+
+    Raises:
+        ApiError: 429, too many have failed.
+    """
+    if verdict.wait_s <= 0:
+        return
+    seconds = math.ceil(verdict.wait_s)
+    raise ApiError(
         429,
         "too_many_failures",
         f"too many log-ins have failed; the next one is looked at in {seconds} s",
         {"Retry-After": str(seconds)},
     )
+
+
+def _challenge(request: web.Request) -> dict[str, str]:
+    """Return the headers that ask for a log-in; for the web page, which asks itself, none."""
+    return {} if is_of_page(request) else {"WWW-Authenticate": 'Basic realm="Headrace"'}

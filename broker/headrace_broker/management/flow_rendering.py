@@ -139,7 +139,7 @@ def render_explanation(found: Explanation, view: CatalogView) -> dict[str, Any]:
 
 def _render_cause(cause: CauseStatus) -> dict[str, Any]:
     rendered: dict[str, Any] = msgspec.to_builtins(cause)
-    for name in ("account", "name", "node", "user"):
+    for name in ("account", "name", "user_provided_name", "node", "user"):
         rendered[name] = rendered[name] or None
     for name in ("message_rate", "octet_rate", "share"):
         rendered[name] = round(rendered[name], 4)

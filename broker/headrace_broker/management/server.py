@@ -28,6 +28,7 @@ from headrace_broker.management.members import MemberEndpoints
 from headrace_broker.management.messages import MessageEndpoints
 from headrace_broker.management.metrics import MetricEndpoints
 from headrace_broker.management.openapi import document
+from headrace_broker.management.page.server import Page
 from headrace_broker.management.permissions import PermissionEndpoints
 from headrace_broker.management.policies import PolicyEndpoints
 from headrace_broker.management.queues import QueueEndpoints
@@ -74,6 +75,8 @@ class ManagementServer:
         self._clock = clock
         self._entrance = Entrance(source, node.view)
         self._meter = RateMeter()
+        self._page = Page(node, source, self._meter.rates)
+        self._entrance.page = self._page.caller
         self._runner: web.AppRunner | None = None
         self._listeners: list[HttpListener] = []
         self._sampler: asyncio.Task[None] | None = None
@@ -124,6 +127,7 @@ class ManagementServer:
         for listener in self._listeners:
             await listener.stop()
         self._listeners.clear()
+        await self._page.stop()
         if self._runner is not None:
             await self._runner.cleanup()
         self._sampler = self._runner = None
@@ -194,7 +198,7 @@ class ManagementServer:
         """Return the routes, without a listener."""
         guard = Guard(self._entrance)
         app = web.Application(middlewares=[guard.handle], client_max_size=REQUEST_BODY_BYTES_MAX)
-        for row in self.routes():
+        for row in [*self.routes(), *self._page.routes()]:
             handler = guard.guarded(row)
             if row.method == "GET":
                 app.router.add_get(row.path, handler)  # and HEAD

@@ -39,6 +39,7 @@ class TabStatus(msgspec.Struct, frozen=True):
         octets: the same.
         message_rate: messages per second that were handed over in about the last 10 s.
         octet_rate: the same in octets.
+        exchanges: that they came through, and messages per second through each, the most first.
     """
 
     group: int
@@ -46,12 +47,14 @@ class TabStatus(msgspec.Struct, frozen=True):
     octets: int = 0
     message_rate: float = 0.0
     octet_rate: float = 0.0
+    exchanges: tuple[tuple[str, float], ...] = ()
 
 
 class AccountStatus(msgspec.Struct, frozen=True, tag="account"):
     """An account that owes something, or did lately; see `flow.account.Account`.
 
     Attributes:
+        user_provided_name: what its client calls itself, "" for nothing.
         node: that its work came in through.
         tabs: the deepest ones.
     """
@@ -67,6 +70,7 @@ class AccountStatus(msgspec.Struct, frozen=True, tag="account"):
     in_debt: bool = False
     weight: int = 1
     tabs: tuple[TabStatus, ...] = ()
+    user_provided_name: str = ""
 
 
 class ConnectionFlow(msgspec.Struct, frozen=True, tag="connection"):
@@ -215,6 +219,7 @@ class CauseStatus(msgspec.Struct, frozen=True):
 
     Attributes:
         name: of the connection or activity; "" when the asker may not know.
+        user_provided_name: what its client calls itself, "" for nothing.
         vhost: of the queue.
         messages: owed there.
         octets: the same.
@@ -234,6 +239,7 @@ class CauseStatus(msgspec.Struct, frozen=True):
     message_rate: float
     octet_rate: float
     share: float
+    user_provided_name: str = ""
 
 
 class Explanation(msgspec.Struct, frozen=True):

@@ -8,6 +8,7 @@ from headrace_broker.catalog.command import AnyCommand
 from headrace_broker.catalog.result import Result
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.model.definition import Queue
+from headrace_broker.model.limits import LISTING_ROWS_MAX
 from headrace_broker.model.reply_code import INTERNAL_ERROR, NOT_FOUND, AmqpError
 from headrace_broker.runtime.catalog_service import CatalogUnavailableError
 from headrace_broker.runtime.client_list import ClientListing
@@ -16,6 +17,7 @@ from headrace_broker.runtime.flow_report import FlowReport
 from headrace_broker.runtime.leader_client import LeaderUnavailableError, QueueGoneError
 from headrace_broker.runtime.message_service import MessageService
 from headrace_broker.runtime.operations import Operations
+from headrace_broker.runtime.page_logins import PageLogins
 from headrace_broker.runtime.port import QueueClient, QueueListener, Ticket
 from headrace_broker.runtime.topology import Topology
 
@@ -33,6 +35,7 @@ class NodeAdministration:
         message_service: looks at, removes and moves single messages.
         flow_report: why publishers are slow, and who causes it.
         operations: moves replicas and leaderships, and drains nodes.
+        page_logins: who is logged in at the web page.
     """
 
     def __init__(self, node: BrokerNode) -> None:
@@ -41,6 +44,7 @@ class NodeAdministration:
         self.message_service = MessageService(node.broker, node.router, node.browsing)
         self.flow_report: FlowReport = node.flow_report
         self.operations: Operations = node.operations
+        self.page_logins = PageLogins(node.config.node.id, self.view, node.clients.inquiries)
         self._node = node
 
     async def submit(self, command: AnyCommand) -> Result:
@@ -88,9 +92,11 @@ class NodeAdministration:
         finally:
             client.close()
 
-    async def clients(self, channels: bool = False) -> ClientListing:
+    async def clients(
+        self, channels: bool = False, rows_max: int = LISTING_ROWS_MAX
+    ) -> ClientListing:
         """Return the client connections of the cluster, or their channels and consumers."""
-        return await self._node.clients.everyone(channels)
+        return await self._node.clients.everyone(channels, rows_max)
 
     async def close_connection(self, name: str, reason: str) -> tuple[int, tuple[str, ...]]:
         """Close the connections with a name or id; see `ClientList.close`."""

@@ -42,8 +42,8 @@ class ClientListing(msgspec.Struct, frozen=True):
 
     Attributes:
         missing: names of the nodes that did not.
-        left_out: rows that are there and not in the list, at least: there are more than
-            LISTING_ROWS_MAX, or they are too large.
+        left_out: rows that are there and not in the list, at least: there are more than were
+            asked for, or they are too large.
     """
 
     rows: list[ClientRow]
@@ -76,9 +76,16 @@ class ClientList:
         self._peers = peers
         self.inquiries = Inquiries(send, self._rows, self._close)
 
-    async def everyone(self, channels: bool = False) -> ClientListing:
-        """Return the connections of the cluster, or its channels with their consumers."""
-        limit = LISTING_ROWS_MAX + 1
+    async def everyone(
+        self, channels: bool = False, rows_max: int = LISTING_ROWS_MAX
+    ) -> ClientListing:
+        """Return the connections of the cluster, or its channels with their consumers.
+
+        Args:
+            channels: these.
+            rows_max: most rows.
+        """
+        limit = rows_max + 1
         rows: list[ClientRow] = []
         for row in islice(self._rows(List(channels)), limit):
             rows.append(row)
@@ -94,8 +101,8 @@ class ClientList:
             else:
                 rows += found[0]
                 left_out += found[1]
-        left_out += max(len(rows) - LISTING_ROWS_MAX, 0)
-        return ClientListing(rows[:LISTING_ROWS_MAX], tuple(missing), left_out)
+        left_out += max(len(rows) - rows_max, 0)
+        return ClientListing(rows[:rows_max], tuple(missing), left_out)
 
     async def _listed(
         self, peer: int, channels: bool, limit: int

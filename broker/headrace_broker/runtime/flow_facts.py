@@ -92,14 +92,20 @@ class FlowFacts:
     def _accounts(self, question: Flow) -> list[FlowRow]:
         wanted: Iterable[Account] = self.ledger.accounts.values()
         if question.name:
-            infos = self._named(question.name)
-            wanted = [info.account for info in infos if info.account is not None]
+            named = self._named(question.name)
+            wanted = [info.account for info in named if info.account is not None]
         group = question.group
         loads = [
             (weight, account) for account in wanted if (weight := _load_at(account, group)) > 0
         ]
         deepest = heapq.nlargest(question.rows_max, loads, key=_first)
-        return [_account_status(account, group) for _, account in deepest]
+        infos = self._connections()
+        names = {
+            info.id: _client_name(info)
+            for _, account in deepest
+            if (info := infos.get(account.cause.account))
+        }
+        return [_account_status(account, group, names) for _, account in deepest]
 
     # Connections
 
@@ -253,6 +259,10 @@ def _first(pair: tuple[float, Account]) -> float:
     return pair[0]
 
 
+def _by_rate(each: tuple[str, float]) -> tuple[float, str]:
+    return -each[1], each[0]
+
+
 def _load(tab: Tab) -> float:
     return int(tab.octets) + RECENT_S * tab.octet_rate
 
@@ -268,7 +278,7 @@ def _tabs(account: Account, group: int) -> list[Tab]:
     return [tab] if tab is not None else []
 
 
-def _account_status(account: Account, group: int) -> AccountStatus:
+def _account_status(account: Account, group: int, names: dict[str, str]) -> AccountStatus:
     deepest = heapq.nlargest(FLOW_TABS_MAX, _tabs(account, group), key=_load)
     cause = account.cause
     return AccountStatus(
@@ -289,9 +299,14 @@ def _account_status(account: Account, group: int) -> AccountStatus:
                 int(tab.octets),
                 round(tab.message_rate, 2),
                 round(tab.octet_rate, 2),
+                tuple(
+                    (name, round(rate, 2))
+                    for name, rate in sorted(tab.exchanges.items(), key=_by_rate)
+                ),
             )
             for tab in deepest
         ),
+        user_provided_name=names.get(cause.account, ""),
     )
 
 

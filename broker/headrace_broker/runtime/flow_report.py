@@ -45,11 +45,17 @@ from headrace_broker.runtime.flow_facts import (
     FlowFacts,
     blocked_rank,
 )
-from headrace_broker.runtime.inquiry import Flow, Inquiries, NoAnswerError
+from headrace_broker.runtime.inquiry import (
+    ANSWER_SECONDS_MAX,
+    Flow,
+    Inquiries,
+    NoAnswerError,
+)
 from headrace_broker.runtime.quotas import PUBLISH_RATE_BYTES, PUBLISH_RATE_MESSAGES
 
 T = TypeVar("T")
 
+DEBTS: Final = Flow((ACCOUNT, CONNECTION))
 HIDDEN: Final = ""  # what stands for names that the asker may not know
 
 
@@ -117,6 +123,8 @@ class Edge(msgspec.Struct, frozen=True):
     Attributes:
         load: octets that are owed, and those that came in the last 10 s.
         limit: that which stops the account's connection at this queue now, "" for none.
+        exchanges: that it came through, and messages per second through each.
+        user_provided_name: what the account's client calls itself, "" for nothing.
     """
 
     account: str
@@ -132,6 +140,8 @@ class Edge(msgspec.Struct, frozen=True):
     octet_rate: float
     load: float
     limit: str
+    exchanges: tuple[tuple[str, float], ...] = ()
+    user_provided_name: str = ""
 
 
 class FlowReport:
@@ -158,8 +168,8 @@ class FlowReport:
 
     # What all nodes say
 
-    async def ask(self, question: Flow) -> Listing:
-        """Return the rows of all nodes."""
+    async def ask(self, question: Flow, seconds: float = ANSWER_SECONDS_MAX) -> Listing:
+        """Return the rows of all nodes that answer within some seconds."""
         most = min(question.rows_max * len(question.parts) + 1, LISTING_ROWS_MAX)
         found = Listing()
         for row in islice(self.facts.rows(question), most):
@@ -167,7 +177,9 @@ class FlowReport:
             if len(found.rows) % LISTING_TURN_ROWS == 0:
                 await asyncio.sleep(0)
         peers = dict(self._peers)
-        answers = await asyncio.gather(*(self._asked(peer, question, most) for peer in peers))
+        answers = await asyncio.gather(
+            *(self._asked(peer, question, most, seconds) for peer in peers)
+        )
         for name, answer in zip(peers.values(), answers, strict=True):
             if answer is None:
                 found.missing = (*found.missing, name)
@@ -177,11 +189,12 @@ class FlowReport:
         return found
 
     async def _asked(
-        self, peer: int, question: Flow, most: int
+        self, peer: int, question: Flow, most: int, seconds: float
     ) -> tuple[list[FlowRow], int] | None:
         try:
-            return await self._inquiries.rows(peer, question, FlowRow, most)
-        except NoAnswerError:
+            async with asyncio.timeout(seconds):
+                return await self._inquiries.rows(peer, question, FlowRow, most)
+        except (NoAnswerError, TimeoutError):
             return None
 
     # Listings
@@ -213,7 +226,11 @@ class FlowReport:
 
     async def graph(self, viewer: Viewer = EVERYBODY) -> tuple[list[Edge], tuple[str, ...]]:
         """Return who owes what where, the heaviest first, and the nodes that did not answer."""
-        found = await self.ask(Flow((ACCOUNT, CONNECTION)))
+        found = await self.ask(DEBTS)
+        return self.edges(found, viewer), found.missing
+
+    def edges(self, found: Listing, viewer: Viewer = EVERYBODY) -> list[Edge]:
+        """Return who owes what where, the heaviest first, out of what nodes answered to DEBTS."""
         stopped = {
             (row.id, row.flow.group): row.flow.limit
             for row in of_kind(found.rows, ConnectionFlow)
@@ -229,9 +246,11 @@ class FlowReport:
                 limit = stopped.get((account.account, tab.group), "")
                 origin = (shown.account, shown.kind, shown.name, shown.node, shown.user)
                 owed = (tab.messages, tab.octets, tab.message_rate, tab.octet_rate)
-                edges.append(Edge(*origin, queue.vhost, queue.name, *owed, load(tab), limit))
+                edge = Edge(*origin, queue.vhost, queue.name, *owed, load(tab), limit)
+                more = {"exchanges": tab.exchanges, "user_provided_name": shown.user_provided_name}
+                edges.append(msgspec.structs.replace(edge, **more))
         edges.sort(key=lambda edge: (-edge.load, edge.vhost, edge.queue, edge.account))
-        return edges[:FLOW_ROWS_MAX], found.missing
+        return edges[:FLOW_ROWS_MAX]
 
     # Why
 
@@ -377,5 +396,5 @@ def _redacted(account: AccountStatus, viewer: Viewer) -> AccountStatus:
     """Take away what tells who somebody else is."""
     if viewer.knows(account.user) or not account.user:
         return account
-    who = dict.fromkeys(("account", "name", "node", "user", "vhost"), HIDDEN)
+    who = dict.fromkeys(("account", "name", "node", "user", "vhost", "user_provided_name"), HIDDEN)
     return msgspec.structs.replace(account, **who)

@@ -99,7 +99,19 @@ class Transfer(msgspec.Struct, frozen=True, tag="transfer"):
     node: int
 
 
-Question = List | Close | Flow | Leads | Load | Replicas | Transfer
+class Login(msgspec.Struct, frozen=True, tag="login"):
+    """Whose log-in at your web page is this?
+
+    Attributes:
+        digest: SHA-256 of its token.
+        end: and it ends now.
+    """
+
+    digest: bytes
+    end: bool = False
+
+
+Question = List | Close | Flow | Leads | Load | Login | Replicas | Transfer
 
 
 class Envelope(msgspec.Struct, frozen=True):
@@ -148,6 +160,7 @@ class Inquiries:
         flow_rows: as `rows`, for questions about flow control.
         replica_rows: as `rows`, for questions about replicas and leaders.
         transfer: begins to hand a leadership over, and returns whether it did.
+        login_rows: likewise, for those about log-ins at the web page.
     """
 
     def __init__(
@@ -159,6 +172,7 @@ class Inquiries:
         self.flow_rows: Callable[[Flow], Iterator[msgspec.Struct]] = _nothing
         self.replica_rows: Callable[[Leads | Load | Replicas], Iterator[msgspec.Struct]] = _nothing
         self.transfer: Callable[[Transfer], bool] = _refuse
+        self.login_rows: Callable[[Login], Iterator[msgspec.Struct]] = _nothing
         self._send = send
         self._rows = rows
         self._close = close
@@ -209,6 +223,15 @@ class Inquiries:
                 break
         return found[:rows_max], left_out
 
+    async def login(self, node: int, question: Login, kind: Any) -> Any:
+        """Return what a node knows of a log-in at its web page, None where it knows none.
+
+        Raises:
+            NoAnswerError: it did not answer.
+        """
+        answer = await self._ask(node, question)
+        return msgspec.msgpack.decode(answer.rows[0], type=kind) if answer.rows else None
+
     async def _ask(self, node: int, question: Question) -> Answer:
         async with self._slots:
             number = self._next
@@ -238,6 +261,9 @@ class Inquiries:
             answer = Answer(envelope.request, count=self._close(question))
         elif isinstance(question, Transfer):
             answer = Answer(envelope.request, count=int(self.transfer(question)))
+        elif isinstance(question, Login):
+            rows, left_out, _ = _page(self.login_rows(question))
+            answer = Answer(envelope.request, rows, left_out)
         else:
             every = self._every(question)
             rows, left_out, more = _page(islice(every, question.skip, None))
@@ -265,7 +291,7 @@ class Inquiries:
             future.set_result(answer)
 
 
-def _nothing(question: Flow | Leads | Load | Replicas) -> Iterator[msgspec.Struct]:
+def _nothing(question: Question) -> Iterator[msgspec.Struct]:
     return iter(())
 
 

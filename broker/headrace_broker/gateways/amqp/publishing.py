@@ -196,6 +196,7 @@ class Publisher:
         outlet = self._outlet
         confirms = self._confirms
         queues = route.queues
+        account = outlet.brake.account
         ticket = confirms.issue(len(publishes), len(queues)) if confirms.enabled else None
         if route.replies:
             self._reply(publishes, route)
@@ -205,6 +206,7 @@ class Publisher:
             outlet.confirm(confirms)
         for queue in queues:
             self._hand_over(publishes, queue, ticket)
+            account.tab(queue.group).came_through(route.exchange, len(publishes))
 
     def _hand_over(self, publishes: list[Publish], queue: Queue, ticket: Ticket | None) -> None:
         outlet = self._outlet
@@ -222,6 +224,7 @@ class Publisher:
     def _publish_immediate(self, publishes: list[Publish], route: Route) -> None:
         """Hand out messages that come back where no queue has a consumer that can take them."""
         outlet = self._outlet
+        account = outlet.brake.account
         queues = route.queues
         if not outlet.broker.allows_immediate(outlet.vhost, queues):
             raise AmqpError(NOT_IMPLEMENTED, "immediate=true")
@@ -237,6 +240,7 @@ class Publisher:
                 outlet.confirm(self._confirms)
             for queue in queues:
                 self._hand_over([publish], queue, ticket)
+                account.tab(queue.group).came_through(route.exchange, 1)
 
     def _reply(self, publishes: list[Publish], route: Route) -> None:
         """Send direct replies; what reaches nobody and goes to no queue is not routed."""

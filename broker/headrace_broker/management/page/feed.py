@@ -1,0 +1,195 @@
+"""Looks at the cluster for everybody who has a view open: once a second for all of them.
+
+While nobody looks nothing is asked and nothing computed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple, Protocol
+
+from headrace_broker.management.access import Caller
+from headrace_broker.management.page.board import Board
+from headrace_broker.model.limits import PAGE_USER_VIEWERS_MAX, PAGE_VIEWERS_MAX
+
+SECONDS_MIN: Final = 1.0  # between looks
+SECONDS_QUICK: Final = 0.2  # between looks where somebody has come who has not seen anything
+SECONDS_MAX: Final = 10.0  # between looks, however long one takes
+REST: Final = 9  # times as long as a look has kept the node busy, the next one waits
+
+log = logging.getLogger(__name__)
+
+
+class View(NamedTuple):
+    """What somebody looks at.
+
+    Attributes:
+        kind: name of a kind of view.
+        vhost: of the queue; "" where there is none.
+        name: of what is looked at, or what names have to hold; "" for all.
+    """
+
+    kind: str
+    vhost: str = ""
+    name: str = ""
+
+
+class Sight(Protocol):
+    """What was found out at one look, for all views."""
+
+    async def find(self, view: View, who: Caller) -> Callable[[], Mapping[str, Any]]:
+        """Ask what a view needs; returns what makes values by key of it, as somebody sees them."""
+
+
+class FeedOverError(Exception):
+    """Nobody looks any more."""
+
+
+class TooManyError(Exception):
+    """Too many look already; the text says who."""
+
+
+class Place:
+    """A view as those see it who may see the same."""
+
+    def __init__(self, view: View, who: Caller) -> None:
+        self.view = view
+        self.who = who
+        self.board = Board()
+        self.viewers = 0
+
+
+class Seat:
+    """Somebody who looks at some views.
+
+    Attributes:
+        places: the views as they see them.
+    """
+
+    def __init__(self, user: str, places: tuple[Place, ...]) -> None:
+        self.user = user
+        self.places = places
+
+
+class Feed:
+    """Keeps the boards of all views that somebody looks at up to date.
+
+    Args:
+        look: takes a look at the cluster; what it returns asks at its first use.
+        clock: seconds of a clock that never goes back.
+    """
+
+    def __init__(
+        self, look: Callable[[], Sight], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._look = look
+        self._clock = clock
+        self._places: dict[tuple[View, str], Place] = {}
+        self._seats: dict[int, Seat] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._news = asyncio.Condition()
+        self._joined = asyncio.Event()
+        self.looks = 0
+
+    def join(self, who: Caller, views: tuple[View, ...]) -> Seat:
+        """Look at views from now on.
+
+        Raises:
+            TooManyError: there are as many viewers as may be.
+        """
+        if len(self._seats) >= PAGE_VIEWERS_MAX:
+            raise TooManyError(f"this node shows its page {PAGE_VIEWERS_MAX} times already")
+        own = sum(1 for seat in self._seats.values() if seat.user == who.name)
+        if own >= PAGE_USER_VIEWERS_MAX:
+            raise TooManyError(f"user '{who.name}' looks at {PAGE_USER_VIEWERS_MAX} pages already")
+        seat = Seat(who.name, tuple(self._place(view, who) for view in views))
+        self._seats[id(seat)] = seat
+        self._joined.set()
+        if self._task is None:
+            self._task = asyncio.create_task(self._run(), name="page-feed")
+        return seat
+
+    def leave(self, seat: Seat) -> None:
+        """Look no more."""
+        del self._seats[id(seat)]
+        for place in seat.places:
+            place.viewers -= 1
+            if place.viewers == 0:
+                del self._places[place.view, _sees(place.who)]
+
+    async def wait(self, looks: int) -> int:
+        """Wait until there has been another look than the one with this number.
+
+        Raises:
+            FeedOverError: there will be none; whoever joins again starts anew.
+        """
+        async with self._news:
+            await self._news.wait_for(lambda: self.looks != looks or self._task is None)
+        if self._task is None:
+            raise FeedOverError
+        return self.looks
+
+    async def stop(self) -> None:
+        """Look no more, whoever is there."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+            self._task = None
+
+    def _place(self, view: View, who: Caller) -> Place:
+        key = (view, _sees(who))
+        place = self._places.get(key)
+        if place is None:
+            place = self._places[key] = Place(view, who)
+        place.viewers += 1
+        return place
+
+    async def _run(self) -> None:
+        """Look until nobody does; whoever comes later starts it again."""
+        try:
+            while self._seats:
+                busy = await self._update()
+                await self._rest(busy)
+        except Exception:
+            log.exception("the web page is not kept up to date; its viewers begin anew")
+        finally:
+            self._task = None
+        await self._tell()
+
+    async def _update(self) -> float:
+        """Bring all boards up to date; returns for how many seconds that kept the node busy."""
+        self._joined.clear()
+        sight = self._look()
+        places = list(self._places.values())
+        makers = await asyncio.gather(*(sight.find(each.view, each.who) for each in places))
+        busy = 0.0
+        for place, make in zip(places, makers, strict=True):
+            began = self._clock()
+            place.board.update(make())
+            busy += self._clock() - began
+            await asyncio.sleep(0)
+        self.looks += 1
+        await self._tell()
+        return busy
+
+    async def _tell(self) -> None:
+        async with self._news:
+            self._news.notify_all()
+
+    async def _rest(self, busy: float) -> None:
+        """Wait for the next look: a second or more, less where somebody has seen none."""
+        seconds = min(max(SECONDS_MIN, REST * busy), SECONDS_MAX)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await asyncio.sleep(SECONDS_QUICK)
+                await self._joined.wait()
+
+
+def _sees(who: Caller) -> str:
+    """Return what is the same for those who see the same."""
+    return "" if who.monitors else f"user {who.name}"

@@ -1,0 +1,140 @@
+"""Log-ins at the web page: a cookie that scripts cannot read, and a token for changes.
+
+The cookie is sent by the browser alone, so a request that changes something has to show as well
+what only a script of this page can know: a token that follows from the cookie's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from headrace_broker import build_info
+from headrace_broker.management.access import Caller
+from headrace_broker.management.administration import Administration
+from headrace_broker.management.answer import ApiError, done, forbidden, json_answer
+from headrace_broker.management.body import decode
+from headrace_broker.management.entrance import check_verdict, name_actor
+from headrace_broker.management.origin import CHANGE_HEADER, PAGE_PREFIX, SAFE, check_origin
+from headrace_broker.management.route import NOBODY, Route
+from headrace_broker.management.status_source import StatusSource
+from headrace_broker.model.limits import PAGE_LOGIN_BYTES_MAX
+
+
+class LoginBody(msgspec.Struct):
+    """Body of POST /page/login."""
+
+    user: str
+    password: str
+
+
+def change_token(token: str) -> str:
+    """Return what a request that changes something has to show beside the cookie."""
+    return hashlib.sha256(b"change:" + token.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+class PageLogin:
+    """Answers log-ins and log-outs, and says whose a request is.
+
+    Args:
+        node: keeps log-ins.
+        status: checks passwords.
+    """
+
+    def __init__(self, node: Administration, status: StatusSource) -> None:
+        self._node = node
+        self._status = status
+
+    def routes(self) -> list[Route]:
+        """Return what is answered."""
+        return [
+            Route("POST", PAGE_PREFIX + "login", self._log_in, "Log in.", NOBODY, body=LoginBody),
+            Route("POST", PAGE_PREFIX + "logout", self._log_out, "Log out."),
+            Route("GET", PAGE_PREFIX + "session", self._session, "Who is logged in.", NOBODY),
+        ]
+
+    async def caller(self, request: web.Request) -> Caller | None:
+        """Return who is logged in, None where nobody is.
+
+        Raises:
+            ApiError: 403, the request changes something and does not come from the page.
+        """
+        token = request.cookies.get(self._cookie(), "")
+        user = await self._node.page_logins.find(token) if token else None
+        if user is None or not self._status.admits(user.name, request.remote or ""):
+            return None
+        if request.method not in SAFE:
+            shown = request.headers.get(CHANGE_HEADER, "").encode("utf-8", "surrogateescape")
+            if not hmac.compare_digest(shown, change_token(token).encode()):
+                raise forbidden(f"{CHANGE_HEADER}: is not that of the log-in")
+        return Caller(user.name, user.tags)
+
+    def _cookie(self) -> str:
+        """Return the cookie's name; browsers keep one for all ports of a host."""
+        return f"headrace-{self._status.overview().cluster_name}"
+
+    async def _log_in(self, request: web.Request) -> web.Response:
+        check_origin(request)
+        if request.content_type != "application/json":
+            raise ApiError(415, "unsupported_media_type", "body: must be application/json")
+        if (request.content_length or 0) > PAGE_LOGIN_BYTES_MAX:
+            reason = f"body: must have at most {PAGE_LOGIN_BYTES_MAX} octets"
+            raise ApiError(413, "payload_too_large", reason)
+        body = await decode(request, LoginBody)
+        name_actor(body.user)
+        verdict = await self._status.authenticate(body.user, body.password, request.remote or "")
+        check_verdict(verdict)
+        user = self._node.view.user(body.user) if verdict else None
+        if user is None:
+            raise ApiError(401, "not_authorized", "user or password is wrong")
+        found = Caller(user.name, user.tags)
+        if not found.manages:
+            raise forbidden("tags: this user may not manage the broker")
+        token = self._node.page_logins.open(user)
+        answer = json_answer(self._render(found, token))
+        answer.set_cookie(
+            self._cookie(),
+            token,
+            path="/",
+            httponly=True,
+            samesite="Strict",
+            secure=_is_secure(request),
+        )
+        return answer
+
+    async def _log_out(self, request: web.Request) -> web.Response:
+        name = self._cookie()
+        await self._node.page_logins.end(request.cookies.get(name, ""))
+        answer = done()
+        answer.del_cookie(name, path="/")
+        return answer
+
+    async def _session(self, request: web.Request) -> web.Response:
+        """Say who is logged in; null where nobody is, which is no fault."""
+        found = await self.caller(request)
+        token = request.cookies.get(self._cookie(), "")
+        body = self._render(found, token) if found is not None and found.manages else None
+        return json_answer(body, headers={"Cache-Control": "no-store"})
+
+    def _render(self, found: Caller, token: str) -> dict[str, Any]:
+        overview = self._status.overview()
+        return {
+            "user": found.name,
+            "tags": list(found.tags),
+            "administers": found.administers,
+            "monitors": found.monitors,
+            "makes_policies": found.makes_policies,
+            "change_token": change_token(token),
+            "cluster": overview.cluster_name,
+            "node": overview.node,
+            "version": build_info.VERSION,
+        }
+
+
+def _is_secure(request: web.Request) -> bool:
+    """Return whether the browser speaks TLS, to this node or to what stands before it."""
+    return request.secure or request.headers.get("X-Forwarded-Proto", "") == "https"

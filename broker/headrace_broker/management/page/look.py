@@ -1,0 +1,186 @@
+"""One look at the cluster, for all views of the page: each question is asked once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, TypeVar
+
+from headrace_broker.catalog.view import CatalogView
+from headrace_broker.management.access import Caller
+from headrace_broker.management.administration import Administration
+from headrace_broker.management.page import rows
+from headrace_broker.management.page.feed import View
+from headrace_broker.management.status_source import StatusSource
+from headrace_broker.model.flow_status import NodeFlow
+from headrace_broker.model.limits import PAGE_TABLE_ROWS_MAX
+from headrace_broker.model.reply_code import AmqpError
+from headrace_broker.runtime.client_list import ClientListing
+from headrace_broker.runtime.flow_facts import CONNECTION, NODE, QUEUE
+from headrace_broker.runtime.flow_report import (
+    DEBTS,
+    AmbiguousNameError,
+    FlowReport,
+    Listing,
+    UnknownNameError,
+    Viewer,
+    of_kind,
+)
+from headrace_broker.runtime.inquiry import Flow
+
+T = TypeVar("T")
+Values = Mapping[str, Any]
+Maker = Callable[[], Values]
+
+ASK_SECONDS_MAX: Final = 1.0  # for which a node that does not answer holds the page up
+EXPLAIN_SECONDS_MAX: Final = 3.0  # for questions that lead to others
+
+KINDS: Final = frozenset(
+    {"overview", "queues", "queue", "connections", "connection", "channels", "graph", "quiet"}
+)
+
+
+class Look:
+    """Finds what views show; see `feed.Sight`.
+
+    Args:
+        node: what is looked at.
+        status: of this node.
+        rates: messages per second through this node, by counter.
+    """
+
+    def __init__(
+        self, node: Administration, status: StatusSource, rates: Callable[[], dict[str, float]]
+    ) -> None:
+        self._node = node
+        self._status = status
+        self._rates = rates
+        self._asked: dict[str, asyncio.Future[Any]] = {}
+        self._finders: dict[str, Callable[[View, Caller], Awaitable[Maker]]] = {
+            "cluster": self._cluster,
+            "overview": self._overview,
+            "queues": self._queues,
+            "queue": self._queue,
+            "connections": self._connections,
+            "connection": self._connection,
+            "channels": self._channels,
+            "graph": self._graph,
+            "quiet": self._nothing,
+        }
+
+    async def find(self, view: View, who: Caller) -> Maker:
+        """Ask what a view needs; returns what makes values by key of it, as somebody sees them."""
+        return await self._finders[view.kind](view, who)
+
+    @property
+    def _view(self) -> CatalogView:
+        return self._node.view
+
+    @property
+    def _report(self) -> FlowReport:
+        return self._node.flow_report
+
+    async def _once(self, name: str, ask: Callable[[], Awaitable[T]]) -> T:
+        """Ask at the first need; whoever needs it as well waits for the same answer."""
+        if name not in self._asked:
+            self._asked[name] = asyncio.ensure_future(ask())
+        found: T = await asyncio.shield(self._asked[name])
+        return found
+
+    async def _flow(self, part: str) -> Listing:
+        question = Flow((part,), rows_max=PAGE_TABLE_ROWS_MAX)
+        return await self._once(part, lambda: self._report.ask(question, ASK_SECONDS_MAX))
+
+    # What stands in the page's head, and the overview
+
+    async def _cluster(self, view: View, who: Caller) -> Maker:
+        found = await self._flow(NODE)
+        flows = {row.name: row for row in of_kind(found.rows, NodeFlow)}
+        overview, alarms = self._status.overview(), self._status.alarms()
+        return lambda: rows.cluster(overview, alarms, flows, self._rates(), who, found.missing)
+
+    async def _overview(self, view: View, who: Caller) -> Maker:
+        connections, queues = await asyncio.gather(self._flow(CONNECTION), self._flow(QUEUE))
+        return lambda: {
+            "connections": rows.stopped_most(connections, who, self._view),
+            "queues": rows.fullest(queues, who, self._view),
+        }
+
+    async def _nothing(self, view: View, who: Caller) -> Maker:
+        return dict
+
+    # Queues
+
+    async def _queues(self, view: View, who: Caller) -> Maker:
+        found = await self._flow(QUEUE)
+        return lambda: rows.queues(found, view.name, who, self._view, self._status.queue)
+
+    async def _queue(self, view: View, who: Caller) -> Maker:
+        queue = self._view.queue(view.vhost, view.name)
+        if queue is None or not who.sees(self._view, view.vhost):
+            return dict
+        try:
+            async with asyncio.timeout(EXPLAIN_SECONDS_MAX):
+                found = await self._report.why_queue(queue, viewer(who, self._view))
+        except TimeoutError:
+            found = None
+        status = self._status.queue(view.vhost, view.name)
+        return lambda: rows.queue(status, found, self._view)
+
+    # Clients
+
+    async def _connections(self, view: View, who: Caller) -> Maker:
+        found = await self._flow(CONNECTION)
+        return lambda: rows.connections(found, view.name, who, self._view)
+
+    async def _connection(self, view: View, who: Caller) -> Maker:
+        try:
+            async with asyncio.timeout(EXPLAIN_SECONDS_MAX):
+                found = await self._report.why_connection(view.name, viewer(who, self._view))
+        except (UnknownNameError, AmbiguousNameError) as error:
+            reason = str(error)
+            return lambda: {"gone": reason}
+        except TimeoutError:
+            return lambda: {"gone": "the other nodes do not answer in time"}
+        return lambda: rows.explained(found, self._view)
+
+    async def _channels(self, view: View, who: Caller) -> Maker:
+        try:
+            async with asyncio.timeout(EXPLAIN_SECONDS_MAX):
+                found = await self._once("channels", self._channel_rows)
+        except (TimeoutError, AmqpError):
+            return lambda: {"more": {"problem": "the other nodes do not answer in time"}}
+        return lambda: rows.channels(found, view.name, who, self._view)
+
+    async def _channel_rows(self) -> ClientListing:
+        return await self._node.clients(channels=True, rows_max=PAGE_TABLE_ROWS_MAX)
+
+    # Who is charged for what
+
+    async def _graph(self, view: View, who: Caller) -> Maker:
+        debts, queues, chosen = await asyncio.gather(
+            self._once("debts", lambda: self._report.ask(DEBTS, ASK_SECONDS_MAX)),
+            self._flow(QUEUE),
+            self._chosen(view, who),
+        )
+        edges = self._report.edges(debts, viewer(who, self._view))
+
+        def make() -> Values:
+            told = rows.graph(edges, debts, queues, who, self._view)
+            return {"graph": told, **chosen()}
+
+        return make
+
+    async def _chosen(self, view: View, who: Caller) -> Maker:
+        """Explain what was chosen in the graph."""
+        if not view.name:
+            return dict
+        find = self._queue if view.vhost else self._connection
+        found = (await find(view, who))()
+        reason = found.get("gone", "there is nothing to explain")
+        return lambda: {"why": found["why"]} if "why" in found else {"problem": reason}
+
+
+def viewer(who: Caller, view: CatalogView) -> Viewer:
+    """Return somebody as reports on flow control ask who they are."""
+    return Viewer(who.name, who.monitors, lambda vhost: who.sees(view, vhost))

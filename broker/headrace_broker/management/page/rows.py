@@ -1,0 +1,265 @@
+"""What views of the page show, by key; fields are those of the HTTP API."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+
+from headrace_broker import build_info
+from headrace_broker.catalog.view import CatalogView
+from headrace_broker.management.access import Caller
+from headrace_broker.management.clients import render_channel
+from headrace_broker.management.flow_rendering import (
+    render_connection,
+    render_explanation,
+    render_queue,
+)
+from headrace_broker.management.rendering import render_nodes
+from headrace_broker.management.rendering import render_queue as render_listed
+from headrace_broker.model.flow_status import Explanation, NodeFlow, QueueFlow
+from headrace_broker.model.limits import PAGE_TABLE_ROWS_MAX
+from headrace_broker.model.status import Overview, QueueStatus
+from headrace_broker.runtime.alarms import AlarmStatus
+from headrace_broker.runtime.client_list import ClientListing
+from headrace_broker.runtime.flow_facts import blocked_rank
+from headrace_broker.runtime.flow_report import Edge, Listing
+
+TOP: Final = 8  # rows of the overview's short lists
+MORE: Final = "more"  # key of what a list lacks
+
+_PLAIN: Final = "!'()*~"
+
+Values = dict[str, Any]
+
+
+def key_of(vhost: str, name: str) -> str:
+    """Return the key of a queue: as browsers write it into an address (encodeURIComponent)."""
+    return f"{quote(vhost, safe=_PLAIN)}/{quote(name, safe=_PLAIN)}"
+
+
+def cluster(
+    overview: Overview,
+    alarms: Sequence[AlarmStatus],
+    flows: Mapping[str, NodeFlow],
+    rates: dict[str, float],
+    who: Caller,
+    missing: tuple[str, ...],
+) -> Values:
+    """Return what stands in the page's head, and the overview's figures."""
+    totals = msgspec.structs.asdict(overview.totals)
+    found: Values = {
+        "about": {
+            "cluster": overview.cluster_name,
+            "node": overview.node,
+            "leader": overview.leader,
+            "version": build_info.VERSION,
+            "compiled": build_info.compiled(),
+            "missing": list(missing),
+        },
+        "totals": {
+            **totals,
+            "messages_ready": overview.messages_ready,
+            "messages_unacknowledged": overview.messages_unacknowledged,
+            "rates": rates,
+        },
+        "alarms": [
+            {"node": each.node, "resource": each.resource, "reason": each.reason} for each in alarms
+        ],
+    }
+    if who.monitors:
+        for node in render_nodes(overview.nodes):
+            flow = flows.get(node["name"])
+            node["figures"] = flow.figures if flow is not None else None
+            found[f"node/{node['name']}"] = node
+    return found
+
+
+def stopped_most(found: Listing, who: Caller, view: CatalogView) -> list[Any]:
+    """Return the connections that are stopped the most, if any is."""
+    stopped = [
+        row
+        for row in found.connections()
+        if (row.flow.limit or row.flow.shares[2] > 0) and (who.monitors or row.user == who.name)
+    ]
+    stopped.sort(key=blocked_rank, reverse=True)
+    return [render_connection(row, view) for row in stopped[:TOP]]
+
+
+def fullest(found: Listing, who: Caller, view: CatalogView) -> list[Any]:
+    """Return the queues that withhold confirms, and the largest ones."""
+    seen = [row for row in found.queues() if who.sees(view, row.vhost)]
+    seen.sort(key=_fullest)
+    return [
+        render_queue(row) for row in seen[:TOP] if row.ready or row.unsettled or any(row.arrived)
+    ]
+
+
+def queues(
+    found: Listing,
+    wanted: str,
+    who: Caller,
+    view: CatalogView,
+    status: Callable[[str, str], QueueStatus | None],
+) -> Values:
+    """Return queues whose names hold a text: those that leaders call the largest, then others.
+
+    Args:
+        found: what leaders say of their largest queues.
+        wanted: in any case of letters; "" for all.
+        who: asks.
+        view: the catalog.
+        status: what this node knows of a queue.
+    """
+    flows = {(row.vhost, row.name): row for row in found.queues()}
+    fits = [
+        (queue.vhost, queue.name)
+        for queue in view.queues()
+        if _holds(wanted, queue.name, queue.vhost) and who.sees(view, queue.vhost)
+    ]
+    fits.sort(key=lambda name: (_fullest(flows[name]) if name in flows else _LAST, name))
+    values: Values = {}
+    now_ms = time.time_ns() // 1_000_000
+    for vhost, name in fits[:PAGE_TABLE_ROWS_MAX]:
+        known = status(vhost, name)
+        if known is None:
+            continue
+        flow = flows.get((vhost, name))
+        row = render_listed(msgspec.structs.replace(known, flow=flow), now_ms)
+        values[key_of(vhost, name)] = _queue_row(row, flow)
+    values[MORE] = {
+        "shown": len(values),
+        "total": len(fits),
+        "missing": list(found.missing),
+    }
+    return values
+
+
+def queue(status: QueueStatus | None, found: Explanation | None, view: CatalogView) -> Values:
+    """Return what there is to say of one queue."""
+    values: Values = {}
+    if status is None:
+        return values
+    flow = found.details.get("queue") if found is not None else None
+    flow = flow if isinstance(flow, QueueFlow) and flow.node else None
+    row = render_listed(msgspec.structs.replace(status, flow=flow), time.time_ns() // 1_000_000)
+    values["queue"] = {**row, **_queue_row(row, flow)}
+    if found is not None:
+        values["why"] = render_explanation(found, view)
+    return values
+
+
+def connections(found: Listing, wanted: str, who: Caller, view: CatalogView) -> Values:
+    """Return connections in which a text occurs, those first that are stopped the most."""
+    seen = [
+        row
+        for row in found.connections()
+        if (who.monitors or row.user == who.name)
+        and _holds(wanted, row.name, row.client_name, row.user, row.vhost)
+    ]
+    seen.sort(key=blocked_rank, reverse=True)
+    values: Values = {row.id: render_connection(row, view) for row in seen[:PAGE_TABLE_ROWS_MAX]}
+    values[MORE] = {
+        "shown": len(values),
+        "total": len(seen) + found.left_out,
+        "missing": list(found.missing),
+    }
+    return values
+
+
+def explained(found: Explanation, view: CatalogView) -> Values:
+    """Return why a connection is slow, and the connection."""
+    why = render_explanation(found, view)
+    return {"connection": why["details"].get("connection"), "why": why}
+
+
+def channels(found: ClientListing, wanted: str, who: Caller, view: CatalogView) -> Values:
+    """Return channels in which a text occurs."""
+    values: Values = {}
+    seen = [
+        row
+        for row in found.rows
+        if (who.monitors or row.connection.user == who.name)
+        and _holds(wanted, row.connection.name, row.connection.user, row.connection.vhost)
+    ]
+    for row in seen[:PAGE_TABLE_ROWS_MAX]:
+        rendered = render_channel(row, view)
+        values[rendered["id"]] = rendered
+    values[MORE] = {
+        "shown": len(values),
+        "total": len(seen) + found.left_out,
+        "missing": list(found.missing),
+    }
+    return values
+
+
+def graph(
+    edges: Sequence[Edge], debts: Listing, queues: Listing, who: Caller, view: CatalogView
+) -> Values:
+    """Return who is charged for what, with the state of connections and queues."""
+    named = {edge.account for edge in edges}
+    clients = {
+        row.id: render_connection(row, view)
+        for row in debts.connections()
+        if row.id in named or (row.flow.limit and (who.monitors or row.user == who.name))
+    }
+    reached = {(edge.vhost, edge.queue) for edge in edges}
+    found = {
+        key_of(row.vhost, row.name): render_queue(row)
+        for row in queues.queues()
+        if (row.vhost, row.name) in reached and who.sees(view, row.vhost)
+    }
+    return {
+        "edges": [msgspec.to_builtins(edge) for edge in edges],
+        "connections": clients,
+        "queues": found,
+        "missing": list(dict.fromkeys((*debts.missing, *queues.missing))),
+    }
+
+
+_LAST: Final = (True, 0, 0, "", "")
+
+
+def _fullest(row: QueueFlow) -> tuple[bool, int, int, str, str]:
+    return not row.saturated, -row.octets, -row.ready, row.vhost, row.name
+
+
+def _is_used(row: QueueFlow) -> bool:
+    return bool(row.ready or row.unsettled or any(row.arrived) or row.saturated)
+
+
+def _holds(wanted: str, *texts: str) -> bool:
+    return not wanted or any(wanted.casefold() in text.casefold() for text in texts)
+
+
+def _queue_row(row: dict[str, Any], flow: QueueFlow | None) -> dict[str, Any]:
+    """Return a queue's row: counts of its leader where it has told them, else of the replica."""
+    shown = {
+        name: row.get(name)
+        for name in (
+            *("vhost", "name", "type", "durable", "exclusive", "leader", "members", "state"),
+            *("policy", "messages_ready", "messages_unacknowledged", "message_bytes", "consumers"),
+            *("saturated", "confirms_withheld", "watermarks", "flow"),
+        )
+    }
+    if flow is None:
+        return shown
+    return shown | {
+        "messages_ready": flow.ready,
+        "messages_unacknowledged": flow.unsettled,
+        "message_bytes": flow.held_octets,
+        "messages_held": flow.held_messages,
+        "consumers": flow.consumers,
+        "consumers_busy": flow.busy,
+        "saturated": flow.saturated,
+        "confirms_withheld": flow.withheld,
+        "watermarks": {
+            "high": flow.high_messages,
+            "low": flow.low_messages,
+            "high_bytes": flow.high_octets,
+            "low_bytes": flow.low_octets,
+        },
+    }

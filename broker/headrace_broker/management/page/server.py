@@ -1,0 +1,50 @@
+"""The web page of a node: its files, its log-ins, and what changes while it is open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from aiohttp import web
+
+from headrace_broker.management.access import Caller
+from headrace_broker.management.administration import Administration
+from headrace_broker.management.page.events import PageEvents
+from headrace_broker.management.page.feed import Feed
+from headrace_broker.management.page.files import PageFiles
+from headrace_broker.management.page.login import PageLogin
+from headrace_broker.management.page.look import Look
+from headrace_broker.management.route import Route
+from headrace_broker.management.status_source import StatusSource
+
+
+class Page:
+    """Puts the parts of the page together.
+
+    Args:
+        node: what is looked at and changed through it.
+        status: of this node.
+        rates: messages per second through this node, by counter.
+    """
+
+    def __init__(
+        self, node: Administration, status: StatusSource, rates: Callable[[], dict[str, float]]
+    ) -> None:
+        self._login = PageLogin(node, status)
+        self._feed = Feed(lambda: Look(node, status, rates))
+
+    def routes(self) -> list[Route]:
+        """Return what is answered: nothing that belongs to the API."""
+        events = PageEvents(self._feed, self._login)
+        return [*PageFiles().routes(), *self._login.routes(), *events.routes()]
+
+    async def caller(self, request: web.Request) -> Caller | None:
+        """Return who is logged in at the page that makes a request, None where nobody is.
+
+        Raises:
+            ApiError: 403, it changes something and does not come from the page.
+        """
+        return await self._login.caller(request)
+
+    async def stop(self) -> None:
+        """Send nothing more to anybody."""
+        await self._feed.stop()

@@ -1,0 +1,57 @@
+// Lists that are asked for when a view is opened, and again on request.
+
+import { get, Refused } from "./api.js";
+import { tell } from "./dialog.js";
+import { h } from "./dom.js";
+import { section } from "./part.js";
+import { Table } from "./table.js";
+
+/** A titled table of what a path answers; rows whose text lacks the filter are left out. */
+export class List {
+  constructor(title, where, columns, { sort, empty, key }) {
+    this.where = where;
+    this.key = key;
+    this.rows = [];
+    this.wanted = "";
+    this.table = new Table(title, columns, { sort, empty });
+    this.problem = h("p", { class: "problem", role: "alert", hidden: true });
+    this.element = section(title, this.problem, this.table.element);
+  }
+
+  async load() {
+    this.problem.hidden = true;
+    try {
+      this.rows = await get(this.where);
+      this.draw();
+    } catch (refusal) {
+      if (!(refusal instanceof Refused)) throw refusal;
+      this.table.element.hidden = true;
+      tell(this.problem, refusal);
+    }
+  }
+
+  filter(wanted) {
+    this.wanted = wanted.toLowerCase();
+    this.draw();
+  }
+
+  draw() {
+    const text = (row) => this.table.columns.map((column) => column.value(row)).join("\n").toLowerCase();
+    const fits = this.rows.filter((row) => text(row).includes(this.wanted));
+    this.table.update(fits.map((row) => [this.key(row), row]));
+  }
+}
+
+/** A view of lists: a filter for all, and a button that asks again. */
+export class ListView {
+  constructor(title, lists, field) {
+    this.title = title;
+    this.query = { view: "quiet" };
+    const load = () => Promise.all(lists.map((list) => list.load()));
+    this.element = h("div", { class: "stack" },
+      h("div", { class: "bar-of-tools" }, field((wanted) => lists.forEach((list) => list.filter(wanted))),
+        h("button", { type: "button", onclick: load }, "Refresh")),
+      lists.map((list) => list.element));
+    load();
+  }
+}
