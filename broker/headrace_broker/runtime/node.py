@@ -179,7 +179,10 @@ class BrokerNode:
         self.maintenance = Maintenance(config.node.id, config.node.name, view, self.raft)
         self.moves = MemberMoves(view, self.raft, self.catalog.submit)
         self.admission = Admission(
-            config.cluster.admit_nodes, lambda: self._caught_up and not self.removed, self._admit
+            config.cluster.admit_nodes,
+            lambda: self._caught_up,
+            self._admit,
+            self.directory.adopt,
         )
         self.raft.on_stranger = lambda stranger: self.admission.ask(
             Node(stranger.node, stranger.name, stranger.address, disk=stranger.disk),

@@ -86,6 +86,12 @@ class NodeDirectory:
         if changed:
             self._sync()
 
+    def adopt(self, node: Node) -> None:
+        """Talk to a member of the cluster that calls before the catalog is known here."""
+        self._seeds[node.id] = node
+        self._add(node)
+        self._sync()
+
     def settle(self) -> None:
         """The catalog is caught up: nodes of the configuration that it does not know are none."""
         self._settled = True
@@ -160,9 +166,6 @@ def _report(task: asyncio.Task[None]) -> None:
         log.error("the peers could not be followed", exc_info=task.exception())
 
 
-Change = Callable[[Node], Awaitable[str]]
-
-
 class Admission:
     """Has nodes that call and are not known yet admitted to the cluster.
 
@@ -170,12 +173,20 @@ class Admission:
         admits: whether nodes may join that nobody has announced.
         ready: whether this node belongs to the cluster and knows its catalog.
         admit: has the catalog take a node in, and returns why it did not, "" if it did.
+        adopt: has this node talk to another one until it knows the catalog itself.
     """
 
-    def __init__(self, admits: bool, ready: Callable[[], bool], admit: Change) -> None:
+    def __init__(
+        self,
+        admits: bool,
+        ready: Callable[[], bool],
+        admit: Callable[[Node], Awaitable[str]],
+        adopt: Callable[[Node], None],
+    ) -> None:
         self._admits = admits
         self._ready = ready
         self._admit = admit
+        self._adopt = adopt
         self._under_way: dict[int, asyncio.Task[None]] = {}
         self._refused: dict[int, str] = {}
 
@@ -188,6 +199,9 @@ class Admission:
         """
         who = f"node {node.id} ('{node.name}')"
         if not self._ready():
+            if formed and node.name and node.address:
+                self._adopt(node)
+                return f"{who} was not known here, and is from now on: it may call again"
             return f"{who} is not known here, and this node does not belong to the cluster yet"
         if formed:
             return (

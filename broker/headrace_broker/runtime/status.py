@@ -43,13 +43,14 @@ class NodeStatusSource:
         refused = "; ".join(f"{self._name(peer)}: {text}" for peer, text in refusals.items())
         if not node.raft.is_formed:
             return self._waits_for() + (f". Refused by {refused}" if refused else "")
+        if refused and not self.accepting:
+            return f"refused by {refused}"
         if node.removed:
             return "the node was removed from the cluster: it serves nobody any more"
         if node.maintenance.on:
             return "the node is being drained for maintenance: connect to another one"
         if not self.accepting:
-            reason = "the node has not joined the cluster: too few nodes are running"
-            return f"refused by {refused}" if refused else reason
+            return "the node has not joined the cluster: too few nodes are running"
         if not self._node.raft.leader(CATALOG_GROUP):
             return "the catalog has no leader: too few nodes are running"
         return ""

@@ -33,10 +33,14 @@ class Raft:
         self.missing_nodes: tuple[int, ...] = ()
         self.memberships: dict[int, Membership] = {}
         self.damaged: dict[int, str] = {}
+        self.refused: dict[int, str] = {}
         self.leaders: dict[int, int] = {0: 2}
 
     def leader(self, group: int) -> int:
         return self.leaders.get(group, 0)
+
+    def refusals(self) -> dict[int, str]:
+        return self.refused
 
     def members(self, group: int) -> Membership:
         return self.memberships[group]
@@ -55,12 +59,12 @@ class World:
         self.raft = Raft()
         self.catalog = Catalog()
         self.do(commands.Bootstrap(NODES, "/", User("guest", b"s", b"h")))
-        members = [SimpleNamespace(id=n.id, name=n.name, address=n.address) for n in NODES]
-        cluster = SimpleNamespace(name="test", nodes=members)
+        cluster = SimpleNamespace(name="test")
         self.hosts: dict[int, Any] = {}
         self.peers_up = {2: 7, 3: 0}
-        names = {each.id: each.name for each in NODES}
-        self.alarms = AlarmBoard(1, names, lambda: 1, lambda peer, payload: True)
+        self.names = {each.id: each.name for each in NODES}
+        self.maintenance = SimpleNamespace(on=False)
+        self.alarms = AlarmBoard(1, self.names, lambda: 1, lambda peer, payload: True)
         node: Any = SimpleNamespace(
             raft=self.raft,
             catalog=SimpleNamespace(catalog=self.catalog),
@@ -69,7 +73,12 @@ class World:
             broker=SimpleNamespace(connections={}),
             peers_up=self.peers_up,
             alarms=self.alarms,
+            names=self.names,
+            directory=SimpleNamespace(nodes=self.catalog.nodes),
+            maintenance=self.maintenance,
+            removed=False,
         )
+        self.node = node
         self.status = NodeStatusSource(node)
 
     def do(self, command: Any) -> Any:
@@ -99,8 +108,30 @@ def test_formed_node_waits_for_the_catalog(world: World) -> None:
     assert "has not joined the cluster" in world.status.not_ready_reason()
     world.status.accepting = True
     assert world.status.not_ready_reason() == ""
+    assert world.status.closed_reason() == ""
     world.raft.leaders.clear()
     assert "no leader" in world.status.not_ready_reason()
+
+
+def test_node_that_is_drained_is_closed_and_says_so(world: World) -> None:
+    world.status.accepting = True
+    world.maintenance.on = True
+    assert "is being drained" in world.status.not_ready_reason()
+    assert "is being drained" in world.status.closed_reason()
+
+
+def test_node_that_nobody_talks_to_says_why(world: World) -> None:
+    world.raft.refused = {2: "node 1 was removed from cluster 'test'"}
+    expected = "refused by n2: node 1 was removed from cluster 'test'"
+    assert world.status.not_ready_reason() == expected
+    world.status.accepting = True
+    assert world.status.not_ready_reason() == ""
+
+
+def test_node_that_was_removed_says_so(world: World) -> None:
+    world.status.accepting = True
+    world.node.removed = True
+    assert "was removed from the cluster" in world.status.not_ready_reason()
 
 
 def test_node_that_replaces_its_lost_member_shows_both(world: World) -> None:

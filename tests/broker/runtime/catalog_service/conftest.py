@@ -62,7 +62,7 @@ class Raft:
         self.cluster = cluster
         self.node = node
         self.created: tuple[Any, ...] = ()
-        self.members: tuple[int, tuple[int, ...]] = (0, ())
+        self.members: tuple[int, tuple[int, ...], int] = (0, (), 0)
         self.applied = 0
 
     def create_group(
@@ -75,8 +75,8 @@ class Raft:
     ) -> None:
         self.created = (group, voters, learners, campaign)
 
-    def set_members(self, group: int, nodes: tuple[int, ...]) -> None:
-        self.members = (group, nodes)
+    def set_members(self, group: int, nodes: tuple[int, ...], voter_count: int) -> None:
+        self.members = (group, nodes, voter_count)
 
     async def read_barrier(self, group: int, seconds: float) -> None:
         """Wait for a leader in touch, and for what it has committed by now."""

@@ -145,21 +145,33 @@ def test_queued_proposal_counts_as_taken(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "voters", "learners", "wanted"),
-    [(3, (1, 2, 3), (), (1, 2, 3)), (4, (1, 2, 3), (4,), ()), (6, (1, 2, 3, 4, 5), (6,), ())],
+    ("count", "voters", "learners"),
+    [(3, (1, 2, 3), ()), (4, (1, 2, 3), (4,)), (6, (1, 2, 3, 4, 5), (6,))],
 )
-def test_voters_are_wanted_as_members_unless_others_only_learn(
-    make_cluster: Any,
-    count: int,
-    voters: tuple[int, ...],
-    learners: tuple[int, ...],
-    wanted: tuple[int, ...],
+def test_founders_vote_or_learn_and_nobody_is_wanted_before_the_catalog_is_known(
+    make_cluster: Any, count: int, voters: tuple[int, ...], learners: tuple[int, ...]
 ) -> None:
     async def main() -> None:
         raft = make_cluster().rafts[2]
         nodes = [Node(number, f"n{number}", f"h:{number}") for number in range(1, count + 1)]
         CatalogService(raft, 2, nodes, lambda *_: True).start()
         assert raft.created == (CATALOG_GROUP, voters, learners, False)
-        assert raft.members == (CATALOG_GROUP, wanted)
+        assert raft.members == (0, (), 0)
 
     asyncio.run(main())
+
+
+def test_catalogs_log_lives_on_the_nodes_that_it_names(run: Run) -> None:
+    async def scenario(cluster: Any) -> None:
+        cluster.elect(1)
+        for service in cluster.services.values():
+            service.start()
+        first = cluster.services[1]
+        await first.submit(commands.AdmitNode(Node(4, "n4", "h:4", disk=44)))
+        await cluster.settle()
+        assert [raft.members for raft in cluster.rafts.values()] == [(0, (1, 2, 3, 4), 3)] * 3
+        await first.submit(commands.ForgetNode(2))
+        await cluster.settle()
+        assert [raft.members for raft in cluster.rafts.values()] == [(0, (1, 3, 4), 3)] * 3
+
+    run(scenario)
