@@ -15,7 +15,8 @@ from headrace_broker.cli.flow import flow
 from headrace_broker.cli.load.command import perf
 from headrace_broker.cli.load.messages import consume, publish
 from headrace_broker.cli.log import log
-from headrace_broker.cli.queue import queue
+from headrace_broker.cli.node import node
+from headrace_broker.cli.queue_members import queue
 from headrace_broker.cli.rabbitmqctl.main import group as rabbitmqctl
 from headrace_broker.cli.run import run
 from headrace_broker.cli.serve import serve
@@ -37,7 +38,7 @@ def version() -> None:
 
 
 for command in (
-    *(serve, run, cluster, log, completion),
+    *(serve, run, cluster, node, log, completion),
     *(vhost, exchange, queue, binding),
     *(user, permission, policy, definitions),
     *(connection, channel, consumer, alarm, flow),

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 
 import click
 
-from headrace_broker.cli.rabbitmqctl import change, listing, operation, watermark
+from headrace_broker.cli.rabbitmqctl import change, listing, operation, replicas, watermark
 from headrace_broker.cli.rabbitmqctl.command import group
 from headrace_broker.cli.rabbitmqctl.session import EX_USAGE
 
 __all__ = ["group", "main", "run"]
 
-COMMAND_MODULES = (change, listing, operation, watermark)  # to import them is to add their commands
+# To import them is to add their commands.
+COMMAND_MODULES = (change, listing, operation, replicas, watermark)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

@@ -1,0 +1,173 @@
+"""`headrace node`: nodes of the cluster join, are drained and are forgotten."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import click
+from rich.console import Console
+
+from headrace_broker.cli.api_client import path_of
+from headrace_broker.cli.session import Column, CommandError, Row, Session, SessionGroup
+
+WAIT_S: Final = 120.0  # seconds for what a node is to do, unless said otherwise
+POLL_S: Final = 0.5  # between looks whether it is done
+
+wait_option = click.option(
+    "--wait",
+    "seconds",
+    type=click.FloatRange(0),
+    default=WAIT_S,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait until it is done; 0 only begins it.",
+)
+
+
+@click.group(cls=SessionGroup)
+def node() -> None:
+    """List the nodes of the cluster; drain, revive, admit and forget them."""
+
+
+def state_of(row: Row) -> str:
+    """Return how a node is, in a word or two."""
+    if not row["running"]:
+        return "down, in maintenance" if row["being_drained"] else "down"
+    if row["drained"]:
+        return "drained"
+    return "draining" if row["being_drained"] else "running"
+
+
+@node.command("list")
+@click.pass_obj
+def list_nodes(session: Session) -> None:
+    """List the nodes of the cluster and what they do."""
+    columns: dict[str, Column] = {
+        "id": "id",
+        "name": "name",
+        "address": "address",
+        "state": state_of,
+        "leaders": "leaders",
+        "replicas": "replicas",
+        "leaving": "leaving",
+        "connections": "connections",
+    }
+    session.print_rows(session.get(path_of("cluster", "nodes")), columns)
+
+
+@node.command()
+@click.argument("name")
+@wait_option
+@click.pass_obj
+def drain(session: Session, name: str, seconds: float) -> None:
+    """Take node NAME out of service: others lead its queues, and its clients are sent away.
+
+    It stays so, over restarts too, until `headrace node revive`. Its replicas go on receiving what
+    is published.
+    """
+    session.request("POST", path_of("cluster", "nodes", name, "drain"))
+    if seconds:
+        row = wait(session, name, lambda row: bool(row["drained"]), seconds, "drained")
+        session.done(f"node '{name}' is drained; it has {row['replicas']} replicas")
+    else:
+        session.done(f"node '{name}' is being drained")
+
+
+@node.command()
+@click.argument("name")
+@click.pass_obj
+def revive(session: Session, name: str) -> None:
+    """Let node NAME serve again after `drain`. `headrace queue rebalance` gives it leaders."""
+    session.request("POST", path_of("cluster", "nodes", name, "revive"))
+    session.done(f"node '{name}' serves again")
+
+
+@node.command()
+@click.argument("name")
+@click.option("--id", "number", type=click.IntRange(1, 1023), required=True, help="Its node.id.")
+@click.option("--address", required=True, help="HOST:PORT at which other nodes reach it.")
+@wait_option
+@click.pass_obj
+def join(session: Session, name: str, number: int, address: str, seconds: float) -> None:
+    """Announce node NAME, and wait until it belongs to the cluster.
+
+    Start it with an empty data directory and a configuration that names itself and at least one
+    node of the cluster. Without cluster.admit_nodes = false it need not be announced.
+    """
+    body = {"id": number, "name": name, "address": address}
+    session.request("POST", path_of("cluster", "nodes"), body)
+    if seconds:
+        wait(session, name, lambda row: row["leaders"] is not None, seconds, "running")
+        session.done(f"node '{name}' runs")
+    else:
+        session.done(f"node '{name}' is announced: start it")
+
+
+@node.command()
+@click.argument("name")
+@click.option(
+    "--replicas",
+    type=click.Choice(["keep", "move", "shrink"]),
+    default="keep",
+    show_default=True,
+    help="What becomes of its replicas: keep refuses to forget it while there are any, move brings "
+    "each to another node, shrink leaves queues with one less.",
+)
+@wait_option
+@click.pass_obj
+def forget(session: Session, name: str, replicas: str, seconds: float) -> None:
+    """Remove node NAME from the cluster. It must be drained or stopped.
+
+    It may come back with an empty data directory only, as a new node.
+    """
+    path = path_of("cluster", "nodes", name) + f"?replicas={replicas}"
+    deadline = time.monotonic() + seconds
+    with _status(f"node '{name}' gives up its replicas") as say:
+        while True:
+            found = session.request("DELETE", path)
+            if found["forgotten"]:
+                break
+            say(f"node '{name}' has {found['replicas']} replicas left")
+            if time.monotonic() >= deadline or len(found["problems"]) >= found["replicas"]:
+                left = f"node '{name}' still has {found['replicas']} replicas"
+                raise CommandError("\n".join([left, *found["problems"]]))
+    session.done(f"node '{name}' is forgotten")
+
+
+def wait(
+    session: Session, name: str, check: Callable[[Row], bool], seconds: float, what: str
+) -> dict[str, Any]:
+    """Ask for a node until it is as it should be, and return it.
+
+    Raises:
+        CommandError: it is not in time.
+    """
+    deadline = time.monotonic() + seconds
+    with _status(f"waiting for node '{name}'") as say:
+        while True:
+            row: dict[str, Any] = session.get(path_of("cluster", "nodes", name))
+            if check(row):
+                return row
+            figures = f"leads {row['leaders']}, {row['connections']} clients"
+            say(f"node '{name}' is {state_of(row)}: {figures}")
+            if time.monotonic() >= deadline:
+                raise CommandError(f"node '{name}' is not {what} after {seconds:g} s: {figures}")
+            time.sleep(POLL_S)
+
+
+@contextmanager
+def _status(text: str) -> Iterator[Callable[[str], None]]:
+    """Show on a terminal what is waited for; say nothing to programs."""
+    if not sys.stderr.isatty():
+        yield _nothing
+        return
+    with Console(stderr=True).status(text) as status:
+        yield status.update
+
+
+def _nothing(text: str) -> None:
+    """Say nothing."""

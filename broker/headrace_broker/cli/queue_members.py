@@ -1,0 +1,184 @@
+"""`headrace queue members|grow|shrink|transfer|rebalance`: where replicas and leaders are."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final
+
+import click
+
+from headrace_broker.cli.api_client import path_of
+from headrace_broker.cli.queue import queue
+from headrace_broker.cli.session import Column, CommandError, Session, print_json
+
+__all__ = ["queue"]  # with the commands that are here
+
+WAIT_S: Final = 120.0  # seconds for a rebalance
+POLL_S: Final = 0.3  # between looks at it
+
+MEMBERS: Final[dict[str, Column]] = {
+    "node": "node",
+    "member": "member",
+    "role": "role",
+    "leader": "leader",
+    "running": "running",
+    "online": "online",
+    "wanted": "wanted",
+    "lag": "lag",
+}
+_all_vhosts = click.option(
+    "--vhost-pattern", default=".*", show_default=True, help="Regular expression for vhosts."
+)
+_all_queues = click.option(
+    "--queue-pattern", default=".*", show_default=True, help="Regular expression for queues."
+)
+_move = click.option(
+    "--move", is_flag=True, help="Bring each replica to another node, so that none is lost."
+)
+
+
+@queue.group()
+def members() -> None:
+    """Look at the replicas of a queue; add and remove them."""
+
+
+@members.command("list")
+@click.argument("name")
+@click.pass_obj
+def list_members(session: Session, name: str) -> None:
+    """List the replicas of queue NAME as its leader knows them.
+
+    The exit code is 1 while replicas are on their way, or do not answer.
+    """
+    found = session.get(path_of("queues", session.vhost, name, "members"))
+    if session.as_json:
+        print_json(found)
+    else:
+        session.print_rows(found["members"], MEMBERS)
+    if not found["settled"]:
+        raise click.exceptions.Exit(1)
+
+
+@members.command()
+@click.argument("name")
+@click.argument("node")
+@click.pass_obj
+def add(session: Session, name: str, node: str) -> None:
+    """Give queue NAME a replica on NODE: it receives everything, then it votes."""
+    session.request("PUT", path_of("queues", session.vhost, name, "members", node))
+    session.done(f"queue '{name}' gets a replica on '{node}'")
+
+
+@members.command()
+@click.argument("name")
+@click.argument("node")
+@_move
+@click.pass_obj
+def remove(session: Session, name: str, node: str, move: bool) -> None:
+    """Take the replica of queue NAME off NODE."""
+    path = path_of("queues", session.vhost, name, "members", node)
+    session.request("DELETE", path + ("?move=true" if move else ""))
+    session.done(f"the replica of queue '{name}' leaves '{node}'")
+
+
+@queue.command()
+@click.argument("name")
+@click.argument("node")
+@click.pass_obj
+def transfer(session: Session, name: str, node: str) -> None:
+    """Have queue NAME led by NODE, where it has a replica."""
+    session.request("PUT", path_of("queues", session.vhost, name, "leader"), {"node": node})
+    session.done(f"queue '{name}' is led by '{node}'")
+
+
+@queue.command()
+@click.argument("node")
+@click.option(
+    "--strategy",
+    type=click.Choice(["all", "even"]),
+    default="all",
+    show_default=True,
+    help="even: only queues with an even number of replicas.",
+)
+@_all_vhosts
+@_all_queues
+@click.pass_obj
+def grow(
+    session: Session, node: str, strategy: str, vhost_pattern: str, queue_pattern: str
+) -> None:
+    """Give all replicated queues, or those that match, a replica on NODE."""
+    body = {
+        "strategy": strategy,
+        "vhost_pattern": vhost_pattern,
+        "queue_pattern": queue_pattern,
+    }
+    path = path_of("queues", "quorum", "replicas", "on", node, "grow")
+    _print_steps(session, session.request("POST", path, body))
+
+
+@queue.command()
+@click.argument("node")
+@_move
+@_all_vhosts
+@_all_queues
+@click.pass_obj
+def shrink(session: Session, node: str, move: bool, vhost_pattern: str, queue_pattern: str) -> None:
+    """Take the replicas of all queues, or of those that match, off NODE."""
+    body = {"vhost_pattern": vhost_pattern, "queue_pattern": queue_pattern}
+    path = path_of("queues", "quorum", "replicas", "on", node, "shrink")
+    _print_steps(session, session.request("DELETE", path + ("?move=true" if move else ""), body))
+
+
+def _print_steps(session: Session, rows: list[dict[str, Any]]) -> None:
+    """Print what becomes of queues; the command fails where one of them stays as it is."""
+    columns: dict[str, Column] = {
+        "vhost": "vhost",
+        "queue": "name",
+        "replicas": "size",
+        "result": "result",
+        "reason": "reason",
+    }
+    session.print_rows(rows, columns)
+    failed = sum(row["result"] != "ok" for row in rows)
+    if failed:
+        raise CommandError(f"{failed} of {len(rows)} queues stay as they are")
+
+
+@queue.command()
+@_all_vhosts
+@_all_queues
+@click.option(
+    "--wait",
+    "seconds",
+    type=click.FloatRange(0),
+    default=WAIT_S,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait for its end; 0 only begins it.",
+)
+@click.pass_obj
+def rebalance(session: Session, vhost_pattern: str, queue_pattern: str, seconds: float) -> None:
+    """Spread the leaders of queues evenly over the nodes that run and are not drained."""
+    body = {"vhost_pattern": vhost_pattern, "queue_pattern": queue_pattern}
+    path = path_of("rebalance", "queues")
+    session.request("POST", path, body)
+    deadline = time.monotonic() + seconds
+    found: dict[str, Any] = session.get(path)
+    while found["running"] and time.monotonic() < deadline:
+        time.sleep(POLL_S)
+        found = session.get(path)
+    if session.as_json:
+        print_json(found)
+    elif not found["running"]:
+        names = [*found["before"], *(n for n in found["after"] if n not in found["before"])]
+        rows = [
+            {"node": n, "before": found["before"].get(n), "after": found["after"].get(n)}
+            for n in names
+        ]
+        session.print_rows(rows, {"node": "node", "before": "before", "after": "after"})
+    if found["problem"]:
+        raise CommandError(found["problem"])
+    if found["running"] and seconds:
+        raise CommandError(f"{found['done']} of {found['total']} leaders are where they are to be")
+    if found["failed"]:
+        raise CommandError(f"{found['failed']} leaders stay where they are")
