@@ -37,6 +37,7 @@ class PeerSession:
 
     Attributes:
         peer: node id.
+        address: host:port at which it is said to be; it may have said something else since.
         up: whether the peer is up.
         boot: boot count of the session, or of the last one; 0 before the first.
         generation: of the peer's members, as it said last; -1 before it did.
@@ -54,6 +55,7 @@ class PeerSession:
         clock: Callable[[], float],
     ) -> None:
         self.peer = peer
+        self.address = address
         self.up = False
         self.boot = 0
         self.generation = -1
@@ -80,9 +82,23 @@ class PeerSession:
                 self._give_up()  # a stream of the peer's earlier process
                 return stream
             self.link.reset()  # ours still leads to the earlier process
+        self._follow(remote.address)
         self._met(remote)
         self._evaluate()
         return stream
+
+    def move(self, address: str) -> None:
+        """Call the peer at another address from now on; a session that stands goes on."""
+        self.address = self.link.address = address
+        if not self.up:
+            self.link.reset()
+
+    def _follow(self, address: str) -> None:
+        """Call the peer where it says that it is, when nobody answers where it was."""
+        if address and address != self.link.address and not self.link.connected:
+            LOG.info("node %d is at %r now, not at %s", self.peer, address, self.link.address)
+            self.link.address = address
+            self.link.reset()
 
     def received(self, stream: IncomingStream, frame: Frame) -> None:
         """Handle a frame.

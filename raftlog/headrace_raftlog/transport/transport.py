@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 import grpc
@@ -59,14 +59,16 @@ class Transport:
         self._started = False
         self._stopping = False
         self.server = grpc.aio.server(options=SERVER_OPTIONS)
-        self._addresses = {node: peers[node] for node in sorted(peers) if node != identity.node}
-        self.sessions = {peer: self._session(peer) for peer in self._addresses}
+        self.sessions = {
+            peer: self._session(peer, peers[peer])
+            for peer in sorted(peers)
+            if peer != identity.node
+        }
         self._servicer = StreamServicer(identity, self.sessions, events)
         self.bulk_servicer = BulkServicer(identity, self.sessions)
-        self.bulk = BulkClient(identity, self._addresses)
+        self.bulk = BulkClient(identity, _Addresses(self.sessions))
 
-    def _session(self, peer: int) -> PeerSession:
-        address = self._addresses[peer]
+    def _session(self, peer: int, address: str) -> PeerSession:
         return PeerSession(peer, address, self.identity, self._events, self._loop.time)
 
     async def start(
@@ -115,19 +117,15 @@ class Transport:
         for peer in [peer for peer in self.sessions if peer not in peers]:
             await self._drop_peer(peer)
         for peer, address in sorted(peers.items()):
-            known = self._addresses.get(peer)
-            if peer == self.identity.node or known == address:
-                continue
-            self._addresses[peer] = address
             session = self.sessions.get(peer)
+            if peer == self.identity.node or (session is not None and session.address == address):
+                continue
             if session is None:
-                session = self.sessions[peer] = self._session(peer)
+                session = self.sessions[peer] = self._session(peer, address)
                 if self._started and not self._stopping:
                     self._connect(session)
                 continue
-            session.link.address = address
-            if not session.up:
-                session.link.reset()
+            session.move(address)
             await self.bulk.close(peer)
 
     async def _drop_peer(self, peer: int) -> None:
@@ -137,7 +135,6 @@ class Transport:
         if task is not None:
             task.cancel()
             await asyncio.wait((task,))
-        del self._addresses[peer]
         await self.bulk.close(peer)
 
     async def stop(self) -> None:
@@ -214,3 +211,19 @@ class Transport:
             error = task.exception()
             assert error is not None, "a link runs until it is cancelled"
             self._events.on_failure(error)
+
+
+class _Addresses(Mapping[int, str]):
+    """Where peers are now."""
+
+    def __init__(self, sessions: Mapping[int, PeerSession]) -> None:
+        self._sessions = sessions
+
+    def __getitem__(self, peer: int) -> str:
+        return self._sessions[peer].link.address
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._sessions)
+
+    def __len__(self) -> int:
+        return len(self._sessions)

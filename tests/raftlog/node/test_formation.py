@@ -218,3 +218,55 @@ def test_directory_that_cannot_be_written_stops_the_node(
         await c.stop()
 
     run(body())
+
+
+def test_node_that_nobody_knew_is_announced_joins_and_votes(cluster: MakeCluster) -> None:
+    async def body() -> None:
+        c = cluster(ALL)
+        asked: list[Any] = []
+        await c.start(*ALL)
+
+        def stranger_calls(stranger: Any) -> str:
+            asked.append(stranger)
+            return "wait"
+
+        for node in ALL:
+            c.nodes[node].on_stranger = stranger_calls
+        await asyncio.gather(*(node.wait_formed() for node in c.nodes.values()))
+        c.create(7, campaign=1)
+        await c.propose(7, b"before")
+        fourth = cluster((4,), founders=()).addresses
+        everybody = {**c.addresses, **fourth}
+        c.addresses = {1: c.addresses[1], **fourth}
+        await c.start(4)
+        await c.ticks(lambda: bool(asked))
+        stranger = asked[0]
+        assert (stranger.node, stranger.address, stranger.formed) == (4, fourth[4], False)
+        assert stranger.disk == c.nodes[4].disk
+        await c.ticks(lambda: c.nodes[4].refusals() == {1: "wait"})
+        for node in (1, 2, 3, 4):
+            await c.nodes[node].set_peers(everybody)
+        await c.nodes[4].wait_formed()
+        c.create(7, 4, founders=ALL)
+        for node in (1, 2, 3, 4):
+            c.nodes[node].set_members(7, (1, 2, 3, 4), 3)
+        await c.ticks(lambda: c.nodes[4].members(7).learners == (c.nodes[4].member,))
+        await c.propose(7, b"after")
+        await c.until(lambda: b"after" in c.machines[4, 7].applied)
+        for node in (1, 2, 3, 4):
+            c.nodes[node].set_members(7, (1, 3, 4), 3)
+
+        def replaced() -> bool:
+            leader = c.leader(7)
+            if not leader:
+                return False
+            return {at & 1023 for at in c.nodes[leader].members(7).voters} == {1, 3, 4}
+
+        await c.ticks(replaced)
+        for node in (1, 3, 4):
+            await c.nodes[node].set_peers({n: a for n, a in everybody.items() if n != 2})
+        await c.propose(7, b"without 2")
+        await c.stop()
+        assert not c.fatal
+
+    run(body())

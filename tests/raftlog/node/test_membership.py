@@ -110,6 +110,24 @@ def test_more_nodes_than_may_vote_receive_entries_instead() -> None:
     assert (wanted.voters, wanted.learners) == ((1, 2, 3, 4, 5, 8, 9), (6, 7, 10))
 
 
+@pytest.mark.parametrize(
+    ("voters", "count", "expected"),
+    [
+        ((1, 2, 3), 3, ((1, 2, 3), (4, 5))),
+        ((1, 2, 3), 5, ((1, 2, 3, 4, 5), ())),
+        ((1,), 3, ((1, 2, 3), (4, 5))),
+        ((2, 4, 5), 3, ((2, 4, 5), (1, 3))),
+        ((1, 2, 3, 4), 3, ((1, 2, 3, 4), (5,))),  # who votes is not made to learn
+        ((6, 7), 2, ((1, 2), (3, 4, 5))),
+    ],
+)
+def test_so_many_vote_and_those_first_that_do(
+    voters: tuple[int, ...], count: int, expected: tuple[tuple[int, ...], tuple[int, ...]]
+) -> None:
+    wanted = wanted_nodes(Membership(voters), (1, 2, 3, 4, 5), count)
+    assert (wanted.voters, wanted.learners) == expected
+
+
 def test_learners_are_bounded() -> None:
     full = group(1, learners=tuple(range(101, 117)))
     wanted = Wanted((1, 2), ())

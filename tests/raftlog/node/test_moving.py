@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headrace_raftlog.model.group import CoreOptions
-from headrace_raftlog.model.membership import Membership
+from headrace_raftlog.model.membership import Membership, member_node
 from headrace_raftlog.node.drain import drain
 
 MakeCluster = Callable[..., Any]
@@ -106,6 +106,100 @@ def test_removed_member_that_is_wanted_again_joins_again(cluster: MakeCluster) -
         await c.ticks(lambda: c.nodes[leader]._host.find(5).core.progress(out) is None)
         await move(c, 1, 2, 3)
         assert c.nodes[out].members(5) == Membership((1, 2, 3))
+        await c.stop()
+
+    run(body())
+
+
+def test_node_that_left_a_group_comes_back_as_a_new_member_of_it(cluster: MakeCluster) -> None:
+    async def body() -> None:
+        c = cluster(core=CoreOptions(election_ticks=4))
+        await start(c, (1, 2, 3))
+        await move(c, 1, 2)
+        c.nodes[3].leave_group(5)
+        c.nodes[3].leave_group(5)
+        assert c.nodes[3]._host.find(5) is None
+        await c.propose(5, b"without 3")
+        await c.stop(3)
+        await c.start(3)
+        await c.nodes[3].wait_formed()
+        c.create(5, 3, founders=(1, 2, 3))  # which it was, and may not be again
+        assert c.nodes[3].members(5) == Membership(())
+        for node in (1, 2, 3):
+            c.nodes[node].set_members(5, (1, 2, 3))
+
+        def is_back() -> bool:
+            voters = c.nodes[1].members(5).voters
+            return {member_node(each) for each in voters} == {1, 2, 3} and c.leader(5) != 0
+
+        await c.ticks(is_back)
+        assert c.nodes[3]._host.find(5).core.member > 1023
+        await c.propose(5, b"with 3")
+        await c.until(lambda: c.machines[3, 5].applied == c.machines[1, 5].applied)
+        await c.stop()
+        assert not c.fatal
+
+    run(body())
+
+
+def test_group_that_was_never_here_is_not_left(cluster: MakeCluster) -> None:
+    async def body() -> None:
+        c = cluster()
+        await start(c, (1, 2))
+        c.nodes[3].leave_group(5)
+        assert not c.nodes[3]._log.known(5)
+        await c.stop()
+
+    run(body())
+
+
+def test_group_that_was_left_may_be_removed_for_good(cluster: MakeCluster) -> None:
+    async def body() -> None:
+        c = cluster()
+        await start(c, (1, 2, 3))
+        c.nodes[3].leave_group(5)
+        c.nodes[3].remove_group(5)
+        with pytest.raises(KeyError, match="removed"):
+            c.create(5, 3)
+        await c.stop()
+
+    run(body())
+
+
+def test_leader_tells_how_far_members_are(cluster: MakeCluster) -> None:
+    async def body() -> None:
+        c = cluster()
+        await start(c, (1, 2, 3))
+        leader = await c.elected(5)
+        node = c.nodes[leader]
+        await c.ticks(lambda: all(at.match == node.last_index(5) for at in node.progress(5)))
+        assert node.led() == [5]
+        assert node.is_settled(5)
+        assert [(member_node(each.member), each.role) for each in node.progress(5)] == [
+            (1, "voter"),
+            (2, "voter"),
+            (3, "voter"),
+        ]
+        assert all(each.reachable and not each.fetching for each in node.progress(5))
+        follower = next(n for n in (1, 2, 3) if n != leader)
+        assert c.nodes[follower].progress(5) == []
+        assert not c.nodes[follower].is_settled(5)
+        await c.stop(follower)
+        await c.ticks(lambda: any(not each.reachable for each in node.progress(5)))
+        await c.stop()
+
+    run(body())
+
+
+def test_drain_avoids_nodes_that_are_drained_as_well(cluster: MakeCluster) -> None:
+    async def body() -> None:
+        c = cluster()
+        await start(c, (1, 2, 3))
+        leader = await c.elected(5)
+        others = [n for n in (1, 2, 3) if n != leader]
+        assert await c.nodes[leader].drain(0.2, lambda: others) == [5]
+        assert await c.nodes[leader].drain(20.0, lambda: others[:1]) == []
+        await c.ticks(lambda: c.leader(5) == others[1])
         await c.stop()
 
     run(body())

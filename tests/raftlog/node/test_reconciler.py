@@ -101,6 +101,32 @@ def test_groups_that_rest_are_not_looked_at(world: Any) -> None:
     assert list(world.host._reconciler._open) == [5]  # the learner is about to be promoted
 
 
+def test_nothing_is_begun_for_which_too_few_of_the_voters_to_be_answer(world: Any) -> None:
+    hosted = lead(world, 5)
+    world.host.set_members(hosted, (1, 3))
+    world.host.tick()
+    world.host.tick()
+    assert hosted.core.membership == Membership((1, 2, 3))  # node 3 has yet to answer
+    answer(world, hosted, 3)
+    world.host.tick()
+    world.settle(1)
+    assert hosted.core.membership == Membership((1, 3), (), (1, 2, 3))
+
+
+def test_leader_that_loses_sight_of_those_who_stay_waits(world: Any) -> None:
+    hosted = lead(world, 5)
+    answer(world, hosted, 3)
+    world.host.peer_changed(3, False)
+    world.host.set_members(hosted, (1, 3))
+    for _ in range(3):
+        world.host.tick()
+    assert hosted.core.membership == Membership((1, 2, 3))
+    world.host.set_members(hosted, (1, 2))
+    world.host.tick()
+    world.settle(1)
+    assert hosted.core.membership == Membership((1, 2), (), (1, 2, 3))
+
+
 def joins(world: Any) -> list[tuple[int, int, int]]:
     found = [(m.group, m.source, m.target) for m in world.posted if m.kind == JOIN]
     world.posted.clear()

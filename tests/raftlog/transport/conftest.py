@@ -39,6 +39,7 @@ class Recorder:
         self.payloads: list[tuple[int, bytes]] = []
         self.peers: list[tuple[int, bool, int]] = []
         self.met: list[StreamIdentity] = []
+        self.strangers: list[StreamIdentity] = []
         self.failures: list[BaseException] = []
         self._changed = asyncio.Event()
 
@@ -49,6 +50,11 @@ class Recorder:
     def on_met(self, peer: StreamIdentity) -> None:
         self.met.append(peer)
         self._changed.set()
+
+    def on_stranger(self, stranger: StreamIdentity) -> str:
+        self.strangers.append(stranger)
+        self._changed.set()
+        return f"node {stranger.node} may come later"
 
     def on_payload(self, peer: int, payload: bytes) -> None:
         self.payloads.append((peer, payload))
