@@ -13,12 +13,15 @@ from headrace_broker.config import Config, split_address
 from headrace_broker.gateways.amqp.listener import SHUTTING_DOWN, AmqpListener
 from headrace_broker.gateways.grpc.call import Admission
 from headrace_broker.gateways.grpc.desk import Desk
+from headrace_broker.gateways.grpc.flow import FlowService
 from headrace_broker.gateways.grpc.messaging import MessagingService
 from headrace_broker.gateways.grpc.server import GrpcServer, Service
 from headrace_broker.gateways.grpc.topology import TopologyService
 from headrace_broker.management.server import ManagementServer
 from headrace_broker.runtime.administration import NodeAdministration
+from headrace_broker.runtime.alarm_watch import AlarmWatch
 from headrace_broker.runtime.broker import NodeBroker
+from headrace_broker.runtime.flow_watch import FlowWatch
 from headrace_broker.runtime.node import BrokerNode
 from headrace_broker.runtime.status import NodeStatusSource
 from headrace_broker.runtime.tls import ServerTls, renew_forever
@@ -63,8 +66,7 @@ async def serve(config: Config, stop: asyncio.Event, hang_up: asyncio.Event) -> 
         if tls is not None:
             renewing = asyncio.create_task(renew_forever(tls, hang_up), name="certificates")
             stack.push_async_callback(_cancel, renewing)
-        desk = Desk(administration, status)
-        await _serve_calls(node.broker, config, desk, tls, stack)
+        await _serve_calls(node, Desk(administration, status), tls, stack)
         if await _unless_stopped(node.join(), stop):
             listeners = ClientListeners(node.broker, config, tls)
             stack.push_async_callback(listeners.close, SHUTTING_DOWN)
@@ -83,13 +85,10 @@ async def serve(config: Config, stop: asyncio.Event, hang_up: asyncio.Event) -> 
 
 
 async def _serve_calls(
-    broker: NodeBroker,
-    config: Config,
-    desk: Desk,
-    tls: ServerTls | None,
-    stack: contextlib.AsyncExitStack,
+    node: BrokerNode, desk: Desk, tls: ServerTls | None, stack: contextlib.AsyncExitStack
 ) -> None:
     """Open the listeners for gRPC, and have them closed with the stack."""
+    config, broker = node.config, node.broker
     found = ((config.listeners.grpc, None), (config.listeners.grpcs, tls))
     listeners = [(address, security) for address, security in found if address]
     if not listeners:
@@ -99,6 +98,12 @@ async def _serve_calls(
     services: list[Service] = [
         MessagingService(broker, admission, config.listeners.grpc),
         TopologyService(desk, admission),
+        FlowService(
+            desk,
+            admission,
+            FlowWatch(node.flow_report, desk.view),
+            AlarmWatch(node.alarms, status.name_of),
+        ),
     ]
     server = GrpcServer(services, status.not_ready_reason, config.limits.message_bytes_max)
     await server.start(*listeners)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, Final
 
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.core.queue.session import ConsumerInfo
 from headrace_broker.flow.account import RECENT_S, Account, Ledger, Tab
+from headrace_broker.model.flow import BLOCKED, BLOCKING
 from headrace_broker.model.flow_status import (
     AccountStatus,
     AlarmStatus,
@@ -118,6 +119,9 @@ class FlowFacts:
             named = self._named(question.name)[: question.rows_max]
             return [self.connection(info, now) for info in named]
         infos = list(self._connections().values())
+        if question.stopped:
+            stopped = (info for info in infos if is_stopped(info, now))
+            return [self.connection(info, now) for info in islice(stopped, question.rows_max)]
         rows = [
             self.connection(info, now) for info in infos if not question.group or info.flow.limits()
         ]
@@ -155,6 +159,9 @@ class FlowFacts:
             host = self._hosts.get(question.group)
             return [self.queue(host)] if host is not None and host.serving else []
         led = self.led()
+        if question.stopped:
+            wanted = frozenset(question.groups)
+            led = [each for each in led if each.machine.saturated or each.queue.group in wanted]
         if question.moving:
             moves = self._rates.moves
             led = [each for each in led if each.machine.saturated or moves(each.queue.group)]
@@ -238,6 +245,11 @@ def blocked_rank(row: ConnectionFlow) -> tuple[Any, ...]:
     """Return what connections are sorted by: how much they are stopped, then what waits."""
     _, ten, sixty = row.flow.shares
     return ten, bool(row.flow.limit), sixty, row.held_octets + row.owed_octets, row.name
+
+
+def is_stopped(info: ConnectionInfo, now_us: int) -> bool:
+    """Return whether something stops a connection now, or did a moment ago."""
+    return info.state in (BLOCKED, BLOCKING) or info.flow.in_flow(now_us)
 
 
 def _is_held_at(row: ConnectionFlow, group: int) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Final, NamedTuple, TypeVar
 
@@ -167,6 +167,16 @@ class FlowReport:
         inquiries.flow_rows = facts.rows
 
     # What all nodes say
+
+    @property
+    def peers(self) -> Mapping[int, str]:
+        """Name by id of the other nodes."""
+        return self._peers
+
+    async def rows_of(self, peer: int, question: Flow, most: int) -> list[FlowRow] | None:
+        """Return another node's rows, at most so many, None when it does not answer."""
+        answer = await self._asked(peer, question, most)
+        return answer[0] if answer is not None else None
 
     async def ask(self, question: Flow, seconds: float = ANSWER_SECONDS_MAX) -> Listing:
         """Return the rows of all nodes that answer within some seconds."""

@@ -49,6 +49,9 @@ class Flow(msgspec.Struct, frozen=True, tag="flow"):
         name: of connections whose name, id or own name is this or begins so; "" for all.
         group: only what concerns this queue, 0 for all.
         moving: only queues that move, or withhold confirms.
+        stopped: only connections that something stops, in any order, and queues that withhold
+            confirms or are among `groups`.
+        groups: see `stopped`.
         rows_max: most rows of each kind.
         skip: rows that the asker has already.
     """
@@ -57,6 +60,8 @@ class Flow(msgspec.Struct, frozen=True, tag="flow"):
     name: str = ""
     group: int = 0
     moving: bool = False
+    stopped: bool = False
+    groups: tuple[int, ...] = ()
     rows_max: int = FLOW_ROWS_MAX
     skip: int = 0
 

@@ -115,6 +115,10 @@ class NodeStatusSource:
         """Return whether a user whom a certificate has proven may come from there."""
         return self._node.broker.admits(user, host)
 
+    def name_of(self, node: int) -> str:
+        """Return a node's name by its id, or the id of one that is not known."""
+        return self._name(node) or str(node)
+
     def _name(self, node: int) -> str:
         return self._node.names.get(node, "")
 

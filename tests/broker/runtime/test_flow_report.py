@@ -7,168 +7,31 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.broker.runtime.flow_world import FakeHost, World, account_of, bring
 
 from headrace_broker.catalog.command import (
-    Bootstrap,
     DeclareQueue,
-    PutUser,
     PutVhost,
     SetUserLimits,
-    encode_request,
 )
-from headrace_broker.catalog.machine import Catalog
-from headrace_broker.catalog.request import Request
-from headrace_broker.core.queue.fair_lanes import FairValue
-from headrace_broker.flow.account import Account, Ledger
-from headrace_broker.flow.activity import SECOND_US
-from headrace_broker.flow.flow_limits import FlowLimits
-from headrace_broker.model.definition import Node, Queue, User, Vhost
+from headrace_broker.model.definition import Vhost
 from headrace_broker.model.flow import (
     BLOCKED,
-    CONNECTION,
     LIMIT_ACCOUNT,
     LIMIT_COMMANDS,
     LIMIT_MEMORY,
     LIMIT_RATE,
     LIMIT_WATERMARK,
-    Cause,
 )
 from headrace_broker.model.flow_status import AlarmStatus
 from headrace_broker.runtime import flow_report, inquiry
-from headrace_broker.runtime.client_list import ClientList
-from headrace_broker.runtime.flow_facts import FlowFacts
 from headrace_broker.runtime.flow_report import (
     AmbiguousNameError,
     FlowReport,
     UnknownNameError,
     Viewer,
 )
-from headrace_broker.runtime.pb.cluster_pb2 import ClusterPayload
 from headrace_broker.runtime.port import ConnectionInfo
-from headrace_broker.runtime.queue_rates import QueueRates
-
-NAMES = {1: "n1", 2: "n2", 3: "n3"}
-NOW = 1_000 * SECOND_US
-
-
-class FakeConsumer:
-    attached = True
-
-    def __init__(self, busy: bool) -> None:
-        self.prefetch, self.unsettled_count = 5, 5 if busy else 4
-
-
-class FakeMachine:
-    def __init__(self) -> None:
-        self.ready_count = self.ready_octets = 0
-        self.unsettled_count = self.unsettled_octets = 0
-        self.consumer_count = self.busy = 0
-        self.saturated = False
-        self.withheld_count = self.held_count = self.held_octets = 0
-        self.settings = self
-        self.high_watermark = self.low_watermark = 0
-        self.high_watermark_octets = self.low_watermark_octets = 0
-
-    def fairness(self, limit: int) -> list[FairValue]:
-        found = FairValue(b"Sred", shared=False)
-        found.waiting, found.octets = 3, 30
-        return [found][:limit]
-
-    def consumers(self) -> list[FakeConsumer]:
-        return [FakeConsumer(number < self.busy) for number in range(self.consumer_count)]
-
-
-class FakeMoves:
-    def __init__(self) -> None:
-        self.now = (0, 0, 0)
-
-    def counts(self) -> tuple[int, int, int]:
-        return self.now
-
-
-class FakeHost:
-    """A replica that leads."""
-
-    def __init__(self, queue: Queue) -> None:
-        self.queue = queue
-        self.machine = FakeMachine()
-        self.moves = FakeMoves()
-        self.serving = True
-
-
-class FlowNode:
-    def __init__(self, world: World, number: int) -> None:
-        self.name = NAMES[number]
-        self.connections: dict[str, ConnectionInfo] = {}
-        self.ledger = Ledger(FlowLimits())
-        self.hosts: dict[int, Any] = {}
-        clock = world.clock_us
-        self.rates = QueueRates(self.hosts, self.ledger, clock)
-        peers = {peer: name for peer, name in NAMES.items() if peer != number}
-
-        def send(target: int, payload: bytes) -> bool:
-            return world.carry(number, target, payload)
-
-        self.clients = ClientList(self.name, lambda: self.connections, peers, send)
-        view = world.catalog
-        self.facts = FlowFacts(
-            self.name, lambda: self.connections, self.ledger, self.hosts, view, self.rates, clock
-        )
-        self.report = FlowReport(self.facts, view, peers, self.clients.inquiries)
-
-
-class World:
-    """Three nodes; a payload arrives within the call that sends it."""
-
-    def __init__(self) -> None:
-        self.now = NOW
-        self.down: set[int] = set()
-        self.catalog = Catalog()
-        nodes = tuple(Node(number, name, "h:1") for number, name in NAMES.items())
-        self.do(Bootstrap(nodes, "/", User("guest", b"", b""), grant=True))
-        self.do(PutUser(User("app", b"", b"")))
-        self.nodes = {number: FlowNode(self, number) for number in NAMES}
-
-    def do(self, command: Any) -> None:
-        index = self.catalog.applied_index + 1
-        self.catalog.apply(index, encode_request(Request(1, 1, index), command))
-
-    def clock_us(self) -> int:
-        return self.now
-
-    def carry(self, source: int, target: int, payload: bytes) -> bool:
-        if target in self.down:
-            return False
-        body = ClusterPayload.FromString(payload)
-        inquiries = self.nodes[target].clients.inquiries
-        if body.WhichOneof("body") == "question":
-            inquiries.receive_question(source, body.question)
-        else:
-            inquiries.receive_answer(body.answer)
-        return True
-
-    def connect(self, node: int, number: int, user: str = "app") -> ConnectionInfo:
-        name = f"10.0.0.{number}:4711 -> 10.0.1.{node}:5672"
-        info = ConnectionInfo(f"n{node}/1/{number}", name, f"10.0.0.{number}", 1700)
-        info.user, info.vhost = user, "/"
-        cause = Cause(info.id, CONNECTION, info.name, NAMES[node])
-        cause.user, cause.vhost = user, "/"
-        info.account = self.nodes[node].ledger.open(cause)
-        self.nodes[node].connections[info.id] = info
-        return info
-
-    def lead(self, node: int, name: str) -> FakeHost:
-        self.do(DeclareQueue("/", name, "quorum", preferred_node=node, replicas=1))
-        queue = self.catalog.queue("/", name)
-        assert queue is not None
-        host = FakeHost(queue)
-        self.nodes[node].hosts[queue.group] = host
-        return host
-
-    def pass_time(self, seconds: float) -> None:
-        self.now += int(seconds * SECOND_US)
-        for node in self.nodes.values():
-            node.rates.sample()
 
 
 @pytest.fixture
@@ -182,18 +45,6 @@ def ask(world: World, node: int, work: Callable[[FlowReport], Any]) -> Any:
             return await work(world.nodes[node].report)
 
     return asyncio.run(session())
-
-
-def account_of(info: ConnectionInfo) -> Account:
-    assert info.account is not None
-    return info.account
-
-
-def bring(info: ConnectionInfo, host: FakeHost, messages: int, octets: int, kept: int = 0) -> None:
-    """Publish, and have all but some of it applied."""
-    tab = account_of(info).tab(host.queue.group)
-    tab.borrow(messages, octets)
-    tab.repay(messages - kept, octets - octets * kept // messages)
 
 
 @pytest.fixture

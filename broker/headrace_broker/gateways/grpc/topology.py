@@ -3,17 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
-
 import grpc
 
-from headrace_broker.catalog.access import Caller
 from headrace_broker.gateways.grpc.call import Admission
 from headrace_broker.gateways.grpc.desk import Desk
-from headrace_broker.gateways.grpc.errors import CallError, Context
+from headrace_broker.gateways.grpc.errors import Context
 from headrace_broker.gateways.grpc.exchange_calls import BindingCalls, ExchangeCalls
-from headrace_broker.gateways.grpc.page import Sized
 from headrace_broker.gateways.grpc.pb import topology_pb2 as messages
 from headrace_broker.gateways.grpc.pb.topology_pb2_grpc import (
     TopologyServicer,
@@ -21,35 +16,9 @@ from headrace_broker.gateways.grpc.pb.topology_pb2_grpc import (
 )
 from headrace_broker.gateways.grpc.policy_calls import PolicyCalls
 from headrace_broker.gateways.grpc.queue_calls import QueueCalls
+from headrace_broker.gateways.grpc.unary import serve
 from headrace_broker.gateways.grpc.user_calls import PermissionCalls, UserCalls
 from headrace_broker.gateways.grpc.vhost_calls import VhostCalls
-from headrace_broker.model.limits import CATALOG_COMMAND_OCTETS_MAX
-
-Q = TypeVar("Q", bound=Sized)
-A = TypeVar("A")
-
-
-async def serve(
-    admission: Admission,
-    context: Context,
-    work: Callable[[Caller, Q], Awaitable[A]],
-    request: Q,
-) -> A:
-    """Let a call in, and answer it.
-
-    Args:
-        admission: lets calls in.
-        context: of the call.
-        work: takes the caller and the request; its CallError or AmqpError becomes the status.
-        request: of the call.
-    """
-    async with admission.call(context) as client:
-        octets = request.ByteSize()
-        if octets > CATALOG_COMMAND_OCTETS_MAX:
-            text = f"the request has {octets} octets, at most {CATALOG_COMMAND_OCTETS_MAX}"
-            raise CallError(grpc.StatusCode.RESOURCE_EXHAUSTED, "REQUEST_TOO_LARGE", text)
-        return await work(Caller(client.user, client.tags), request)
-    raise AssertionError("a call that is refused has ended")
 
 
 class TopologyService(TopologyServicer):

@@ -573,7 +573,9 @@ Global___WatchFlowResponse: _TypeAlias = WatchFlowResponse  # noqa: Y015
 
 @_typing.final
 class FlowChange(_message.Message):
-    """A new state. One that was told and runs again comes once more, with the state "running"."""
+    """A new state. What was told and is not stopped any more, or is gone, comes once more with the state
+    "running". Figures are those of the moment at which the state changed.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -584,7 +586,7 @@ class FlowChange(_message.Message):
     TEXT_FIELD_NUMBER: _builtins.int
     CAUSES_FIELD_NUMBER: _builtins.int
     state: _builtins.str
-    """"running", "flow", "blocking" or "blocked"; "closed" for what is gone"""
+    """"running", "flow", "blocking" or "blocked" """
     limit: _builtins.str
     """the binding limit, "" for none"""
     text: _builtins.str

@@ -9,15 +9,20 @@ from typing import Any
 
 import grpc
 import pytest
-from google.rpc.error_details_pb2 import BadRequest, ErrorInfo
-from grpc_status import rpc_status
+from tests.broker.gateways.grpc.administration.refusal import RefusalError
+from tests.broker.runtime.flow_world import World
 
 from headrace_broker.gateways.grpc.call import Admission
 from headrace_broker.gateways.grpc.desk import Desk
+from headrace_broker.gateways.grpc.flow import FlowService
+from headrace_broker.gateways.grpc.pb.flow_pb2_grpc import FlowStub
 from headrace_broker.gateways.grpc.pb.topology_pb2_grpc import TopologyStub
-from headrace_broker.gateways.grpc.server import GrpcServer
+from headrace_broker.gateways.grpc.server import GrpcServer, Service
 from headrace_broker.gateways.grpc.topology import TopologyService
 from headrace_broker.model.limits import MESSAGE_BYTES_MAX
+from headrace_broker.runtime.alarm_watch import AlarmWatch
+from headrace_broker.runtime.alarms import AlarmBoard
+from headrace_broker.runtime.flow_watch import FlowWatch
 
 
 class Users:
@@ -34,48 +39,30 @@ class Users:
         return found.tags if found is not None else ()
 
 
-class RefusalError(Exception):
-    """A call was refused.
-
-    Attributes:
-        code: of the status.
-        text: for people.
-        reason: of its ErrorInfo.
-        fields: (field, rule) of its BadRequest.
-    """
-
-    def __init__(self, error: grpc.aio.AioRpcError) -> None:
-        super().__init__(f"{error.code()}: {error.details()}")
-        self.code = error.code().name
-        self.text = error.details() or ""
-        self.reason = ""
-        self.fields: list[tuple[str, str]] = []
-        status = rpc_status.from_call(error)  # type: ignore[arg-type]
-        for detail in status.details if status is not None else ():
-            info, bad = ErrorInfo(), BadRequest()
-            if detail.Unpack(info):
-                self.reason = info.reason
-            elif detail.Unpack(bad):
-                self.fields = [(each.field, each.description) for each in bad.field_violations]
-
-
 class Client:
     """Calls methods as a user.
 
     Attributes:
         node: what is behind them.
+        flow: the service that is behind them.
     """
+
+    flow: FlowService
 
     def __init__(self, channel: grpc.aio.Channel, node: Any) -> None:
         self.node = node
         self.channel = channel
-        self.stubs: list[Any] = [TopologyStub(channel)]
+        self.stubs: list[Any] = [TopologyStub(channel), FlowStub(channel)]
 
     def stub(self, method: str) -> Any:
         for stub in self.stubs:
             if hasattr(stub, method):
                 return getattr(stub, method)
         raise AttributeError(method)
+
+    def watch(self, method: str, request: Any, user: str = "guest") -> Any:
+        """A stream of answers."""
+        return self.stub(method)(request, metadata=login(user))
 
     async def call(self, method: str, request: Any, user: str = "guest") -> Any:
         """The answer of a method; raises RefusalError."""
@@ -101,13 +88,30 @@ Scenario = Callable[[Client], Coroutine[Any, Any, None]]
 
 
 @pytest.fixture
-def serve(fake_node: Any) -> Callable[[Scenario], None]:
+def world(fake_node: Any) -> World:
+    """Flow control of three nodes, of which the served one is n1."""
+    world = World(fake_node.catalog)
+    fake_node.flow_report = world.nodes[1].report
+    return world
+
+
+@pytest.fixture
+def board() -> AlarmBoard:
+    """The alarms of a node that is alone, called n1."""
+    return AlarmBoard(1, {1: "n1"}, lambda: 1, lambda peer, payload: True)
+
+
+@pytest.fixture
+def serve(fake_node: Any, board: AlarmBoard) -> Callable[[Scenario], None]:
     """Runs a scenario against the services of a fake node."""
 
     async def run(scenario: Scenario) -> None:
         admission = Admission(Users(fake_node), fake_node.not_ready_reason)  # type: ignore[arg-type]
         desk = Desk(fake_node, fake_node)
-        services = [TopologyService(desk, admission)]
+        flow_watch = FlowWatch(fake_node.flow_report, fake_node.view, look_ms=5)
+        alarm_watch = AlarmWatch(board, lambda node: f"n{node}")
+        flow = FlowService(desk, admission, flow_watch, alarm_watch)
+        services: list[Service] = [TopologyService(desk, admission), flow]
         server = GrpcServer(services, fake_node.not_ready_reason, MESSAGE_BYTES_MAX)
         [port] = await server.start(("127.0.0.1:0", None))
         try:
@@ -115,7 +119,9 @@ def serve(fake_node: Any) -> Callable[[Scenario], None]:
                 asyncio.timeout(60),
                 grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel,
             ):
-                await scenario(Client(channel, fake_node))
+                client = Client(channel, fake_node)
+                client.flow = flow
+                await scenario(client)
         finally:
             await server.stop()
 

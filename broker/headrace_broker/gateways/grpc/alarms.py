@@ -1,0 +1,105 @@
+"""The stream WatchAlarms: what is scarce on which node, and each change of that."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Final
+
+from headrace_broker.catalog.access import Caller
+from headrace_broker.flow.alarm import STAGE_ALARM, STAGE_RELIEF
+from headrace_broker.gateways.grpc.pb import flow_pb2 as messages
+from headrace_broker.gateways.grpc.watching import Watches
+from headrace_broker.model.limits import ALARM_LOOK_MS, WATCH_HEARTBEAT_MS
+from headrace_broker.runtime.alarm_watch import CLEAR, AlarmWatch, Key, Scarcity
+
+_KINDS: Final = {"memory": messages.MEMORY, "disk": messages.DISK}
+_STAGES: Final = {
+    CLEAR: messages.ALARM_CLEAR,
+    STAGE_RELIEF: messages.ALARM_RELIEF,
+    STAGE_ALARM: messages.ALARM_BLOCKED,
+}
+
+
+class AlarmTeller:
+    """Knows what one client was told, and what is news for it.
+
+    Args:
+        watch: says how it stands.
+    """
+
+    def __init__(self, watch: AlarmWatch) -> None:
+        self._watch = watch
+        self._told: dict[Key, int] = {}
+        self._begun = False
+
+    def news(self) -> messages.WatchAlarmsResponse | None:
+        """Return the next message, None when there are no news."""
+        scarce = self._watch.scarce()
+        changed = [each for key, each in scarce.items() if self._told.get(key) != each.stage]
+        changed += [self._watch.clear(key) for key in self._told if key not in scarce]
+        if not changed and self._begun:
+            return None
+        self._told = {key: each.stage for key, each in scarce.items()}
+        message = heartbeat()
+        message.alarms.extend(_render(each) for each in changed)
+        message.snapshot_complete, self._begun = not self._begun, True
+        return message
+
+
+class AlarmWatching:
+    """Serves streams of changes.
+
+    Args:
+        watch: says how it stands.
+        watches: counts the streams.
+    """
+
+    def __init__(self, watch: AlarmWatch, watches: Watches) -> None:
+        self._watch = watch
+        self._watches = watches
+
+    async def stream(
+        self, who: Caller, request: messages.WatchAlarmsRequest
+    ) -> AsyncGenerator[messages.WatchAlarmsResponse, None]:
+        """Tell what is scarce, then each change, for ever.
+
+        Raises:
+            CallError: the stream ends.
+            AmqpError: the caller may not look, or not any more.
+        """
+        self._watches.caller(who.name)
+        teller = AlarmTeller(self._watch)
+        now = asyncio.get_running_loop().time
+        with self._watches.one_more():
+            told = now()
+            while True:
+                news = self._watch.news
+                self._watches.caller(who.name)
+                message = teller.news()
+                if message is None and now() - told >= WATCH_HEARTBEAT_MS / 1000:
+                    message = heartbeat()
+                if message is not None:
+                    yield message
+                    told = now()
+                else:
+                    await self._watches.wait(news, ALARM_LOOK_MS / 1000)
+
+
+def heartbeat() -> messages.WatchAlarmsResponse:
+    """Return a message without news."""
+    return messages.WatchAlarmsResponse(heartbeat_ms=WATCH_HEARTBEAT_MS)
+
+
+def _render(scarcity: Scarcity) -> messages.Alarm:
+    return messages.Alarm(
+        node=scarcity.node,
+        kind=_KINDS[scarcity.resource],
+        stage=_STAGES[scarcity.stage],
+        since_ms=scarcity.since_ms,
+        used_octets=scarcity.used,
+        total_octets=scarcity.total,
+        free_octets=scarcity.free,
+        mark_octets=scarcity.mark,
+        reason=scarcity.reason,
+    )

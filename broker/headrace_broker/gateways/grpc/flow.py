@@ -1,0 +1,114 @@
+# ruff: noqa: N802  (names of gRPC methods)
+"""The service Flow: who is stopped, by what, and who causes it; alarms; limits."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+import grpc
+
+from headrace_broker.catalog.access import Caller
+from headrace_broker.gateways.grpc.alarms import AlarmWatching
+from headrace_broker.gateways.grpc.call import Admission
+from headrace_broker.gateways.grpc.desk import Desk
+from headrace_broker.gateways.grpc.errors import RETRY_MS, CallError, Context
+from headrace_broker.gateways.grpc.flow_calls import FlowCalls, LimitCalls
+from headrace_broker.gateways.grpc.flow_watching import FlowWatching
+from headrace_broker.gateways.grpc.pb import flow_pb2 as messages
+from headrace_broker.gateways.grpc.pb.flow_pb2_grpc import FlowServicer, add_FlowServicer_to_server
+from headrace_broker.gateways.grpc.unary import serve
+from headrace_broker.gateways.grpc.watching import Watches
+from headrace_broker.runtime.alarm_watch import AlarmWatch
+from headrace_broker.runtime.flow_watch import FlowWatch, WatchFailedError
+
+
+class FlowService(FlowServicer):
+    """Explains flow control to clients.
+
+    Args:
+        desk: looks things up.
+        admission: lets calls in.
+        flow_watch: has the newest picture of what is stopped.
+        alarm_watch: says what is scarce.
+    """
+
+    name = messages.DESCRIPTOR.services_by_name["Flow"].full_name
+
+    def __init__(
+        self,
+        desk: Desk,
+        admission: Admission,
+        flow_watch: FlowWatch,
+        alarm_watch: AlarmWatch,
+    ) -> None:
+        self._admission = admission
+        self._calls = FlowCalls(desk)
+        self._limits = LimitCalls(desk)
+        self._watches = Watches(desk.view)
+        self._flow = FlowWatching(desk, flow_watch, self._watches)
+        self._alarms = AlarmWatching(alarm_watch, self._watches)
+
+    def add_to(self, server: grpc.aio.Server) -> None:
+        """Register with a server."""
+        add_FlowServicer_to_server(self, server)
+
+    async def stop(self) -> None:
+        """End the streams."""
+        self._watches.stop()
+
+    async def Why(self, request: messages.WhyRequest, context: Context) -> messages.WhyResponse:
+        """Say why something is slow."""
+        return await serve(self._admission, context, self._calls.why, request)
+
+    async def Top(self, request: messages.TopRequest, context: Context) -> messages.TopResponse:
+        """List who is stopped the most, and the queues that stop them."""
+        return await serve(self._admission, context, self._calls.top, request)
+
+    async def WatchFlow(  # type: ignore[override]  # writes by itself
+        self, request: messages.WatchFlowRequest, context: Context
+    ) -> None:
+        """Tell what is stopped, and each change."""
+        async with self._admission.call(context) as client:
+            who = Caller(client.user, client.tags)
+            try:
+                await _write(context, self._flow.stream(who, request))
+            except WatchFailedError as error:
+                code = grpc.StatusCode.UNAVAILABLE
+                raise CallError(code, "WATCH_FAILED", str(error), retry_ms=RETRY_MS) from error
+
+    async def WatchAlarms(  # type: ignore[override]  # writes by itself
+        self, request: messages.WatchAlarmsRequest, context: Context
+    ) -> None:
+        """Tell what is scarce, and each change."""
+        async with self._admission.call(context) as client:
+            who = Caller(client.user, client.tags)
+            await _write(context, self._alarms.stream(who, request))
+
+    async def ListLimits(
+        self, request: messages.ListLimitsRequest, context: Context
+    ) -> messages.ListLimitsResponse:
+        """List the limits."""
+        return await serve(self._admission, context, self._limits.list, request)
+
+    async def GetLimit(self, request: messages.GetLimitRequest, context: Context) -> messages.Limit:
+        """Tell a limit."""
+        return await serve(self._admission, context, self._limits.get, request)
+
+    async def SetLimit(self, request: messages.SetLimitRequest, context: Context) -> messages.Limit:
+        """Set a limit for the cluster."""
+        return await serve(self._admission, context, self._limits.set, request)
+
+    async def ResetLimit(
+        self, request: messages.ResetLimitRequest, context: Context
+    ) -> messages.Limit:
+        """Set a limit for the cluster no more."""
+        return await serve(self._admission, context, self._limits.reset, request)
+
+
+async def _write(context: Context, stream: AsyncGenerator[Any, None]) -> None:
+    """Write all messages of a stream; the next one is made when the client has room for it."""
+    async with aclosing(stream):
+        async for message in stream:
+            await context.write(message)

@@ -1,0 +1,167 @@
+"""The stream WatchFlow: what is stopped, and each change of that."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from itertools import islice
+
+from headrace_broker.catalog.access import Caller
+from headrace_broker.catalog.view import CatalogView
+from headrace_broker.gateways.grpc.desk import Desk, check_name
+from headrace_broker.gateways.grpc.errors import bad_field
+from headrace_broker.gateways.grpc.flow_calls import viewer_of
+from headrace_broker.gateways.grpc.flow_rendering import (
+    queue_name,
+    render_cause,
+    render_connection,
+    render_queue,
+)
+from headrace_broker.gateways.grpc.pb import flow_pb2 as messages
+from headrace_broker.gateways.grpc.watching import Watches
+from headrace_broker.model.flow import RUNNING
+from headrace_broker.model.limits import WATCH_CHANGES, WATCH_HEARTBEAT_MS
+from headrace_broker.runtime.flow_lookout import FlowState, Key, Picture
+from headrace_broker.runtime.flow_report import Viewer
+from headrace_broker.runtime.flow_watch import FlowWatch
+
+
+class FlowTeller:
+    """Knows what one client was told, and what is news for it.
+
+    Args:
+        request: what it wants to hear of.
+        view: the catalog.
+    """
+
+    def __init__(self, request: messages.WatchFlowRequest, view: CatalogView) -> None:
+        self._request = request
+        self._view = view
+        self._told: dict[Key, FlowState] = {}  # what is not running, and no more
+        self._around: tuple[tuple[str, ...], int] = ((), 0)
+        self._complete = False
+
+    def news(self, picture: Picture, viewer: Viewer) -> messages.WatchFlowResponse | None:
+        """Return the next message, None when all was told; it counts as told from now on.
+
+        Args:
+            picture: the newest.
+            viewer: who is told.
+        """
+        visible = {
+            key: state for key, state in picture.states.items() if self._wants(state, viewer)
+        }
+        changed = (
+            (key, state)
+            for key, state in visible.items()
+            if key not in self._told or self._told[key].mark != state.mark
+        )
+        changes = [self._tell(key, state, viewer) for key, state in islice(changed, WATCH_CHANGES)]
+        over = (key for key in list(self._told) if key not in visible)
+        changes += [
+            self._tell_end(key, viewer) for key in islice(over, WATCH_CHANGES - len(changes))
+        ]
+        around = (picture.missing, picture.left_out)
+        finished = len(changes) < WATCH_CHANGES
+        if not changes and around == self._around and self._complete:
+            return None
+        self._around = around
+        message = self.heartbeat()
+        message.changes.extend(changes)
+        if finished and not self._complete:
+            message.snapshot_complete = self._complete = True
+        return message
+
+    def heartbeat(self) -> messages.WatchFlowResponse:
+        """Return a message without news."""
+        missing, left_out = self._around
+        return messages.WatchFlowResponse(
+            missing_nodes=missing, left_out=left_out, heartbeat_ms=WATCH_HEARTBEAT_MS
+        )
+
+    def _wants(self, state: FlowState, viewer: Viewer) -> bool:
+        request = self._request
+        connection, queue = state.connection, state.queue
+        if connection is not None:
+            if request.without_connections or not viewer.knows(connection.user):
+                return False
+            vhost = connection.vhost
+        else:
+            assert queue is not None, "a state is that of a connection or of a queue"
+            if request.without_queues or not viewer.sees_vhost(queue.vhost):
+                return False
+            vhost = queue.vhost
+        if request.vhost and vhost != request.vhost:
+            return False
+        return not request.queue or queue_name(state.group, self._view, viewer) == request.queue
+
+    def _tell(self, key: Key, state: FlowState, viewer: Viewer) -> messages.FlowChange:
+        self._told[key] = state
+        change = self._change(state, viewer)
+        change.state = state.state
+        change.limit = state.limit
+        change.text = state.text
+        change.causes.extend(render_cause(cause, viewer) for cause in state.causes)
+        return change
+
+    def _tell_end(self, key: Key, viewer: Viewer) -> messages.FlowChange:
+        change = self._change(self._told.pop(key), viewer)
+        change.state = RUNNING
+        return change
+
+    def _change(self, state: FlowState, viewer: Viewer) -> messages.FlowChange:
+        if state.connection is not None:
+            shown = render_connection(state.connection, self._view, viewer)
+            return messages.FlowChange(connection=shown)
+        assert state.queue is not None
+        return messages.FlowChange(queue=render_queue(state.queue, state.stopped_count))
+
+
+class FlowWatching:
+    """Serves streams of changes.
+
+    Args:
+        desk: looks things up.
+        watch: has the newest picture.
+        watches: counts the streams.
+    """
+
+    def __init__(self, desk: Desk, watch: FlowWatch, watches: Watches) -> None:
+        self._desk = desk
+        self._watch = watch
+        self._watches = watches
+
+    async def stream(
+        self, who: Caller, request: messages.WatchFlowRequest
+    ) -> AsyncGenerator[messages.WatchFlowResponse, None]:
+        """Tell what is stopped, then each change, for ever.
+
+        Raises:
+            CallError: a field of the request is wrong, or the stream ends.
+            AmqpError: the caller may not look, or not any more.
+        """
+        await self._check(self._watches.caller(who.name), request)
+        teller = FlowTeller(request, self._desk.view)
+        with self._watches.one_more():
+            async with self._watch.watching():
+                while True:
+                    news = self._watch.news
+                    viewer = viewer_of(self._desk, self._watches.caller(who.name))
+                    message = teller.news(self._watch.picture, viewer)
+                    if message is not None:
+                        yield message
+                        continue
+                    await self._watches.wait(news, WATCH_HEARTBEAT_MS / 1000)
+                    if not news.is_set():
+                        yield teller.heartbeat()
+
+    async def _check(self, who: Caller, request: messages.WatchFlowRequest) -> None:
+        if request.vhost:
+            await self._desk.known_vhost(request.vhost)
+            self._desk.check_sees(who, request.vhost)
+        if request.queue:
+            if not request.vhost:
+                raise bad_field("vhost", "must be given with a queue")
+            check_name("queue", request.queue)
+            await self._desk.known_queue(request.vhost, request.queue, "queue")
+        if request.without_connections and request.without_queues:
+            raise bad_field("without_queues", "must not be set with without_connections")

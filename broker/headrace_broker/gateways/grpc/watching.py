@@ -1,0 +1,80 @@
+"""What streams that tell of changes have in common."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+
+import grpc
+
+from headrace_broker.catalog.access import Caller, check_manages
+from headrace_broker.catalog.view import CatalogView
+from headrace_broker.gateways.grpc.errors import RETRY_MS, CallError
+from headrace_broker.model.limits import WATCHES_MAX
+
+
+class Watches:
+    """Counts a node's watchers, and ends them when it stops.
+
+    Args:
+        view: the catalog.
+    """
+
+    def __init__(self, view: CatalogView) -> None:
+        self._view = view
+        self._count = 0
+        self._stopping = asyncio.Event()
+
+    @contextlib.contextmanager
+    def one_more(self) -> Iterator[None]:
+        """Count a watcher within.
+
+        Raises:
+            CallError: RESOURCE_EXHAUSTED, there are too many.
+        """
+        if self._count >= WATCHES_MAX:
+            text = f"{self._count} clients watch this node already, which is the maximum"
+            code = grpc.StatusCode.RESOURCE_EXHAUSTED
+            raise CallError(code, "TOO_MANY_WATCHES", text, retry_ms=RETRY_MS)
+        self._count += 1
+        try:
+            yield
+        finally:
+            self._count -= 1
+
+    def stop(self) -> None:
+        """End all watches."""
+        self._stopping.set()
+
+    def caller(self, name: str) -> Caller:
+        """Return a watcher as the catalog knows them by now.
+
+        Raises:
+            CallError: UNAUTHENTICATED, there is no such user any more.
+            AmqpError: ACCESS_REFUSED.
+        """
+        user = self._view.user(name)
+        if user is None:
+            text = f"user '{name}' is not there any more"
+            raise CallError(grpc.StatusCode.UNAUTHENTICATED, "NOT_AUTHORIZED", text)
+        found = Caller(user.name, user.tags)
+        check_manages(found)
+        return found
+
+    async def wait(self, news: asyncio.Event, seconds: float) -> None:
+        """Wait until there are news, or for so long.
+
+        Raises:
+            CallError: UNAVAILABLE, the node stops.
+        """
+        waiting = [asyncio.ensure_future(each.wait()) for each in (news, self._stopping)]
+        try:
+            await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waiting:
+                each.cancel()
+        if self._stopping.is_set():
+            text = "the node is stopping"
+            code = grpc.StatusCode.UNAVAILABLE
+            raise CallError(code, "NOT_READY", text, retry_ms=RETRY_MS)

@@ -1,0 +1,127 @@
+"""What is scarce on which node, for those who watch: alarms, and the stages before them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from headrace_broker.flow.alarm import MIB, RESOURCES, STAGE_ALARM, STAGE_RELIEF, Alarm, NodeReport
+from headrace_broker.model.flow import LIMIT_DISK, LIMIT_MEMORY
+from headrace_broker.runtime.alarms import AlarmBoard
+
+CLEAR: Final = 0
+
+Key = tuple[str, str]  # node and resource
+
+
+class Scarcity(NamedTuple):
+    """How it stands with a resource of a node.
+
+    Attributes:
+        node: name.
+        resource: "memory" or "disk".
+        stage: CLEAR, STAGE_RELIEF or STAGE_ALARM of `flow.alarm`.
+        since_ms: Unix time at which this node saw the stage.
+        used: bytes of memory.
+        total: bytes of memory that it may use.
+        free: bytes of disk.
+        mark: bytes of used memory, or of free disk, at which publishers are blocked.
+        reason: for people, "" when it is clear.
+    """
+
+    node: str
+    resource: str
+    stage: int
+    since_ms: int
+    used: int
+    total: int
+    free: int
+    mark: int
+    reason: str
+
+
+class AlarmWatch:
+    """Tells how it stands, and when there are news.
+
+    Args:
+        board: knows what the nodes report.
+        name: returns a node's name by its id.
+        clock_ms: Unix time.
+    """
+
+    def __init__(
+        self,
+        board: AlarmBoard,
+        name: Callable[[int], str],
+        clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self._board = board
+        self._name = name
+        self._clock_ms = clock_ms
+        self._since: dict[Key, tuple[int, int]] = {}  # stage, and when it was first seen
+        self._news = asyncio.Event()
+        board.watch(self._tell)
+
+    @property
+    def news(self) -> asyncio.Event:
+        """What is set when an alarm begins or ends from now on."""
+        return self._news
+
+    def _tell(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()
+
+    def scarce(self) -> Mapping[Key, Scarcity]:
+        """Return what is not clear, of all nodes that are heard."""
+        now = self._clock_ms()
+        found: dict[Key, Scarcity] = {}
+        for report in self._board.reports.values():
+            name = self._name(report.node)
+            for limit, resource in RESOURCES.items():
+                stage = _stage(report, limit)
+                if stage == CLEAR:
+                    continue
+                key = (name, resource)
+                known = self._since.get(key)
+                since = known[1] if known is not None and known[0] == stage else now
+                figures = _figures(report, limit)
+                reason = _reason(report, limit, stage, name)
+                found[key] = Scarcity(name, resource, stage, since, *figures, reason)
+        self._since = {key: (each.stage, each.since_ms) for key, each in found.items()}
+        return found
+
+    def clear(self, key: Key) -> Scarcity:
+        """Return that a resource of a node is not scarce, with figures where there are some."""
+        name, resource = key
+        now = self._clock_ms()
+        for report in self._board.reports.values():
+            for limit, each in RESOURCES.items():
+                if (self._name(report.node), each) == key:
+                    return Scarcity(name, resource, CLEAR, now, *_figures(report, limit), "")
+        return Scarcity(name, resource, CLEAR, now, 0, 0, 0, 0, "")
+
+
+def _stage(report: NodeReport, limit: int) -> int:
+    if limit == LIMIT_MEMORY:
+        return min(int(report.memory_stage), STAGE_ALARM)
+    return STAGE_ALARM if report.disk_alarm else CLEAR
+
+
+def _figures(report: NodeReport, limit: int) -> tuple[int, int, int, int]:
+    """Return used, total, free and mark."""
+    if limit == LIMIT_DISK:
+        return 0, 0, int(report.disk_free), int(report.disk_limit)
+    return int(report.memory_used), int(report.memory_total), 0, int(report.memory_limit)
+
+
+def _reason(report: NodeReport, limit: int, stage: int, name: str) -> str:
+    if stage >= STAGE_ALARM:
+        return Alarm(limit, report).describe(name)
+    assert stage == STAGE_RELIEF
+    return (
+        f"memory becomes scarce: node {name} uses {report.memory_used // MIB} MiB of "
+        f"{report.memory_total // MIB} MiB; publishers are blocked from "
+        f"{report.memory_limit // MIB} MiB on"
+    )

@@ -1,0 +1,257 @@
+"""What is stopped in the cluster: asks all nodes, and makes one picture of what they say."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from typing import Final, NamedTuple
+
+from headrace_broker.catalog.view import CatalogView
+from headrace_broker.flow.blame import Names, causes_at, heaviest
+from headrace_broker.flow.explanation import ALARMS, binding_group, binding_limit
+from headrace_broker.model.flow import FLOW, LIMIT_NAMES, LIMIT_WATERMARK
+from headrace_broker.model.flow_status import (
+    AccountStatus,
+    CauseStatus,
+    ConnectionFlow,
+    FlowRow,
+    QueueFlow,
+)
+from headrace_broker.model.limits import (
+    FLOW_ROWS_MAX,
+    WATCH_CAUSES_MS,
+    WATCH_GROUPS_MAX,
+    WATCH_STALE_MS,
+)
+from headrace_broker.runtime.flow_facts import ACCOUNT, CONNECTION, QUEUE
+from headrace_broker.runtime.flow_report import FlowReport, of_kind
+from headrace_broker.runtime.inquiry import Flow
+
+OWN: Final = 0  # stands for this node among the ids of the others
+ROWS_MAX: Final = 2 * (FLOW_ROWS_MAX + 1)  # of a node: connections and queues, and one more of each
+LATE_LOOKS: Final = 2  # without an answer, and a node counts as missing
+
+Key = tuple[str, str]  # "connection" and its id, or "queue" and its group
+
+
+class FlowState(NamedTuple):
+    """A connection or queue that is not running.
+
+    Attributes:
+        state: as `model.flow` names them.
+        limit: that which binds, by name.
+        group: the queue behind it, 0 for none.
+        text: an alarm's reason, "" for none.
+        connection: when it is one.
+        queue: when it is one.
+        stopped_count: connections that wait for a queue, among those that are known.
+        causes: who has loaded the queue behind it.
+    """
+
+    state: str
+    limit: str
+    group: int
+    text: str = ""
+    connection: ConnectionFlow | None = None
+    queue: QueueFlow | None = None
+    stopped_count: int = 0
+    causes: tuple[CauseStatus, ...] = ()
+
+    @property
+    def mark(self) -> tuple[str, str, int, str]:
+        """What makes it another state; figures do not."""
+        first = self.causes[0].account if self.causes else ""
+        return (self.state, self.limit, self.group, first)
+
+
+class Picture(NamedTuple):
+    """The cluster at one look.
+
+    Attributes:
+        states: of all that is known not to be running.
+        missing: nodes that did not answer; their states are as they were, for a while.
+        left_out: connections that are stopped and not among the states, at least.
+    """
+
+    states: Mapping[Key, FlowState] = {}
+    missing: tuple[str, ...] = ()
+    left_out: int = 0
+
+
+class Lookout:
+    """Looks at all nodes, one look after the other.
+
+    A node that is slow is not asked twice at once, and delays a look by `look_s` at most.
+
+    Args:
+        report: asks the nodes.
+        view: the catalog.
+        look_s: seconds that a look waits for answers, and as long for causes.
+    """
+
+    def __init__(self, report: FlowReport, view: CatalogView, look_s: float) -> None:
+        self._report = report
+        self._view = view
+        self._look_s = look_s
+        self._now = asyncio.get_running_loop().time
+        self._rows: dict[int, list[FlowRow]] = {}
+        self._heard: dict[int, float] = {}
+        self._asking: dict[int, asyncio.Task[list[FlowRow] | None]] = {}
+        self._causes: dict[int, tuple[float, tuple[CauseStatus, ...]]] = {}
+
+    async def look(self) -> Picture:
+        """Return how it stands now."""
+        await self._ask()
+        states, left_out = self._fold()
+        await self._find_causes(states)
+        explained = {key: self._explained(state) for key, state in states.items()}
+        peers = self._report.peers
+        missing = tuple(name for peer, name in peers.items() if not self._answers(peer))
+        return Picture(explained, missing, left_out)
+
+    def close(self) -> None:
+        """Wait for no answer any more."""
+        for task in self._asking.values():
+            task.cancel()
+        self._asking.clear()
+
+    # Asking
+
+    async def _ask(self) -> None:
+        groups = sorted({group for row in self._connections() if (group := _group(row))})
+        question = Flow(
+            (CONNECTION, QUEUE),
+            stopped=True,
+            groups=tuple(groups[:FLOW_ROWS_MAX]),
+            rows_max=FLOW_ROWS_MAX + 1,
+        )
+        self._rows[OWN] = list(islice(self._report.facts.rows(question), ROWS_MAX))
+        for peer in self._report.peers:
+            if peer not in self._asking:
+                work = self._report.rows_of(peer, question, ROWS_MAX)
+                self._asking[peer] = asyncio.create_task(work, name="flow-question")
+        if self._asking:
+            await asyncio.wait(self._asking.values(), timeout=self._look_s)
+        self._hear()
+
+    def _hear(self) -> None:
+        now, peers = self._now(), self._report.peers
+        for peer, task in list(self._asking.items()):
+            if task.done():
+                del self._asking[peer]
+                rows = task.result()
+                if rows is not None:
+                    self._rows[peer] = rows
+                    self._heard[peer] = now
+        for peer, heard in list(self._heard.items()):
+            if peer not in peers or now - heard > WATCH_STALE_MS / 1000:
+                del self._heard[peer], self._rows[peer]
+
+    def _answers(self, peer: int) -> bool:
+        """Return whether a node answered lately."""
+        heard = self._heard.get(peer)
+        return heard is not None and self._now() - heard <= LATE_LOOKS * self._look_s
+
+    def _connections(self) -> Iterable[ConnectionFlow]:
+        for rows in self._rows.values():
+            yield from of_kind(rows, ConnectionFlow)
+
+    # Folding
+
+    def _fold(self) -> tuple[dict[Key, FlowState], int]:
+        """Return what the rows come to, without causes, and how many are left out at least."""
+        alarms = {alarm.kind: alarm.reason for alarm in self._report.facts.alarms()}
+        states: dict[Key, FlowState] = {}
+        stops: dict[int, Counter[str]] = {}
+        left_out = 0
+        for rows in self._rows.values():
+            connections = of_kind(rows, ConnectionFlow)
+            left_out += max(len(connections) - FLOW_ROWS_MAX, 0)
+            for row in connections[:FLOW_ROWS_MAX]:
+                limit = _limit(row, alarms)
+                group = _group(row) if limit not in ALARMS else 0
+                text = alarms.get(limit, "")
+                states["connection", row.id] = FlowState(row.state, limit, group, text, row)
+                if group:
+                    stops.setdefault(group, Counter())[limit] += 1
+        states.update(self._fold_queues(stops))
+        return states, left_out
+
+    def _fold_queues(self, stops: Mapping[int, Counter[str]]) -> dict[Key, FlowState]:
+        led = {row.group: row for rows in self._rows.values() for row in of_kind(rows, QueueFlow)}
+        states: dict[Key, FlowState] = {}
+        for group in sorted({*led, *stops}):
+            queue = self._view.queue_by_group(group)
+            if queue is None:
+                continue
+            row = led.get(group)
+            if row is None:  # nobody leads it, or who does has not answered
+                row = QueueFlow(queue.vhost, queue.name, group, "", queue.kind)
+            count = stops.get(group, Counter())
+            limit = LIMIT_NAMES[LIMIT_WATERMARK] if row.saturated else _commonest(count)
+            if limit:
+                stopped = count.total()
+                state = FlowState(FLOW, limit, group, queue=row, stopped_count=stopped)
+                states["queue", str(group)] = state
+        return states
+
+    # Causes
+
+    async def _find_causes(self, states: Mapping[Key, FlowState]) -> None:
+        """Ask who has loaded the queues that stop something: some at a look, the oldest first."""
+        now = self._now()
+        needed = dict.fromkeys(state.group for state in states.values() if _has_causes(state))
+        self._causes = {group: each for group, each in self._causes.items() if group in needed}
+        due = [group for group in needed if self._age(group, now) > WATCH_CAUSES_MS / 1000]
+        due.sort(key=lambda group: -self._age(group, now))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._look_s):
+                await asyncio.gather(*(self._ask_causes(each) for each in due[:WATCH_GROUPS_MAX]))
+
+    def _age(self, group: int, now: float) -> float:
+        known = self._causes.get(group)
+        return now - known[0] if known is not None else float("inf")
+
+    async def _ask_causes(self, group: int) -> None:
+        """Ask the nodes that answer about a queue's accounts; 0 for all, when an alarm is on."""
+        question = Flow((ACCOUNT,), group=group)
+        peers = [peer for peer in self._report.peers if self._answers(peer)]
+        rows = list(islice(self._report.facts.rows(question), FLOW_ROWS_MAX))
+        answers = (self._report.rows_of(peer, question, FLOW_ROWS_MAX) for peer in peers)
+        for answer in await asyncio.gather(*answers):
+            rows += answer or ()
+        accounts = of_kind(rows, AccountStatus)
+        names = self._names(accounts)
+        causes = causes_at(group, accounts, names) if group else heaviest(accounts, names)
+        self._causes[group] = (self._now(), tuple(causes))
+
+    def _names(self, accounts: Iterable[AccountStatus]) -> Names:
+        groups = {tab.group for account in accounts for tab in account.tabs}
+        found = [(group, self._view.queue_by_group(group)) for group in groups]
+        return {group: (queue.vhost, queue.name) for group, queue in found if queue is not None}
+
+    def _explained(self, state: FlowState) -> FlowState:
+        known = self._causes.get(state.group) if _has_causes(state) else None
+        return state._replace(causes=known[1]) if known is not None else state
+
+
+def _has_causes(state: FlowState) -> bool:
+    return state.group != 0 or state.limit in ALARMS
+
+
+def _limit(row: ConnectionFlow, alarms: Mapping[str, str]) -> str:
+    """Return the limit that binds a connection; for who is blocked, an alarm."""
+    limit = binding_limit(row.flow)
+    return limit if limit or row.state == FLOW else next(iter(alarms), "")
+
+
+def _group(row: ConnectionFlow) -> int:
+    return binding_group(row.flow, None)
+
+
+def _commonest(counts: Counter[str]) -> str:
+    """Return what is counted most, of several the first by name; "" for nothing."""
+    return min(counts, key=lambda name: (-counts[name], name), default="")

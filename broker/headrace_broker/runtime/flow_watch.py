@@ -1,0 +1,110 @@
+"""One picture of what is stopped in the cluster, for all who watch."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+
+from headrace_broker.catalog.view import CatalogView
+from headrace_broker.model.limits import WATCH_LOOK_MS
+from headrace_broker.runtime.flow_lookout import Key, Lookout, Picture
+from headrace_broker.runtime.flow_report import FlowReport
+
+log = logging.getLogger(__name__)
+
+
+class WatchFailedError(Exception):
+    """Nobody looks any more; who begins to watch anew has somebody look again."""
+
+
+class FlowWatch:
+    """Keeps the newest picture while somebody watches, and looks at nothing while nobody does.
+
+    Watchers compare it with what they have told, so nobody has a backlog, however slow they are.
+
+    Args:
+        report: asks the nodes.
+        view: the catalog.
+        look_ms: milliseconds between looks.
+    """
+
+    def __init__(self, report: FlowReport, view: CatalogView, look_ms: int = WATCH_LOOK_MS) -> None:
+        self._report = report
+        self._view = view
+        self._look_s = look_ms / 1000
+        self._watchers = 0
+        self._task: asyncio.Task[None] | None = None
+        self._picture: Picture | None = None
+        self._news = asyncio.Event()
+
+    @contextlib.asynccontextmanager
+    async def watching(self) -> AsyncIterator[None]:
+        """Have a picture within.
+
+        Raises:
+            WatchFailedError: there cannot be one.
+        """
+        self._watchers += 1
+        try:
+            if self._task is None or self._task.done():
+                self._picture = None
+                self._task = asyncio.create_task(self._look_forever(), name="flow-watch")
+            while self._picture is None:
+                await self._news.wait()
+                self._check()
+            yield
+        finally:
+            self._watchers -= 1
+            if self._watchers == 0 and self._task is not None:
+                self._task.cancel()
+                self._task = None
+
+    @property
+    def picture(self) -> Picture:
+        """The newest picture, while one watches.
+
+        Raises:
+            WatchFailedError: there will be no newer one.
+        """
+        self._check()
+        assert self._picture is not None, "only asked within `watching`"
+        return self._picture
+
+    @property
+    def news(self) -> asyncio.Event:
+        """What is set when there is another picture than the one that is there now."""
+        return self._news
+
+    def _check(self) -> None:
+        if self._task is None or self._task.done():
+            raise WatchFailedError("flow control cannot be looked at on this node")
+
+    async def _look_forever(self) -> None:
+        lookout = Lookout(self._report, self._view, self._look_s)
+        try:
+            while True:
+                self._show(await lookout.look())
+                await asyncio.sleep(self._look_s)
+        except Exception:
+            log.exception("flow control could not be looked at")
+            asyncio.get_running_loop().call_soon(self._tell)  # once this task is done
+        finally:
+            lookout.close()
+
+    def _show(self, picture: Picture) -> None:
+        before, self._picture = self._picture, picture
+        if before is None or _marks(before) != _marks(picture):
+            self._tell()
+
+    def _tell(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()
+
+
+def _marks(
+    picture: Picture,
+) -> tuple[dict[Key, tuple[str, str, int, str]], tuple[str, ...], int]:
+    marks = {key: state.mark for key, state in picture.states.items()}
+    return marks, picture.missing, picture.left_out
