@@ -210,6 +210,7 @@ QUEUE_SETTINGS: Final[dict[str, Setting]] = {
         Integer(1, DEDUPLICATION_SIZE_MAX), operator=True, merged=SMALLER, weighed=SMALLER
     ),
     "deduplication-ttl": Setting(_DURATION_SOME, operator=True, merged=SMALLER, weighed=SMALLER),
+    "publisher-retention": Setting(_DURATION, operator=True, merged=SMALLER, weighed=SMALLER),
     "high-watermark-bytes": Setting(_QUANTITY, operator=True, merged=LOWER, weighed=LOWER),
     "low-watermark-bytes": Setting(_QUANTITY, operator=True, merged=SMALLER, weighed=SMALLER),
     "high-watermark": Setting(_QUANTITY, operator=True, merged=LOWER, weighed=LOWER),

@@ -54,6 +54,20 @@ class Publish:
 
 
 @final
+class Publisher:
+    """Who numbers its messages, so that a queue knows those that it has had.
+
+    Attributes:
+        name: its id, 1 to PUBLISHER_OCTETS_MAX octets.
+        epoch: of its numbers, 0 to 2**62 - 1: those of a lower one count as had.
+    """
+
+    def __init__(self, name: bytes, epoch: i64) -> None:
+        self.name = name
+        self.epoch = epoch
+
+
+@final
 class DeliveryRun:
     """Consecutive deliveries to one consumer whose messages stand in one batch.
 

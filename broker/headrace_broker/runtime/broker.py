@@ -23,6 +23,7 @@ from headrace_broker.runtime.client_flow import ClientFlow
 from headrace_broker.runtime.counts import CountsClient
 from headrace_broker.runtime.hosting import Hosting
 from headrace_broker.runtime.leader_client import LeaderUnavailableError, QueueGoneError
+from headrace_broker.runtime.leasing import LeaseClient
 from headrace_broker.runtime.port import (
     Broker,
     ConnectionInfo,
@@ -59,6 +60,7 @@ class NodeBroker(Broker):
         counts: CountsClient,
         reaper: Reaper,
         replies: Replies,
+        leases: LeaseClient,
     ) -> None:
         self.node_name, self.cluster_name = names
         self.limits = limits
@@ -75,6 +77,7 @@ class NodeBroker(Broker):
         cause = Cause(f"{self.node_name}/{REPUBLISH}", REPUBLISH, REPUBLISH, self.node_name)
         self.republish_account = self.ledger.open(cause)
         self.blocked_limit: i64 = LIMIT_DISK
+        self.leases = leases
         self.blocked_node = ""
         self._view = view
         self._router = router

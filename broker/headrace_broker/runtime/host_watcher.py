@@ -7,6 +7,7 @@ from typing import Any, final
 
 from mypy_extensions import i64, mypyc_attr
 
+from headrace_broker.core.queue.lease_effect import LeaseAnswer, LeaseGone
 from headrace_broker.core.queue.settings import QueueSettings
 from headrace_broker.model.definition import Queue
 from headrace_broker.runtime.letter import Letter
@@ -74,3 +75,11 @@ class HostWatcher:
     @abstractmethod
     def dead_letters_forgotten(self, queue: Queue, ids: list[int]) -> None:
         """The machine keeps these messages no more."""
+
+    @abstractmethod
+    def lease_answered(self, queue: Queue, answer: LeaseAnswer) -> None:
+        """The machine has answered a command of a group that leases messages."""
+
+    @abstractmethod
+    def lease_gone(self, queue: Queue, gone: LeaseGone) -> None:
+        """A group has a lease no more, and did not settle it."""

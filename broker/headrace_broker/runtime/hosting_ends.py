@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from mypy_extensions import i64
 from typing_extensions import override
 
+from headrace_broker.core.queue.lease_effect import EXPIRED, LeaseAnswer, LeaseGone
 from headrace_broker.flow.account import Account
 from headrace_broker.model.definition import Queue
 from headrace_broker.runtime.host_watcher import Configuration, HostWatcher
@@ -16,6 +17,8 @@ from headrace_broker.runtime.letter import Letter
 
 if TYPE_CHECKING:
     from headrace_broker.runtime.hosting import Hosting
+
+ROWS_SHOWN: Final = 8  # rows of message ids in a line of the log
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +67,21 @@ class Watcher(HostWatcher):
     def dead_letters_forgotten(self, queue: Queue, ids: list[int]) -> None:
         self._hosting.duties.dead_letters_forgotten(queue, ids)
 
+    @override
+    def lease_answered(self, queue: Queue, answer: LeaseAnswer) -> None:
+        self._hosting.on_lease_answer(answer)
+
+    @override
+    def lease_gone(self, queue: Queue, gone: LeaseGone) -> None:
+        lease = gone.lease
+        place = f"queue {queue.name!r} in vhost {queue.vhost!r}"
+        text = "lease %d of group %r on %s %s: %d messages went back (ids %s)"
+        name = gone.name.decode(errors="replace")
+        expired = lease.state == EXPIRED
+        how = "has expired" if expired else "was released"
+        level = logging.WARNING if expired else logging.INFO
+        log.log(level, text, lease.number, name, place, how, lease.count, shown_rows(lease.rows))
+
 
 @final
 class Owner(SessionOwner):
@@ -95,3 +113,18 @@ def ignore_end(session: int) -> None:
 
 def ignore_failure(error: BaseException) -> None:
     """Do nothing until the node has said what to do."""
+
+
+def ignore_answer(answer: LeaseAnswer) -> None:
+    """Do nothing until the node has said what to do."""
+
+
+def shown_rows(rows: list[int]) -> str:
+    """Return rows of ids for people: the first few."""
+    shown = [
+        f"{first}-{stop - 1}" if stop - first > 1 else f"{first}"
+        for first, stop in zip(
+            rows[: 2 * ROWS_SHOWN : 2], rows[1 : 2 * ROWS_SHOWN : 2], strict=True
+        )
+    ]
+    return ", ".join(shown) + (", ..." if len(rows) > 2 * ROWS_SHOWN else "")

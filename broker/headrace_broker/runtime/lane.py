@@ -18,11 +18,13 @@ from headrace_broker.codecs.batch import encode_batch
 from headrace_broker.core.queue.command import (
     SettleItem,
     encode_enqueue,
+    encode_enqueue_named,
     encode_enqueue_now,
     encode_settle,
 )
 from headrace_broker.model.limits import COMMAND_OCTETS_MAX, SETTLE_ITEMS_MAX
-from headrace_broker.model.message import Publish
+from headrace_broker.model.message import Publish, Publisher
+from headrace_broker.model.ranges import Ranges
 from headrace_broker.runtime.answer import Answer
 from headrace_broker.runtime.port import Ticket
 from headrace_broker.runtime.withholding import Withholding
@@ -80,6 +82,8 @@ class PublishLane:
         self._tickets: deque[Ticket] = deque()
         self._ticket_ends: deque[int] = deque()
         self._patient = False  # a client waits for confirms
+        self._publisher: Publisher | None = None  # who numbers its messages
+        self._sequences: list[int] = []  # its numbers of what gathered
 
     @property
     def hand_over_count(self) -> int:
@@ -109,6 +113,12 @@ class PublishLane:
             if ticket.patient:
                 self._patient = True
         return octets
+
+    def number(self, publisher: Publisher, sequences: list[int]) -> None:
+        """Take the numbers that its publisher has given to what is added next."""
+        assert self._publisher is not None or not self.gathered, "all publishes have numbers"
+        self._publisher = publisher
+        self._sequences.extend(sequences)
 
     def seal(self) -> PendingPublish:
         """Make one command of what gathered (at least one message) and keep it pending.
@@ -141,12 +151,26 @@ class PublishLane:
         if batch[0].immediate:
             self._gathered_now -= count
             data = encode_enqueue_now(self.session, first, octets)
+        elif self._publisher is not None:
+            data = self._encode_named(self._publisher, first, count, octets)
         else:
             data = encode_enqueue(self.session, first, octets, self._patient)
         command = PendingPublish(first, first + count - 1, data, cost)
         self.next_number = first + count
         self.pending.append(command)
         return command
+
+    def _encode_named(self, publisher: Publisher, first: i64, count: i64, batch: bytes) -> bytes:
+        """Encode a batch of the oldest `count` messages that have numbers."""
+        rows = Ranges()
+        sequences = self._sequences
+        for at in range(count):
+            number: i64 = sequences[at]
+            rows.append(number, number + 1)
+        self._sequences = sequences[count:]
+        return encode_enqueue_named(
+            self.session, first, batch, publisher.name, publisher.epoch, rows.bounds, self._patient
+        )
 
     def _cut(self, octets_max: i64) -> list[Publish]:
         """Take the oldest messages of one kind that fit into so many octets, at least one."""
@@ -226,6 +250,7 @@ class PublishLane:
         self.gathered = []
         self.gathered_octets = 0
         self._gathered_now = 0
+        self._sequences = []
         return done
 
 

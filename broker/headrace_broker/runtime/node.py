@@ -32,6 +32,7 @@ from headrace_broker.runtime.flow_report import FlowReport
 from headrace_broker.runtime.flow_settings import FlowSettings
 from headrace_broker.runtime.flow_sources import FlowSources
 from headrace_broker.runtime.hosting import Hosting
+from headrace_broker.runtime.leasing import LeaseClient
 from headrace_broker.runtime.maintenance import Maintenance
 from headrace_broker.runtime.member_moves import MemberMoves
 from headrace_broker.runtime.node_directory import Admission, NodeDirectory
@@ -102,6 +103,7 @@ class BrokerNode:
         flow: limits of flow control.
         ledger: accounts of what enters through this node.
         debts: what is owed across nodes.
+        leases: asks queues for groups that lease their messages.
         peers_up: boot count by node id of the other nodes that are heard, 0 for those that are not.
         directory: the nodes of the cluster.
         names: of all of them by id.
@@ -131,12 +133,12 @@ class BrokerNode:
         self.hosting = Hosting(self.raft, node, others, self.raft.send, ledger=self.ledger)
         for look in (self.ledger.look, self.hosting.queue_gates.look, self.hosting.intake.look):
             self.flow_settings.watch(look)
-        self.counts = CountsClient(
-            node, self.hosting.hosts, self.hosting.locate, self.raft.send, self._queue_exists
-        )
-        self.browsing = BrowsingClient(
-            node, self.hosting.hosts, self.hosting.locate, self.raft.send, self._queue_exists
-        )
+        hosting, exists = self.hosting, self._queue_exists
+        reach = (node, hosting.hosts, hosting.locate, self.raft.send, exists)
+        self.counts = CountsClient(*reach)
+        self.browsing = BrowsingClient(*reach)
+        self.leases = LeaseClient(*reach, hosting.new_session_id)
+        hosting.on_lease_answer = self.leases.answered
         self.topology = Topology(node, self.catalog, self.hosting, self.counts)
         self.reaper = Reaper(self.topology, self.hosting.hosts)
         self.debts = RemoteDebts(
@@ -276,6 +278,7 @@ class BrokerNode:
             self.counts,
             self.reaper,
             self.replies,
+            self.leases,
         )
         self.catalog.subscribe(self.broker.permissions.on_events)
         self.catalog.subscribe(self.broker.quotas.on_events)
@@ -371,10 +374,10 @@ class BrokerNode:
     def _dispatch(self, peer: int, payload: ClusterPayload) -> None:
         kind = payload.WhichOneof("body")
         handle = self._handlers.get(kind) if kind is not None else None
-        if kind is None or handle is None:
-            self.hosting.switchboard.receive(payload)
-        else:
+        if kind is not None and handle is not None:
             handle(peer, getattr(payload, kind))
+        elif kind is not None and not self.leases.receive(peer, kind, payload):
+            self.hosting.switchboard.receive(payload)
 
     def _payload_handlers(self) -> dict[str, Callable[[int, Any], None]]:
         """Return who takes which kind of payload: called with the sender and the payload's body.

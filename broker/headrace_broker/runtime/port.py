@@ -21,7 +21,7 @@ from headrace_broker.flow.intake import Intake
 from headrace_broker.model.client_limits import ClientLimits
 from headrace_broker.model.definition import Binding, Exchange, Queue
 from headrace_broker.model.flow import LIMIT_DISK
-from headrace_broker.model.message import DeliveryRun, Publish
+from headrace_broker.model.message import DeliveryRun, Publish, Publisher
 from headrace_broker.runtime.connection_info import ConnectionControl as ConnectionControl
 from headrace_broker.runtime.connection_info import ConnectionInfo as ConnectionInfo
 from headrace_broker.runtime.ticket import Ticket as Ticket
@@ -29,6 +29,7 @@ from headrace_broker.runtime.ticket import Ticket as Ticket
 if TYPE_CHECKING:
     from headrace_broker.runtime.authenticator import Verdict
     from headrace_broker.runtime.client_counts import ClientCounts
+    from headrace_broker.runtime.leasing import LeaseClient
     from headrace_broker.runtime.quotas import Quotas
     from headrace_broker.runtime.router import Route
 
@@ -163,6 +164,23 @@ class QueueClient:
         """
 
     @abstractmethod
+    def publish_named(
+        self,
+        publishes: list[Publish],
+        ticket: Ticket | None,
+        publisher: Publisher,
+        sequences: list[int],
+    ) -> bool:
+        """As `publish`, of what its publisher has numbered; the queue drops and confirms repetitions.
+
+        Args:
+            publishes: none of them immediate.
+            ticket: as in `publish`.
+            publisher: the same one in all calls to this client, which has no other publishes.
+            sequences: of each publish, from 1; they ascend, from call to call too, maybe with gaps.
+        """
+
+    @abstractmethod
     def publish_whole(self, publishes: list[Publish], ticket: Ticket) -> bool:
         """Send publishes, none of them immediate, in one command: the queue has all or nothing.
 
@@ -277,6 +295,7 @@ class Broker:
         intake: what it holds for publishers, and takes from them.
         republish_account: owes for what its administrators have moved.
         blocked_limit: while publishers are blocked, the LIMIT that does it.
+        leases: asks queues for groups that lease their messages.
         blocked_node: and the name of the node that is short of something.
     """
 
@@ -292,6 +311,7 @@ class Broker:
     intake: Intake
     republish_account: Account
     blocked_limit: i64 = LIMIT_DISK
+    leases: LeaseClient
     blocked_node: str = ""
 
     @abstractmethod

@@ -11,10 +11,13 @@ from typing_extensions import override
 
 from headrace_broker.core.queue.command import (
     CONFIGURE,
+    ENQUEUE,
     ENQUEUE_BATCH_OFFSET,
-    ENQUEUE_SEQ_OFFSET,
     FORGET,
+    LEASE,
+    NAMED_VERSION,
     SETTLE,
+    SETTLE_LEASES,
     STAMP_OCTETS,
     TICK,
     encode_node_down,
@@ -25,22 +28,16 @@ from headrace_broker.core.queue.command_decoder import decode_command
 from headrace_broker.core.queue.delivery import group_by_entry
 from headrace_broker.core.queue.effect import (
     Acquired,
-    Completed,
-    Controlled,
     DeadLettered,
     DeadLetterKept,
     Deliver,
     Detached,
     Effect,
-    Enqueued,
     EntryDead,
-    Gap,
     Got,
-    PublishRejected,
     Rejected,
     TimedOut,
     Unused,
-    Withheld,
 )
 from headrace_broker.core.queue.leader_command import (
     Forget,
@@ -48,7 +45,12 @@ from headrace_broker.core.queue.leader_command import (
     encode_forget,
     encode_tick,
 )
-from headrace_broker.core.queue.queue_machine import MACHINE_VERSION, QueueMachine
+from headrace_broker.core.queue.lease_effect import LeaseAnswer, LeaseGone
+from headrace_broker.core.queue.queue_machine import (
+    LEASES_VERSION,
+    MACHINE_VERSION,
+    QueueMachine,
+)
 from headrace_broker.core.queue.settings import DEAD_LETTER_AT_MOST_ONCE
 from headrace_broker.flow.rate_history import Moves
 from headrace_broker.model.definition import Queue
@@ -63,6 +65,7 @@ from headrace_broker.runtime.lane_port import HostEnd, Reach
 from headrace_broker.runtime.letter import Letter, cut_letters, in_lots
 from headrace_broker.runtime.letter_cause import LetterCauses
 from headrace_broker.runtime.queue_log import BUSY, TAKEN, QueueLog
+from headrace_broker.runtime.session_telling import tell_session
 from headrace_broker.runtime.ticking import Ticking
 from headrace_raftlog.model.entry import Entry
 from headrace_raftlog.model.errors import RaftLogError
@@ -134,7 +137,9 @@ class QueueHost(HostEnd):
     @override
     def command(self, session: int, data: bytes) -> None:
         """Stamp and propose a command; a refusal goes back at once."""
-        outcome = self.propose(data) if self.serving else 0
+        outcome: i64 = 0
+        if self.serving:
+            outcome = self.propose(data) if self._knows(data) else BUSY
         if outcome == TAKEN:
             return
         self._refuse(session, outcome == BUSY)
@@ -155,6 +160,14 @@ class QueueHost(HostEnd):
         end = self._reach.session(session)
         if end is not None:
             end.refused(leader, busy, False)
+
+    def _knows(self, data: bytes) -> bool:
+        """Return whether the machine takes a publisher's numbers, where a command has some.
+
+        It does not before all its replicas can: until then publishes wait.
+        """
+        named = len(data) > 1 and data[0] == ENQUEUE and data[1] == NAMED_VERSION
+        return not named or self.machine.version >= LEASES_VERSION
 
     def propose(self, data: bytes) -> i64:
         """Append a command with this moment's time stamp."""
@@ -234,12 +247,15 @@ class QueueHost(HostEnd):
         kind: i64 = data[STAMP_OCTETS] if len(data) > STAMP_OCTETS else 0
         if kind == CONFIGURE and len(data) > STAMP_OCTETS + 2:
             self._check_version(data[STAMP_OCTETS + 2])
-        counts = self.serving and kind == SETTLE
+        counts = self.serving and kind in (SETTLE, SETTLE_LEASES)
         before: i64 = self.machine.held_count if counts else 0
+        leased: i64 = self.machine.leased_count
         newest = self.machine.last_id
         effects = self.machine.apply(index, data)
         if self.serving:
             self.moves.arrived += self.machine.last_id - newest
+            if kind == LEASE:
+                self.moves.delivered += max(self.machine.leased_count - leased, 0)
         if counts:
             self.moves.settled += max(before - self.machine.held_count, 0)
         for effect in effects:
@@ -413,41 +429,15 @@ class QueueHost(HostEnd):
     def _perform(self, effect: Effect, data: bytes) -> None:
         if isinstance(effect, Deliver):
             self._deliver(effect)
-        elif isinstance(effect, Enqueued):
-            end = self._reach.session(effect.session)
-            if end is not None:
-                end.enqueued(read_i64_be(data, ENQUEUE_SEQ_OFFSET), effect.seq)
-        elif isinstance(effect, Controlled):
-            end = self._reach.session(effect.session)
-            if end is not None:
-                end.controlled(effect.seq, effect.status, effect.count)
         elif isinstance(effect, Got):
             self._got(effect)
-        elif isinstance(effect, Gap):
-            end = self._reach.session(effect.session)
-            if end is not None:
-                end.gap(effect.lane, effect.expected)
-        elif isinstance(effect, PublishRejected | Withheld | Completed):
-            self._remark(effect)
         elif isinstance(effect, TimedOut):
             self._feeds.drop(effect.session, effect.consumer)
             end = self._reach.session(effect.session)
             if end is not None:
                 end.timed_out(effect.consumer)
-        else:
+        elif not tell_session(self._reach, effect, data):
             self._care(effect, data)
-
-    def _remark(self, effect: PublishRejected | Withheld | Completed) -> None:
-        """Say what has become of some of a session's publishes."""
-        end = self._reach.session(effect.session)
-        if end is None:
-            return
-        if isinstance(effect, PublishRejected):
-            end.rejected(effect.first, effect.last)
-        elif isinstance(effect, Withheld):
-            end.withheld(effect.rows)
-        else:
-            end.completed(effect.rows)
 
     def _care(self, effect: Effect, data: bytes) -> None:
         """Do what an effect asks of this node, and of no session."""
@@ -466,6 +456,10 @@ class QueueHost(HostEnd):
             causes = self._causes.of(data, effect.reason, len(effect.messages))
             ids = [int(message.message_id) for message in effect.messages]
             self._watcher.dead_letters_kept(self.queue, ids, causes)
+        elif isinstance(effect, LeaseAnswer):
+            self._watcher.lease_answered(self.queue, effect)
+        elif isinstance(effect, LeaseGone):
+            self._watcher.lease_gone(self.queue, effect)
         elif isinstance(effect, Unused):
             self.use()
             self._watcher.queue_unused(self.queue)

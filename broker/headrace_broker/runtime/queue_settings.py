@@ -28,6 +28,7 @@ from headrace_broker.model.limits import (
     CONSUMER_TIMEOUT_MS,
     DEDUPLICATION_SIZE,
     DELIVERY_LIMIT,
+    PUBLISHER_RETENTION_MS,
     WATERMARK_OCTETS,
 )
 
@@ -66,6 +67,8 @@ def queue_settings(queue: Queue, arguments: Mapping[str, Any]) -> QueueSettings:
     settings.last_value_key = _name(arguments, "last-value-key")
     settings.group_key = _name(arguments, "group-key")
     settings.fairness_key = _name(arguments, "fairness-key")
+    retention = _number(arguments, "publisher-retention", PUBLISHER_RETENTION_MS)
+    settings.publisher_retention_ms = max(retention, 0)
     _set_watermarks(settings, arguments)
     return settings
 

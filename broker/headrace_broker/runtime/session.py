@@ -12,7 +12,7 @@ from headrace_broker.core.queue.effect import LANE_PUBLISH
 from headrace_broker.flow.account import Account
 from headrace_broker.flow.pending import Pending
 from headrace_broker.model.definition import Queue
-from headrace_broker.model.message import DeliveryRun, Publish
+from headrace_broker.model.message import DeliveryRun, Publish, Publisher
 from headrace_broker.runtime.answer import wait_answer, wait_over
 from headrace_broker.runtime.lane_port import Reach, SessionEnd, SessionOwner
 from headrace_broker.runtime.port import Attachment, QueueClient, QueueListener, Ticket
@@ -75,6 +75,16 @@ class QueueSession(QueueClient):
     @override
     def publish(self, publishes: list[Publish], ticket: Ticket | None) -> bool:
         return self.publishing.take(publishes, ticket)
+
+    @override
+    def publish_named(
+        self,
+        publishes: list[Publish],
+        ticket: Ticket | None,
+        publisher: Publisher,
+        sequences: list[int],
+    ) -> bool:
+        return self.publishing.take_named(publishes, ticket, publisher, sequences)
 
     @override
     def publish_whole(self, publishes: list[Publish], ticket: Ticket) -> bool:

@@ -8,7 +8,7 @@ from mypy_extensions import i64
 
 from headrace_broker.core.queue.command import NUMBER_MAX
 from headrace_broker.model.limits import PIPELINE_COMMANDS, SESSION_OCTETS_MAX
-from headrace_broker.model.message import Publish
+from headrace_broker.model.message import Publish, Publisher
 from headrace_broker.runtime.lane import PublishLane
 from headrace_broker.runtime.port import Ticket
 from headrace_broker.runtime.session_link import SessionLink
@@ -52,6 +52,18 @@ class Publishing:
             ):
                 self._congested = True
         return not self._congested
+
+    def take_named(
+        self,
+        publishes: list[Publish],
+        ticket: Ticket | None,
+        publisher: Publisher,
+        sequences: list[int],
+    ) -> bool:
+        """Gather publishes that their publisher has numbered; as `take`."""
+        if not self._link.gone:
+            self.lane.number(publisher, sequences)
+        return self.take(publishes, ticket)
 
     def take_whole(self, publishes: list[Publish], ticket: Ticket) -> bool:
         """Send publishes in one command, behind what gathered; as `take`."""

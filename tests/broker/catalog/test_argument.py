@@ -92,6 +92,7 @@ TABLE: list[tuple[str, tuple[str, ...], list[Any], list[Any]]] = [
     ("x-message-deduplication", BOTH, *FLAG),
     ("x-deduplication-size", BOTH, [1, DEDUPLICATION_SIZE_MAX], [0, DEDUPLICATION_SIZE_MAX + 1]),
     ("x-deduplication-ttl", BOTH, *DURATION_SOME),
+    ("x-publisher-retention", BOTH, *DURATION),
 ]
 
 

@@ -12,7 +12,7 @@ from headrace_broker.flow import gate
 from headrace_broker.flow.account import Account
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.flow import LIMIT_QUEUE
-from headrace_broker.model.message import DeliveryRun, Publish
+from headrace_broker.model.message import DeliveryRun, Publish, Publisher
 from headrace_broker.model.reply_code import ACCESS_REFUSED, NOT_FOUND, AmqpError
 from headrace_broker.runtime.lane import message_cost
 from headrace_broker.runtime.port import (
@@ -147,6 +147,7 @@ class FakeClient(QueueClient):
         self.waiting: list[Ticket] = []
         self.attachments: list[Attachment] = []
         self.commands: list[tuple[str, int]] = []  # those that were to be whole
+        self.named: list[tuple[bytes, int, list[int]]] = []  # publishers and what they sent
         self.owed: list[tuple[int, int]] = []  # messages and octets that are not repaid
 
     def publish(self, publishes: list[Publish], ticket: Ticket | None) -> bool:
@@ -156,6 +157,17 @@ class FakeClient(QueueClient):
         self.owed.append((len(publishes), octets))
         self.account.tab(self.queue.group).borrow(len(publishes), octets)
         return not self.broker.congested
+
+    def publish_named(
+        self,
+        publishes: list[Publish],
+        ticket: Ticket | None,
+        publisher: Publisher,
+        sequences: list[int],
+    ) -> bool:
+        assert len(publishes) == len(sequences)
+        self.named.append((publisher.name, int(publisher.epoch), list(sequences)))
+        return self.publish(publishes, ticket)
 
     def settle(self, consumer: int, operation: int, first: int, last: int) -> None:
         assert not self.closed

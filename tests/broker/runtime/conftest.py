@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from headrace_broker.codecs.batch import message_body
+from headrace_broker.core.queue.lease_effect import LeaseAnswer, LeaseGone
 from headrace_broker.core.queue.settings import QueueSettings
 from headrace_broker.flow.account import Ledger
 from headrace_broker.flow.flow_limits import FlowLimits
@@ -74,6 +75,8 @@ class Watcher(HostWatcher):
         self.kept_causes: dict[int, int] = {}
         self.forgotten: list[int] = []
         self.leaders: list[int] = []
+        self.lease_answers: list[LeaseAnswer] = []
+        self.leases_gone: list[LeaseGone] = []
 
     def queue_leader_changed(self, queue: Queue, leader: int) -> None:
         """Leaders change only through `World.lead`, which relocates sessions itself."""
@@ -103,6 +106,12 @@ class Watcher(HostWatcher):
 
     def dead_letters_forgotten(self, queue: Queue, ids: list[int]) -> None:
         self.forgotten += ids
+
+    def lease_answered(self, queue: Queue, answer: LeaseAnswer) -> None:
+        self.lease_answers.append(answer)
+
+    def lease_gone(self, queue: Queue, gone: LeaseGone) -> None:
+        self.leases_gone.append(gone)
 
 
 class StoppedClock(Clock):

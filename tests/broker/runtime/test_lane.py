@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from headrace_broker.core.queue.command import Enqueue, stamp_command
 from headrace_broker.core.queue.command_decoder import decode_command
 from headrace_broker.model.limits import COMMAND_OCTETS_MAX
-from headrace_broker.model.message import Publish
+from headrace_broker.model.message import Publish, Publisher
 from headrace_broker.runtime.lane import PublishLane
 from headrace_broker.runtime.port import Ticket
 
@@ -93,3 +93,41 @@ def test_refusals_find_their_publishes_whatever_was_applied(groups, ranges, appl
     refused = set().union(*(ticket.refused or set() for ticket in tickets))
     over = {each for ticket in gone for each in range(ticket.first, ticket.last + 1)}
     assert refused == expected - over
+
+
+def named(lane: PublishLane) -> list[tuple[bytes, int, list[int]]]:
+    """Publisher, epoch and numbers in rows of each command."""
+    found = []
+    while lane.gathered:
+        command = decode_command(stamp_command(1, lane.seal().data))
+        assert isinstance(command, Enqueue)
+        assert command.named is not None
+        assert command.sizes.count == command.named.count
+        found.append((command.named.publisher, int(command.named.epoch), command.named.rows))
+    return found
+
+
+def test_numbers_of_a_publisher_go_with_its_messages(lane):
+    anna = Publisher(b"anna", 3)
+    lane.number(anna, [4, 5, 9])
+    lane.add([publish()] * 3, None)
+    lane.number(anna, [10])
+    lane.add([publish()], None)
+    assert named(lane) == [(b"anna", 3, [4, 6, 9, 11])]
+
+
+def test_numbers_are_cut_where_commands_are(lane):
+    anna = Publisher(b"anna", 0)
+    lane.number(anna, [1, 2, 4, 7])
+    lane.add([publish(b"x" * (COMMAND_OCTETS_MAX // 2 - 100))] * 4, None)
+    assert named(lane) == [(b"anna", 0, [1, 3]), (b"anna", 0, [4, 5, 7, 8])]
+
+
+def test_numbers_of_what_was_given_up_are_forgotten(lane):
+    anna = Publisher(b"anna", 0)
+    lane.number(anna, [1, 2])
+    lane.add([publish()] * 2, None)
+    lane.take_tickets()
+    lane.number(anna, [8])
+    lane.add([publish()], None)
+    assert named(lane) == [(b"anna", 0, [8, 9])]

@@ -61,6 +61,12 @@ def test_limits_and_times_are_taken_over():
     assert found.consumer_timeout_ms == 7
 
 
+def test_numbers_of_publishers_are_remembered_for_a_week():
+    assert settings().publisher_retention_ms == 7 * 24 * 3_600_000
+    assert settings(publisher_retention=5).publisher_retention_ms == 5
+    assert settings(publisher_retention=0).publisher_retention_ms == 0
+
+
 def test_consumer_timeout_of_nothing_is_none():
     assert settings(consumer_timeout=0).consumer_timeout_ms == UNSET
 

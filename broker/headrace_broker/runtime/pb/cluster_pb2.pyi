@@ -53,6 +53,12 @@ class ClusterPayload(_message.Message):
     STOPPING_FIELD_NUMBER: _builtins.int
     DEBT_REPORT_FIELD_NUMBER: _builtins.int
     DEBT_HEARD_FIELD_NUMBER: _builtins.int
+    LEASE_COMMAND_FIELD_NUMBER: _builtins.int
+    LEASE_REPLY_FIELD_NUMBER: _builtins.int
+    LEASE_FETCH_FIELD_NUMBER: _builtins.int
+    LEASE_CHUNK_FIELD_NUMBER: _builtins.int
+    LEASE_DESCRIBE_FIELD_NUMBER: _builtins.int
+    LEASE_GROUPS_FIELD_NUMBER: _builtins.int
     catalog_forward: _builtins.bytes
     """A catalog command on its way to the leader of group 0."""
     question: _builtins.bytes
@@ -114,6 +120,20 @@ class ClusterPayload(_message.Message):
 
     @_builtins.property
     def debt_heard(self) -> Global___DebtHeard: ...
+    @_builtins.property
+    def lease_command(self) -> Global___LeaseCommand:
+        """Any node to a queue's leader and back: see runtime/leasing.py."""
+
+    @_builtins.property
+    def lease_reply(self) -> Global___LeaseReply: ...
+    @_builtins.property
+    def lease_fetch(self) -> Global___LeaseFetch: ...
+    @_builtins.property
+    def lease_chunk(self) -> Global___LeaseChunk: ...
+    @_builtins.property
+    def lease_describe(self) -> Global___LeaseDescribe: ...
+    @_builtins.property
+    def lease_groups(self) -> Global___LeaseGroups: ...
     def __init__(
         self,
         *,
@@ -146,12 +166,18 @@ class ClusterPayload(_message.Message):
         stopping: _builtins.bool = ...,
         debt_report: Global___DebtReport | None = ...,
         debt_heard: Global___DebtHeard | None = ...,
+        lease_command: Global___LeaseCommand | None = ...,
+        lease_reply: Global___LeaseReply | None = ...,
+        lease_fetch: Global___LeaseFetch | None = ...,
+        lease_chunk: Global___LeaseChunk | None = ...,
+        lease_describe: Global___LeaseDescribe | None = ...,
+        lease_groups: Global___LeaseGroups | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["alarm", b"alarm", "answer", b"answer", "ask_withheld", b"ask_withheld", "body", b"body", "browse_request", b"browse_request", "browsed_page", b"browsed_page", "catalog_forward", b"catalog_forward", "command", b"command", "completed", b"completed", "controlled", b"controlled", "counts", b"counts", "counts_request", b"counts_request", "debt_heard", b"debt_heard", "debt_report", b"debt_report", "detached", b"detached", "enqueued", b"enqueued", "gap", b"gap", "got", b"got", "outflows", b"outflows", "question", b"question", "refused", b"refused", "reply", b"reply", "reply_alive", b"reply_alive", "reply_probe", b"reply_probe", "resync", b"resync", "run", b"run", "still_withheld", b"still_withheld", "stopping", b"stopping", "timed_out", b"timed_out", "window", b"window"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["alarm", b"alarm", "answer", b"answer", "ask_withheld", b"ask_withheld", "body", b"body", "browse_request", b"browse_request", "browsed_page", b"browsed_page", "catalog_forward", b"catalog_forward", "command", b"command", "completed", b"completed", "controlled", b"controlled", "counts", b"counts", "counts_request", b"counts_request", "debt_heard", b"debt_heard", "debt_report", b"debt_report", "detached", b"detached", "enqueued", b"enqueued", "gap", b"gap", "got", b"got", "lease_chunk", b"lease_chunk", "lease_command", b"lease_command", "lease_describe", b"lease_describe", "lease_fetch", b"lease_fetch", "lease_groups", b"lease_groups", "lease_reply", b"lease_reply", "outflows", b"outflows", "question", b"question", "refused", b"refused", "reply", b"reply", "reply_alive", b"reply_alive", "reply_probe", b"reply_probe", "resync", b"resync", "run", b"run", "still_withheld", b"still_withheld", "stopping", b"stopping", "timed_out", b"timed_out", "window", b"window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alarm", b"alarm", "answer", b"answer", "ask_withheld", b"ask_withheld", "body", b"body", "browse_request", b"browse_request", "browsed_page", b"browsed_page", "catalog_forward", b"catalog_forward", "command", b"command", "completed", b"completed", "controlled", b"controlled", "counts", b"counts", "counts_request", b"counts_request", "debt_heard", b"debt_heard", "debt_report", b"debt_report", "detached", b"detached", "enqueued", b"enqueued", "gap", b"gap", "got", b"got", "outflows", b"outflows", "question", b"question", "refused", b"refused", "reply", b"reply", "reply_alive", b"reply_alive", "reply_probe", b"reply_probe", "resync", b"resync", "run", b"run", "still_withheld", b"still_withheld", "stopping", b"stopping", "timed_out", b"timed_out", "window", b"window"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alarm", b"alarm", "answer", b"answer", "ask_withheld", b"ask_withheld", "body", b"body", "browse_request", b"browse_request", "browsed_page", b"browsed_page", "catalog_forward", b"catalog_forward", "command", b"command", "completed", b"completed", "controlled", b"controlled", "counts", b"counts", "counts_request", b"counts_request", "debt_heard", b"debt_heard", "debt_report", b"debt_report", "detached", b"detached", "enqueued", b"enqueued", "gap", b"gap", "got", b"got", "lease_chunk", b"lease_chunk", "lease_command", b"lease_command", "lease_describe", b"lease_describe", "lease_fetch", b"lease_fetch", "lease_groups", b"lease_groups", "lease_reply", b"lease_reply", "outflows", b"outflows", "question", b"question", "refused", b"refused", "reply", b"reply", "reply_alive", b"reply_alive", "reply_probe", b"reply_probe", "resync", b"resync", "run", b"run", "still_withheld", b"still_withheld", "stopping", b"stopping", "timed_out", b"timed_out", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["catalog_forward", "command", "resync", "window", "enqueued", "controlled", "run", "got", "gap", "refused", "detached", "counts_request", "counts", "timed_out", "completed", "ask_withheld", "still_withheld", "outflows", "reply", "reply_probe", "reply_alive", "question", "answer", "browse_request", "browsed_page", "alarm", "stopping", "debt_report", "debt_heard"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["catalog_forward", "command", "resync", "window", "enqueued", "controlled", "run", "got", "gap", "refused", "detached", "counts_request", "counts", "timed_out", "completed", "ask_withheld", "still_withheld", "outflows", "reply", "reply_probe", "reply_alive", "question", "answer", "browse_request", "browsed_page", "alarm", "stopping", "debt_report", "debt_heard", "lease_command", "lease_reply", "lease_fetch", "lease_chunk", "lease_describe", "lease_groups"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -1052,3 +1078,291 @@ class AlarmReport(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AlarmReport: _TypeAlias = AlarmReport  # noqa: Y015
+
+@_typing.final
+class LeaseCommand(_message.Message):
+    """Any node to queue leader: an encoded command of a group that leases messages. Its request number,
+    which is in the command as well, says to which node the answer goes.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_FIELD_NUMBER: _builtins.int
+    REQUEST_FIELD_NUMBER: _builtins.int
+    DATA_FIELD_NUMBER: _builtins.int
+    group: _builtins.int
+    request: _builtins.int
+    data: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        group: _builtins.int = ...,
+        request: _builtins.int = ...,
+        data: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "group", b"group", "request", b"request"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LeaseCommand: _TypeAlias = LeaseCommand  # noqa: Y015
+
+@_typing.final
+class LeaseReply(_message.Message):
+    """The answer, from whoever leads the queue when the command is applied."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_FIELD_NUMBER: _builtins.int
+    REFUSED_FIELD_NUMBER: _builtins.int
+    TOO_EARLY_FIELD_NUMBER: _builtins.int
+    STATUS_FIELD_NUMBER: _builtins.int
+    LEASE_GROUP_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    OCTETS_FIELD_NUMBER: _builtins.int
+    READY_FIELD_NUMBER: _builtins.int
+    GONE_FIELD_NUMBER: _builtins.int
+    request: _builtins.int
+    refused: _builtins.bool
+    """It was not taken: who was asked does not lead the queue, or cannot take more now."""
+    too_early: _builtins.bool
+    """Nor can it be before all replicas of the queue run a release that knows leases."""
+    status: _builtins.int
+    count: _builtins.int
+    octets: _builtins.int
+    ready: _builtins.int
+    @_builtins.property
+    def lease_group(self) -> Global___LeaseGroup: ...
+    @_builtins.property
+    def gone(self) -> _containers.RepeatedCompositeFieldContainer[Global___Lease]: ...
+    def __init__(
+        self,
+        *,
+        request: _builtins.int = ...,
+        refused: _builtins.bool = ...,
+        too_early: _builtins.bool = ...,
+        status: _builtins.int = ...,
+        lease_group: Global___LeaseGroup | None = ...,
+        count: _builtins.int = ...,
+        octets: _builtins.int = ...,
+        ready: _builtins.int = ...,
+        gone: _abc.Iterable[Global___Lease] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_lease_group", b"_lease_group", "lease_group", b"lease_group"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lease_group", b"_lease_group", "count", b"count", "gone", b"gone", "lease_group", b"lease_group", "octets", b"octets", "ready", b"ready", "refused", b"refused", "request", b"request", "status", b"status", "too_early", b"too_early"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__lease_group: _TypeAlias = _typing.Literal["lease_group"]  # noqa: Y015
+    _WhichOneofArgType__lease_group: _TypeAlias = _typing.Literal["_lease_group", b"_lease_group"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__lease_group) -> _WhichOneofReturnType__lease_group | None: ...
+
+Global___LeaseReply: _TypeAlias = LeaseReply  # noqa: Y015
+
+@_typing.final
+class LeaseGroup(_message.Message):
+    """A group that leases messages."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
+    NEXT_NUMBER_FIELD_NUMBER: _builtins.int
+    SETTLED_FIELD_NUMBER: _builtins.int
+    DEADLINE_MS_FIELD_NUMBER: _builtins.int
+    LEASES_FIELD_NUMBER: _builtins.int
+    name: _builtins.bytes
+    epoch: _builtins.int
+    next_number: _builtins.int
+    settled: _builtins.int
+    deadline_ms: _builtins.int
+    @_builtins.property
+    def leases(self) -> _containers.RepeatedCompositeFieldContainer[Global___Lease]: ...
+    def __init__(
+        self,
+        *,
+        name: _builtins.bytes = ...,
+        epoch: _builtins.int = ...,
+        next_number: _builtins.int = ...,
+        settled: _builtins.int = ...,
+        deadline_ms: _builtins.int = ...,
+        leases: _abc.Iterable[Global___Lease] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deadline_ms", b"deadline_ms", "epoch", b"epoch", "leases", b"leases", "name", b"name", "next_number", b"next_number", "settled", b"settled"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LeaseGroup: _TypeAlias = LeaseGroup  # noqa: Y015
+
+@_typing.final
+class Lease(_message.Message):
+    """A lease that is held, or gone."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    OCTETS_FIELD_NUMBER: _builtins.int
+    ROWS_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    state: _builtins.int
+    count: _builtins.int
+    octets: _builtins.int
+    @_builtins.property
+    def rows(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Of one that is gone: the ids of its messages, first number of each row and the number after its
+        last.
+        """
+
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+        state: _builtins.int = ...,
+        count: _builtins.int = ...,
+        octets: _builtins.int = ...,
+        rows: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "number", b"number", "octets", b"octets", "rows", b"rows", "state", b"state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Lease: _TypeAlias = Lease  # noqa: Y015
+
+@_typing.final
+class LeaseFetch(_message.Message):
+    """Any node to queue leader: messages of a lease."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_FIELD_NUMBER: _builtins.int
+    REQUEST_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
+    OFFSET_FIELD_NUMBER: _builtins.int
+    MESSAGES_FIELD_NUMBER: _builtins.int
+    OCTETS_FIELD_NUMBER: _builtins.int
+    group: _builtins.int
+    request: _builtins.int
+    name: _builtins.bytes
+    epoch: _builtins.int
+    number: _builtins.int
+    offset: _builtins.int
+    """How many of its messages come before."""
+    messages: _builtins.int
+    octets: _builtins.int
+    def __init__(
+        self,
+        *,
+        group: _builtins.int = ...,
+        request: _builtins.int = ...,
+        name: _builtins.bytes = ...,
+        epoch: _builtins.int = ...,
+        number: _builtins.int = ...,
+        offset: _builtins.int = ...,
+        messages: _builtins.int = ...,
+        octets: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "group", b"group", "messages", b"messages", "name", b"name", "number", b"number", "octets", b"octets", "offset", b"offset", "request", b"request"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LeaseFetch: _TypeAlias = LeaseFetch  # noqa: Y015
+
+@_typing.final
+class LeaseChunk(_message.Message):
+    """The answer; `serving` is false when this node does not lead the queue."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_FIELD_NUMBER: _builtins.int
+    SERVING_FIELD_NUMBER: _builtins.int
+    STATUS_FIELD_NUMBER: _builtins.int
+    TOTAL_FIELD_NUMBER: _builtins.int
+    HEADS_FIELD_NUMBER: _builtins.int
+    BATCH_FIELD_NUMBER: _builtins.int
+    request: _builtins.int
+    serving: _builtins.bool
+    status: _builtins.int
+    total: _builtins.int
+    """Messages of the whole lease."""
+    heads: _builtins.bytes
+    """As in runtime/lease_chunk.py."""
+    batch: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        request: _builtins.int = ...,
+        serving: _builtins.bool = ...,
+        status: _builtins.int = ...,
+        total: _builtins.int = ...,
+        heads: _builtins.bytes = ...,
+        batch: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "heads", b"heads", "request", b"request", "serving", b"serving", "status", b"status", "total", b"total"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LeaseChunk: _TypeAlias = LeaseChunk  # noqa: Y015
+
+@_typing.final
+class LeaseDescribe(_message.Message):
+    """Any node to queue leader: which groups lease messages?"""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_FIELD_NUMBER: _builtins.int
+    REQUEST_FIELD_NUMBER: _builtins.int
+    group: _builtins.int
+    request: _builtins.int
+    def __init__(
+        self,
+        *,
+        group: _builtins.int = ...,
+        request: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "request", b"request"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LeaseDescribe: _TypeAlias = LeaseDescribe  # noqa: Y015
+
+@_typing.final
+class LeaseGroups(_message.Message):
+    """The answer; `serving` is false when this node does not lead the queue."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_FIELD_NUMBER: _builtins.int
+    SERVING_FIELD_NUMBER: _builtins.int
+    LEASE_GROUPS_FIELD_NUMBER: _builtins.int
+    request: _builtins.int
+    serving: _builtins.bool
+    @_builtins.property
+    def lease_groups(self) -> _containers.RepeatedCompositeFieldContainer[Global___LeaseGroup]: ...
+    def __init__(
+        self,
+        *,
+        request: _builtins.int = ...,
+        serving: _builtins.bool = ...,
+        lease_groups: _abc.Iterable[Global___LeaseGroup] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lease_groups", b"lease_groups", "request", b"request", "serving", b"serving"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LeaseGroups: _TypeAlias = LeaseGroups  # noqa: Y015

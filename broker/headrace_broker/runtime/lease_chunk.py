@@ -1,0 +1,113 @@
+"""Cuts messages of a lease out of the log entries they stand in, many at a time.
+
+A chunk is two blocks of octets, big-endian, so that who reads it may do so in compiled code:
+
+    heads   for each message: u64 id | u64 arrived at (Unix time in ms) | u32 acquired before
+                | u32 failed deliveries before | u32 octets of its body | u32 priority
+    batch   the messages in the layout of `model.message`
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from librt.strings import BytesWriter, write_i32_be, write_i64_be
+from mypy_extensions import i32, i64
+
+from headrace_broker.codecs.batch import message_start
+from headrace_broker.core.queue.command import ENQUEUE_BATCH_OFFSET, U32_MAX, write_u32
+from headrace_broker.core.queue.effect import Acquired
+from headrace_broker.runtime.queue_host import QueueHost
+
+HEAD_OCTETS: Final = 32
+
+
+@final
+class Chunk:
+    """Some messages of a lease.
+
+    Attributes:
+        count: how many.
+        heads: as above.
+        batch: as above.
+    """
+
+    def __init__(self, count: i64, heads: bytes, batch: bytes) -> None:
+        self.count = count
+        self.heads = heads
+        self.batch = batch
+
+
+@final
+class _Run:
+    """Messages at consecutive positions of one entry."""
+
+    def __init__(self, entry: bytes, first: i64) -> None:
+        self.entry = entry
+        self.first = first
+        self.stop = first
+
+
+def cut_chunk(
+    host: QueueHost, messages: list[Acquired], offset: i64, most: i64, octets_max: i64
+) -> Chunk:
+    """Cut out messages from `offset` on, at most `most`, up to and with one that exceeds a size.
+
+    Args:
+        host: has the log.
+        messages: of the lease, in its order.
+        offset: how many of them come before.
+        most: of them.
+        octets_max: in the chunk's batch.
+    """
+    runs: list[_Run] = []
+    run: _Run | None = None
+    index: i64 = -1
+    at = offset
+    stop = min(offset + most, len(messages))
+    octets: i64 = 0
+    while at < stop and octets < octets_max:
+        message = messages[at]
+        position = message.position
+        if run is None or message.entry_index != index:
+            index = message.entry_index
+            run = _Run(host.entry_data(index), position)
+            runs.append(run)
+        elif position != run.stop:
+            run = _Run(run.entry, position)
+            runs.append(run)
+        start = message_start(run.entry, ENQUEUE_BATCH_OFFSET, position)
+        octets += message_start(run.entry, ENQUEUE_BATCH_OFFSET, position + 1) - start
+        run.stop = position + 1
+        at += 1
+    return Chunk(at - offset, _heads(messages, offset, at), _batch(runs, at - offset))
+
+
+def _heads(messages: list[Acquired], start: i64, stop: i64) -> bytes:
+    out = BytesWriter()
+    for at in range(start, stop):
+        message = messages[at]
+        write_i64_be(out, message.message_id)
+        write_i64_be(out, message.arrived_ms)
+        write_u32(out, min(message.acquired_count, U32_MAX))
+        write_u32(out, min(message.delivery_count, U32_MAX))
+        write_u32(out, message.octets)
+        write_u32(out, message.priority)
+    return out.getvalue()
+
+
+def _batch(runs: list[_Run], count: i64) -> bytes:
+    out = BytesWriter()
+    write_i32_be(out, i32(count))
+    end: i64 = 0
+    for run in runs:
+        start = message_start(run.entry, ENQUEUE_BATCH_OFFSET, run.first)
+        for position in range(run.first, run.stop):
+            stop = message_start(run.entry, ENQUEUE_BATCH_OFFSET, position + 1)
+            write_i32_be(out, i32(end + stop - start))
+        end += message_start(run.entry, ENQUEUE_BATCH_OFFSET, run.stop) - start
+    for run in runs:
+        start = message_start(run.entry, ENQUEUE_BATCH_OFFSET, run.first)
+        stop = message_start(run.entry, ENQUEUE_BATCH_OFFSET, run.stop)
+        out.write(run.entry[start:stop])
+    return out.getvalue()

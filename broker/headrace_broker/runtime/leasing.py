@@ -1,0 +1,341 @@
+"""What a gateway asks of groups that lease messages, wherever their queue is led.
+
+Commands go through the queue's log and are answered by whoever leads the queue when they are
+applied: the request number says which node asked. Each may be repeated, so a request is sent again
+until it is answered. Reading is asked of the leader, as `LeaderClient` does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from headrace_broker.core.queue.lease_command import (
+    encode_close_group,
+    encode_lease,
+    encode_open_group,
+    encode_release_leases,
+    encode_renew,
+    encode_settle_leases,
+)
+from headrace_broker.core.queue.lease_effect import GroupInfo, LeaseAnswer
+from headrace_broker.core.queue.queue_machine import LEASES_VERSION
+from headrace_broker.model.definition import Queue
+from headrace_broker.model.limits import (
+    LEASE_CHUNK_MESSAGES_MAX,
+    LEASE_CHUNK_OCTETS_MAX,
+    LEASE_REQUESTS_MAX,
+)
+from headrace_broker.model.session import session_node
+from headrace_broker.runtime import lease_wire as wire
+from headrace_broker.runtime.leader_client import (
+    ANSWER_SECONDS_MAX,
+    ATTEMPT_SECONDS,
+    PAUSE_SECONDS,
+    LeaderClient,
+    LeaderUnavailableError,
+    QueueGoneError,
+)
+from headrace_broker.runtime.lease_chunk import Chunk, cut_chunk
+from headrace_broker.runtime.pb import cluster_pb2 as pb
+from headrace_broker.runtime.queue_host import QueueHost
+from headrace_broker.runtime.queue_log import TAKEN
+
+
+class LeasesTooEarlyError(Exception):
+    """Not all replicas of the queue run a release that knows leases."""
+
+
+class Fetched(NamedTuple):
+    """Some messages of a lease, or why there are none.
+
+    Attributes:
+        status: LEASE_OK or another LEASE constant.
+        total: messages of the whole lease.
+        heads: of those that are here, as in `lease_chunk`.
+        batch: likewise.
+    """
+
+    status: int
+    total: int
+    heads: bytes
+    batch: bytes
+
+
+_GONE: Final = Chunk(0, b"", b"")
+
+
+def fetch(
+    host: QueueHost, name: bytes, epoch: int, number: int, offset: int, most: int, octets: int
+) -> Fetched:
+    """Return messages of a lease as a replica has them."""
+    status, messages = host.machine.leased(name, epoch, number)
+    most = max(1, min(most, LEASE_CHUNK_MESSAGES_MAX))
+    octets = max(1, min(octets, LEASE_CHUNK_OCTETS_MAX))
+    chunk = cut_chunk(host, messages, offset, most, octets) if offset < len(messages) else _GONE
+    return Fetched(int(status), len(messages), chunk.heads, chunk.batch)
+
+
+class LeaseClient:
+    """Asks leaders, here or on other nodes, and answers other nodes.
+
+    Args:
+        node: this node's id.
+        hosts: replicas on this node by group.
+        locate: where the leader of a queue is, 0 for unknown.
+        send: carries a payload to a node.
+        exists: whether a queue, this incarnation of it, is in the catalog as applied here.
+        new_number: returns a session id that was never used, to name a request by.
+    """
+
+    def __init__(
+        self,
+        node: int,
+        hosts: dict[int, QueueHost],
+        locate: Callable[[Queue], int],
+        send: Callable[[int, bytes], bool],
+        exists: Callable[[Queue], bool],
+        new_number: Callable[[], int],
+    ) -> None:
+        self._node = node
+        self._hosts = hosts
+        self._locate = locate
+        self._send = send
+        self._exists = exists
+        self._new_number = new_number
+        self._waiting: dict[int, asyncio.Future[pb.LeaseReply | LeaseAnswer]] = {}
+        self._slots = asyncio.Semaphore(LEASE_REQUESTS_MAX)
+        self._fetches: LeaderClient[Fetched] = LeaderClient(node, hosts, locate, send, exists)
+        self._listings: LeaderClient[list[GroupInfo]] = LeaderClient(
+            node, hosts, locate, send, exists
+        )
+
+    # Commands; all raise LeaderUnavailableError, QueueGoneError and LeasesTooEarlyError
+
+    async def open_group(
+        self, queue: Queue, name: bytes, ttl_ms: int, opener: bytes
+    ) -> LeaseAnswer:
+        """Open a group for whoever calls itself `opener`; see `OpenGroup`."""
+        return await self._ask(queue, lambda n: encode_open_group(n, name, ttl_ms, opener))
+
+    async def lease(
+        self,
+        queue: Queue,
+        name: bytes,
+        epoch: int,
+        number: int,
+        messages: int,
+        octets: int,
+        ttl_ms: int,
+    ) -> LeaseAnswer:
+        """Take messages as the lease with that number; see `TakeLease`."""
+        return await self._ask(
+            queue, lambda n: encode_lease(n, name, epoch, number, messages, octets, ttl_ms)
+        )
+
+    async def renew(self, queue: Queue, name: bytes, epoch: int, ttl_ms: int) -> LeaseAnswer:
+        """Let the group's leases live so long from now on."""
+        return await self._ask(queue, lambda n: encode_renew(n, name, epoch, ttl_ms))
+
+    async def settle(self, queue: Queue, name: bytes, epoch: int, last: int) -> LeaseAnswer:
+        """Accept the messages of the leases up to that number."""
+        return await self._ask(queue, lambda n: encode_settle_leases(n, name, epoch, last))
+
+    async def release(
+        self, queue: Queue, name: bytes, epoch: int, first: int, failed: bool
+    ) -> LeaseAnswer:
+        """Give back the messages of the leases from that number on."""
+        return await self._ask(
+            queue, lambda n: encode_release_leases(n, name, epoch, first, failed)
+        )
+
+    async def close_group(self, queue: Queue, name: bytes, epoch: int) -> LeaseAnswer:
+        """Forget a group, whose epoch is `epoch` or any for 0, and give back what it holds."""
+        return await self._ask(queue, lambda n: encode_close_group(n, name, epoch))
+
+    # Reading; raises LeaderUnavailableError and QueueGoneError
+
+    async def describe(self, queue: Queue) -> list[GroupInfo]:
+        """List the groups of a queue."""
+
+        def question(number: int) -> pb.ClusterPayload:
+            return pb.ClusterPayload(
+                lease_describe=pb.LeaseDescribe(group=queue.group, request=number)
+            )
+
+        return await self._listings.ask(queue, _groups, question)
+
+    async def fetch(
+        self,
+        queue: Queue,
+        name: bytes,
+        epoch: int,
+        number: int,
+        offset: int,
+        messages: int,
+        octets: int,
+    ) -> Fetched:
+        """Return messages of a lease from `offset` on, within the bounds of a chunk."""
+
+        def here(host: QueueHost) -> Fetched:
+            return fetch(host, name, epoch, number, offset, messages, octets)
+
+        def question(request: int) -> pb.ClusterPayload:
+            asked = pb.LeaseFetch(
+                group=queue.group,
+                request=request,
+                name=name,
+                epoch=epoch,
+                number=number,
+                offset=offset,
+                messages=messages,
+                octets=octets,
+            )
+            return pb.ClusterPayload(lease_fetch=asked)
+
+        return await self._fetches.ask(queue, here, question)
+
+    # Inner
+
+    async def _ask(self, queue: Queue, encode: Callable[[int], bytes]) -> LeaseAnswer:
+        """Have a command applied and return its answer."""
+        request = self._new_number()
+        data = encode(request)
+        async with self._slots:
+            try:
+                async with asyncio.timeout(ANSWER_SECONDS_MAX):
+                    while True:
+                        answer = await self._attempt(queue, request, data)
+                        if answer is not None:
+                            return answer
+                        await asyncio.sleep(PAUSE_SECONDS)
+            except TimeoutError:
+                text = f"no leader of queue '{queue.name}' answers"
+                raise LeaderUnavailableError(text) from None
+            finally:
+                self._waiting.pop(request, None)
+
+    async def _attempt(self, queue: Queue, request: int, data: bytes) -> LeaseAnswer | None:
+        """Send a command once; None when there is no answer to it yet, for whatever reason."""
+        if not self._exists(queue):
+            raise QueueGoneError(f"no queue '{queue.name}' in vhost '{queue.vhost}'")
+        future: asyncio.Future[pb.LeaseReply | LeaseAnswer]
+        future = asyncio.get_running_loop().create_future()
+        self._waiting[request] = future
+        host = self._hosts.get(queue.group)
+        if host is not None and host.serving:
+            refusal = propose(host, request, data)
+            if refusal is not None:
+                future.set_result(refusal)
+        else:
+            target = self._locate(queue)
+            command = pb.LeaseCommand(group=queue.group, request=request, data=data)
+            payload = pb.ClusterPayload(lease_command=command).SerializeToString()
+            if target in (0, self._node) or not self._send(target, payload):
+                return None
+        try:
+            async with asyncio.timeout(ATTEMPT_SECONDS):
+                answer = await future
+        except TimeoutError:
+            return None
+        return self._judge(queue, answer)
+
+    def _judge(self, queue: Queue, answer: pb.LeaseReply | LeaseAnswer) -> LeaseAnswer | None:
+        if isinstance(answer, LeaseAnswer):
+            return answer
+        if answer.too_early:
+            text = f"queue '{queue.name}': not all of its replicas run a release that knows leases"
+            raise LeasesTooEarlyError(text)
+        return None if answer.refused else wire.answer_of(answer)
+
+    # From the queues that are led here
+
+    def answered(self, answer: LeaseAnswer) -> None:
+        """Pass on what a queue led here answers to the node that asked."""
+        node = session_node(int(answer.request))
+        if node == self._node:
+            self._receive(int(answer.request), answer)
+        else:
+            payload = pb.ClusterPayload(lease_reply=wire.reply_of(answer))
+            self._send(node, payload.SerializeToString())  # who hears nothing asks again
+
+    # From other nodes
+
+    def receive(self, source: int, kind: str, payload: pb.ClusterPayload) -> bool:
+        """Take a payload of another node; return False where it does not concern leases."""
+        if kind == "lease_command":
+            self._receive_command(source, payload.lease_command)
+        elif kind == "lease_reply":
+            self._receive(payload.lease_reply.request, payload.lease_reply)
+        elif kind == "lease_fetch":
+            self._receive_fetch(source, payload.lease_fetch)
+        elif kind == "lease_chunk":
+            self._receive_chunk(payload.lease_chunk)
+        elif kind == "lease_describe":
+            self._receive_describe(source, payload.lease_describe)
+        elif kind == "lease_groups":
+            self._receive_groups(payload.lease_groups)
+        else:
+            return False
+        return True
+
+    def _receive_command(self, source: int, command: pb.LeaseCommand) -> None:
+        host = self._fetches.serving_host(command.group)
+        refusal: pb.LeaseReply | None = pb.LeaseReply(request=command.request, refused=True)
+        if host is not None:
+            refusal = propose(host, command.request, command.data)
+        if refusal is not None:
+            self._send(source, pb.ClusterPayload(lease_reply=refusal).SerializeToString())
+
+    def _receive(self, request: int, answer: pb.LeaseReply | LeaseAnswer) -> None:
+        future = self._waiting.get(request)
+        if future is not None and not future.done():
+            future.set_result(answer)
+
+    def _receive_fetch(self, source: int, asked: pb.LeaseFetch) -> None:
+        chunk = pb.LeaseChunk(request=asked.request)
+        host = self._fetches.serving_host(asked.group)
+        if host is not None:
+            found = fetch(
+                host,
+                asked.name,
+                asked.epoch,
+                asked.number,
+                asked.offset,
+                asked.messages,
+                asked.octets,
+            )
+            chunk.serving = True
+            chunk.status, chunk.total, chunk.heads, chunk.batch = found
+        self._fetches.answer(source, pb.ClusterPayload(lease_chunk=chunk))
+
+    def _receive_chunk(self, chunk: pb.LeaseChunk) -> None:
+        found = Fetched(chunk.status, chunk.total, chunk.heads, chunk.batch)
+        self._fetches.receive(chunk.request, found if chunk.serving else None)
+
+    def _receive_describe(self, source: int, asked: pb.LeaseDescribe) -> None:
+        answer = pb.LeaseGroups(request=asked.request)
+        host = self._listings.serving_host(asked.group)
+        if host is not None:
+            answer.serving = True
+            answer.lease_groups.extend(wire.group_message(group) for group in _groups(host))
+        self._listings.answer(source, pb.ClusterPayload(lease_groups=answer))
+
+    def _receive_groups(self, answer: pb.LeaseGroups) -> None:
+        groups = [wire.group_of(group) for group in answer.lease_groups]
+        self._listings.receive(answer.request, groups if answer.serving else None)
+
+
+def _groups(host: QueueHost) -> list[GroupInfo]:
+    return host.machine.lease_groups()
+
+
+def propose(host: QueueHost, request: int, data: bytes) -> pb.LeaseReply | None:
+    """Have a leading replica replicate a command of a group; return why not, None when it does."""
+    if host.machine.version < LEASES_VERSION:
+        return pb.LeaseReply(request=request, refused=True, too_early=True)
+    host.use()
+    if host.propose(data) != TAKEN:
+        return pb.LeaseReply(request=request, refused=True)
+    return None

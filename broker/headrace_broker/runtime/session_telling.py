@@ -1,0 +1,57 @@
+"""What the machine says to sessions, passed on to their gateways."""
+
+from __future__ import annotations
+
+from librt.strings import read_i64_be
+
+from headrace_broker.core.queue.command import ENQUEUE_SEQ_OFFSET
+from headrace_broker.core.queue.effect import (
+    Completed,
+    Controlled,
+    Effect,
+    Enqueued,
+    Gap,
+    PublishRejected,
+    Withheld,
+)
+from headrace_broker.runtime.lane_port import Reach
+
+
+def tell_session(reach: Reach, effect: Effect, data: bytes) -> bool:
+    """Pass on what an effect says to a session of its commands.
+
+    Args:
+        reach: finds the session.
+        effect: any.
+        data: the entry that brought it about.
+
+    Returns:
+        False: it says something else, or to nobody.
+    """
+    if isinstance(effect, Enqueued):
+        end = reach.session(effect.session)
+        if end is not None:
+            end.enqueued(read_i64_be(data, ENQUEUE_SEQ_OFFSET), effect.seq)
+    elif isinstance(effect, Controlled):
+        end = reach.session(effect.session)
+        if end is not None:
+            end.controlled(effect.seq, effect.status, effect.count)
+    elif isinstance(effect, Gap):
+        end = reach.session(effect.session)
+        if end is not None:
+            end.gap(effect.lane, effect.expected)
+    elif isinstance(effect, PublishRejected):
+        end = reach.session(effect.session)
+        if end is not None:
+            end.rejected(effect.first, effect.last)
+    elif isinstance(effect, Withheld):
+        end = reach.session(effect.session)
+        if end is not None:
+            end.withheld(effect.rows)
+    elif isinstance(effect, Completed):
+        end = reach.session(effect.session)
+        if end is not None:
+            end.completed(effect.rows)
+    else:
+        return False
+    return True
