@@ -14,6 +14,7 @@ from headrace_broker.gateways.amqp.listener import SHUTTING_DOWN, AmqpListener
 from headrace_broker.gateways.grpc.call import Admission
 from headrace_broker.gateways.grpc.desk import Desk
 from headrace_broker.gateways.grpc.flow import FlowService
+from headrace_broker.gateways.grpc.leasing import LeaseService
 from headrace_broker.gateways.grpc.messaging import MessagingService
 from headrace_broker.gateways.grpc.server import GrpcServer, Service
 from headrace_broker.gateways.grpc.topology import TopologyService
@@ -104,6 +105,7 @@ async def _serve_calls(
             FlowWatch(node.flow_report, desk.view),
             AlarmWatch(node.alarms, status.name_of),
         ),
+        LeaseService(broker, admission),
     ]
     server = GrpcServer(services, status.not_ready_reason, config.limits.message_bytes_max)
     await server.start(*listeners)

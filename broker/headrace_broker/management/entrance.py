@@ -44,8 +44,8 @@ class Entrance:
         """Return who asks, and note who it is for what this task does from now on.
 
         Raises:
-            ApiError: 401, nobody, or the log-in is wrong; 403, the user has no tag for it, or a page
-                of somebody else's asks for a change; 429, too many log-ins have failed.
+            ApiError: 401, nobody, or the log-in is wrong; 403, the user has no tag for it, or a
+                page of somebody else's asks for a change; 429, too many log-ins have failed.
         """
         check_origin(request)
         found = await self._caller(request)

@@ -37,7 +37,7 @@ from headrace_broker.runtime.leader_client import (
     LeaderUnavailableError,
     QueueGoneError,
 )
-from headrace_broker.runtime.lease_chunk import Chunk, cut_chunk
+from headrace_broker.runtime.lease_chunk import HEAD_OCTETS, Chunk, cut_chunk
 from headrace_broker.runtime.pb import cluster_pb2 as pb
 from headrace_broker.runtime.queue_host import QueueHost
 from headrace_broker.runtime.queue_log import TAKEN
@@ -61,6 +61,11 @@ class Fetched(NamedTuple):
     total: int
     heads: bytes
     batch: bytes
+
+    @property
+    def count(self) -> int:
+        """How many are here."""
+        return len(self.heads) // HEAD_OCTETS
 
 
 _GONE: Final = Chunk(0, b"", b"")
@@ -262,7 +267,7 @@ class LeaseClient:
 
     # From other nodes
 
-    def receive(self, source: int, kind: str, payload: pb.ClusterPayload) -> bool:
+    def receive(self, source: int, kind: str | None, payload: pb.ClusterPayload) -> bool:
         """Take a payload of another node; return False where it does not concern leases."""
         if kind == "lease_command":
             self._receive_command(source, payload.lease_command)

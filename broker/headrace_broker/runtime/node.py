@@ -372,11 +372,11 @@ class BrokerNode:
             log.exception("a payload of node %d could not be handled", peer)
 
     def _dispatch(self, peer: int, payload: ClusterPayload) -> None:
-        kind = payload.WhichOneof("body")
-        handle = self._handlers.get(kind) if kind is not None else None
-        if kind is not None and handle is not None:
+        kind: str = payload.WhichOneof("body") or ""
+        handle = self._handlers.get(kind)
+        if handle is not None:
             handle(peer, getattr(payload, kind))
-        elif kind is not None and not self.leases.receive(peer, kind, payload):
+        elif not self.leases.receive(peer, kind, payload):
             self.hosting.switchboard.receive(payload)
 
     def _payload_handlers(self) -> dict[str, Callable[[int, Any], None]]:

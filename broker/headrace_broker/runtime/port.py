@@ -171,7 +171,7 @@ class QueueClient:
         publisher: Publisher,
         sequences: list[int],
     ) -> bool:
-        """As `publish`, of what its publisher has numbered; the queue drops and confirms repetitions.
+        """As `publish`, of what its publisher has numbered: repetitions are dropped and confirmed.
 
         Args:
             publishes: none of them immediate.

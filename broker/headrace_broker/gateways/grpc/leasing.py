@@ -1,0 +1,334 @@
+"""The service Lease: groups that take messages by lease."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final, NamedTuple
+
+import grpc
+
+from headrace_broker.catalog.access import QUEUE, check_allowed
+from headrace_broker.catalog.permission import READ
+from headrace_broker.core.queue.lease_effect import LEASE_GONE
+from headrace_broker.gateways.grpc.authentication import Caller
+from headrace_broker.gateways.grpc.call import Admission
+from headrace_broker.gateways.grpc.errors import RETRY_MS, CallError, Context, bad_field
+from headrace_broker.gateways.grpc.lease_answer import (
+    answered_group,
+    check_status,
+    checked,
+    group_message,
+    leader_errors,
+    lease_state,
+)
+from headrace_broker.gateways.grpc.lease_rows import LeaseRows
+from headrace_broker.gateways.grpc.messaging import check_vhost
+from headrace_broker.gateways.grpc.pb import lease_pb2 as pb
+from headrace_broker.gateways.grpc.pb.lease_pb2_grpc import (
+    LeaseServicer,
+    add_LeaseServicer_to_server,
+)
+from headrace_broker.model.definition import Queue
+from headrace_broker.model.limits import (
+    LEASE_CHUNK_MESSAGES_MAX,
+    LEASE_CHUNK_OCTETS,
+    LEASE_CHUNK_OCTETS_MAX,
+    LEASE_FETCHES_MAX,
+    LEASE_MESSAGES_MAX,
+    LEASE_OCTETS_MAX,
+    LEASE_OPENER_OCTETS_MAX,
+    LEASE_TTL_MS_MAX,
+    LEASE_TTL_MS_MIN,
+    NAME_OCTETS_MAX,
+)
+from headrace_broker.model.reply_code import NOT_FOUND, RESOURCE_LOCKED, AmqpError
+from headrace_broker.runtime.leasing import Fetched
+from headrace_broker.runtime.port import Broker
+
+STALL_SECONDS_MAX: Final = 60.0  # a client may leave a chunk unread for so long
+NUMBER_MAX: Final = (1 << 62) - 1  # of leases and epochs
+
+
+class _Place(NamedTuple):
+    """A group of a queue."""
+
+    queue: Queue
+    group: bytes
+    name: str
+
+
+class LeaseService(LeaseServicer):
+    """Leases messages to clients.
+
+    Args:
+        broker: the node.
+        admission: lets calls in.
+    """
+
+    name = pb.DESCRIPTOR.services_by_name["Lease"].full_name
+
+    def __init__(self, broker: Broker, admission: Admission) -> None:
+        self._broker = broker
+        self._admission = admission
+        self._fetches = 0
+
+    def add_to(self, server: grpc.aio.Server) -> None:
+        """Register with a server."""
+        add_LeaseServicer_to_server(self, server)
+
+    async def stop(self) -> None:
+        """Calls have nothing that must end by itself."""
+
+    # The names of the methods are those of the generated base.
+
+    async def OpenGroup(  # noqa: N802
+        self, request: pb.OpenGroupRequest, context: Context
+    ) -> pb.OpenGroupResponse:
+        """Open a group."""
+        async with self._admission.call(context) as caller:
+            place = await self._place(caller, request.name)
+            opener = request.request_id.encode()
+            if not 1 <= len(opener) <= LEASE_OPENER_OCTETS_MAX:
+                rule = f"must have 1 to {LEASE_OPENER_OCTETS_MAX} octets"
+                raise bad_field("request_id", rule)
+            ttl_ms = _ttl(request.ttl_ms)
+            with leader_errors():
+                answer = await self._broker.leases.open_group(
+                    place.queue, place.group, ttl_ms, opener
+                )
+            return pb.OpenGroupResponse(group=answered_group(checked(answer, place.name)))
+        raise AssertionError("the call was ended")
+
+    async def Lease(  # noqa: N802
+        self, request: pb.LeaseRequest, context: Context
+    ) -> pb.LeaseResponse:
+        """Take messages as a group's next lease."""
+        async with self._admission.call(context) as caller:
+            place = await self._place(caller, request.name)
+            number = _number("lease", request.lease, 1)
+            most = request.messages_max or LEASE_MESSAGES_MAX
+            if most > LEASE_MESSAGES_MAX:
+                raise bad_field("messages_max", f"must be at most {LEASE_MESSAGES_MAX}")
+            octets = request.octets_max or LEASE_OCTETS_MAX
+            if octets > LEASE_OCTETS_MAX:
+                raise bad_field("octets_max", f"must be at most {LEASE_OCTETS_MAX}")
+            epoch, ttl_ms = _epoch(request.epoch), _ttl(request.ttl_ms)
+            with leader_errors():
+                answer = await self._broker.leases.lease(
+                    place.queue, place.group, epoch, number, most, octets, ttl_ms
+                )
+            checked(answer, place.name)
+            return pb.LeaseResponse(
+                lease=number,
+                messages=answer.count,
+                octets=answer.octets,
+                messages_ready=answer.ready,
+                group=answered_group(answer),
+            )
+        raise AssertionError("the call was ended")
+
+    async def Describe(  # noqa: N802
+        self, request: pb.DescribeGroupsRequest, context: Context
+    ) -> pb.DescribeGroupsResponse:
+        """Say what groups hold."""
+        async with self._admission.call(context) as caller:
+            place = await self._place(caller, request.name, all_groups=True)
+            with leader_errors():
+                groups = await self._broker.leases.describe(place.queue)
+            wanted = [group for group in groups if place.group in (b"", group.name)]
+            return pb.DescribeGroupsResponse(groups=[group_message(group) for group in wanted])
+        raise AssertionError("the call was ended")
+
+    async def Fetch(  # type: ignore[override]  # noqa: N802  (writes by itself)
+        self, request: pb.FetchLeaseRequest, context: Context
+    ) -> None:
+        """Send messages of a lease."""
+        async with self._admission.call(context) as caller:
+            place = await self._place(caller, request.name)
+            _check_fetch(request)
+            if self._fetches >= LEASE_FETCHES_MAX:
+                text = f"{LEASE_FETCHES_MAX} leases are being read through this node"
+                code, reason = grpc.StatusCode.RESOURCE_EXHAUSTED, "TOO_MANY_FETCHES"
+                raise CallError(code, reason, text, retry_ms=RETRY_MS)
+            self._fetches += 1
+            try:
+                with leader_errors():
+                    await self._send(place, request, context)
+            finally:
+                self._fetches -= 1
+
+    async def Renew(  # noqa: N802
+        self, request: pb.RenewLeasesRequest, context: Context
+    ) -> pb.RenewLeasesResponse:
+        """Put deadlines off."""
+        async with self._admission.call(context) as caller:
+            place = await self._place(caller, request.name)
+            epoch, ttl_ms = _epoch(request.epoch), _ttl(request.ttl_ms)
+            with leader_errors():
+                answer = await self._broker.leases.renew(place.queue, place.group, epoch, ttl_ms)
+            return pb.RenewLeasesResponse(group=answered_group(checked(answer, place.name)))
+        raise AssertionError("the call was ended")
+
+    async def Settle(  # noqa: N802
+        self, request: pb.SettleLeasesRequest, context: Context
+    ) -> pb.SettleLeasesResponse:
+        """Accept the messages of leases up to a number."""
+        async with self._admission.call(context) as caller:
+            place = await self._place(caller, request.name)
+            epoch, up_to = _epoch(request.epoch), _number("up_to", request.up_to, 0)
+            with leader_errors():
+                answer = await self._broker.leases.settle(place.queue, place.group, epoch, up_to)
+            expired = answer.status == LEASE_GONE
+            if not expired:
+                checked(answer, place.name)
+            return pb.SettleLeasesResponse(
+                messages=answer.count,
+                expired=expired,
+                gone=[lease_state(lease) for lease in answer.gone],
+                group=answered_group(answer),
+            )
+        raise AssertionError("the call was ended")
+
+    async def Release(  # noqa: N802
+        self, request: pb.ReleaseLeasesRequest, context: Context
+    ) -> pb.ReleaseLeasesResponse:
+        """Give messages back."""
+        async with self._admission.call(context) as caller:
+            place = await self._place(caller, request.name)
+            first = _number("from", getattr(request, "from"), 0)
+            epoch = _epoch(request.epoch)
+            with leader_errors():
+                answer = await self._broker.leases.release(
+                    place.queue, place.group, epoch, first, request.failed
+                )
+            checked(answer, place.name)
+            return pb.ReleaseLeasesResponse(messages=answer.count, group=answered_group(answer))
+        raise AssertionError("the call was ended")
+
+    async def CloseGroup(  # noqa: N802
+        self, request: pb.CloseGroupRequest, context: Context
+    ) -> pb.CloseGroupResponse:
+        """Forget a group."""
+        async with self._admission.call(context) as caller:
+            place = await self._place(caller, request.name)
+            epoch = _number("epoch", request.epoch, 0)
+            with leader_errors():
+                answer = await self._broker.leases.close_group(place.queue, place.group, epoch)
+            return pb.CloseGroupResponse(messages=checked(answer, place.name).count)
+        raise AssertionError("the call was ended")
+
+    # Inner
+
+    async def _place(self, caller: Caller, name: pb.GroupName, all_groups: bool = False) -> _Place:
+        """Return whom a call is about.
+
+        Raises:
+            CallError: the name is none, or the user may not enter the vhost.
+            AmqpError: the user may not read the queue, or it is not there.
+        """
+        check_vhost(self._broker, caller, name.vhost)
+        queue = await _find_queue(self._broker, caller.user, name.vhost, name.queue)
+        group = name.group.encode()
+        if len(group) > NAME_OCTETS_MAX or (not group and not all_groups):
+            raise bad_field("name.group", f"must have 1 to {NAME_OCTETS_MAX} octets")
+        return _Place(queue, group, name.group)
+
+    async def _send(self, place: _Place, request: pb.FetchLeaseRequest, context: Any) -> None:
+        """Send chunks until all that was asked for is sent."""
+        offset, left = request.offset, request.messages_max or LEASE_MESSAGES_MAX
+        most = request.chunk_messages or LEASE_CHUNK_MESSAGES_MAX
+        octets = request.chunk_octets or LEASE_CHUNK_OCTETS
+        rows = LeaseRows() if request.format != pb.LEASE_FORMAT_BLOCKS else None
+        while left > 0:
+            chunk = await self._broker.leases.fetch(
+                place.queue,
+                place.group,
+                request.epoch,
+                request.lease,
+                offset,
+                min(most, left),
+                octets,
+            )
+            check_status(chunk.status, place.name)
+            response = _response(chunk, offset, rows)
+            if not response.messages:
+                return
+            offset += response.messages
+            left -= response.messages
+            await _write(context, response)
+
+
+async def _find_queue(broker: Broker, user: str, vhost: str, name: str) -> Queue:
+    """Return a queue that a user may read, wherever it was declared a moment ago.
+
+    Raises:
+        AmqpError: ACCESS_REFUSED, NOT_FOUND, RESOURCE_LOCKED, INTERNAL_ERROR.
+    """
+    check_allowed(broker.permissions.may, user, vhost, READ, QUEUE, name)
+    if broker.queue(vhost, name) is None:
+        await broker.catch_up()
+    queue = broker.queue(vhost, name)
+    if queue is None:
+        raise AmqpError(NOT_FOUND, f"no queue '{name}' in vhost '{vhost}'")
+    if queue.exclusive:
+        raise AmqpError(RESOURCE_LOCKED, f"queue '{name}' in vhost '{vhost}' is a connection's own")
+    return queue
+
+
+def _response(chunk: Fetched, offset: int, rows: LeaseRows | None) -> pb.FetchLeaseResponse:
+    response = pb.FetchLeaseResponse(offset=offset, messages=chunk.count, total=chunk.total)
+    if rows is None:
+        response.format = pb.LEASE_FORMAT_BLOCKS
+        response.heads, response.batch = chunk.heads, chunk.batch
+    else:
+        response.format = pb.LEASE_FORMAT_MESSAGES
+        response.rows.extend(rows.of(chunk))
+    return response
+
+
+async def _write(context: Any, response: pb.FetchLeaseResponse) -> None:
+    """Send a chunk to a client that reads.
+
+    Raises:
+        CallError: it does not.
+    """
+    try:
+        async with asyncio.timeout(STALL_SECONDS_MAX):
+            await context.write(response)
+    except TimeoutError:
+        text = f"nothing was read for {STALL_SECONDS_MAX:.0f} s"
+        raise CallError(grpc.StatusCode.ABORTED, "NOT_READ", text) from None
+
+
+def _ttl(ttl_ms: int) -> int:
+    if not LEASE_TTL_MS_MIN <= ttl_ms <= LEASE_TTL_MS_MAX:
+        raise bad_field("ttl_ms", f"must be {LEASE_TTL_MS_MIN} to {LEASE_TTL_MS_MAX}")
+    return ttl_ms
+
+
+def _epoch(epoch: int) -> int:
+    return _number("epoch", epoch, 1)
+
+
+def _number(field: str, value: int, least: int) -> int:
+    if not least <= value <= NUMBER_MAX:
+        raise bad_field(field, f"must be {least} to {NUMBER_MAX}")
+    return value
+
+
+def _check_fetch(request: pb.FetchLeaseRequest) -> None:
+    """Refuse to read what no lease can have.
+
+    Raises:
+        CallError: INVALID_ARGUMENT.
+    """
+    _epoch(request.epoch)
+    _number("lease", request.lease, 1)
+    _number("offset", request.offset, 0)
+    _number("messages_max", request.messages_max, 0)
+    if request.chunk_messages > LEASE_CHUNK_MESSAGES_MAX:
+        raise bad_field("chunk_messages", f"must be at most {LEASE_CHUNK_MESSAGES_MAX}")
+    if request.chunk_octets > LEASE_CHUNK_OCTETS_MAX:
+        raise bad_field("chunk_octets", f"must be at most {LEASE_CHUNK_OCTETS_MAX}")
+    if request.format not in pb.LeaseFormat.values():
+        raise bad_field("format", "must be LEASE_FORMAT_MESSAGES or LEASE_FORMAT_BLOCKS")
