@@ -126,5 +126,5 @@ def test_a_node_with_a_bad_file_says_what_is_wrong_and_does_not_start(node: Node
     key.write_text("nonsense")
     ended = subprocess.run(node.command(), capture_output=True, text=True, timeout=60)
     assert ended.returncode == 1
-    assert f"tls.key_file: {key}: holds no PEM key that tls.key_password opens" in ended.stderr
+    assert f"tls.key_file: {key}: holds no PEM key that key_password opens" in ended.stderr
     assert not (node.directory / "store").exists()

@@ -7,7 +7,7 @@ import contextlib
 import itertools
 import logging
 from collections.abc import Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace_broker.config import Config, split_address
 from headrace_broker.gateways.amqp.listener import SHUTTING_DOWN, AmqpListener
@@ -25,7 +25,10 @@ from headrace_broker.runtime.broker import NodeBroker
 from headrace_broker.runtime.flow_watch import FlowWatch
 from headrace_broker.runtime.node import BrokerNode
 from headrace_broker.runtime.status import NodeStatusSource
-from headrace_broker.runtime.tls import ServerTls, renew_forever
+from headrace_broker.runtime.tls import Renewable, ServerTls, renew_forever
+
+if TYPE_CHECKING:
+    from headrace_broker.runtime.cluster_tls import ClusterTls
 
 log = logging.getLogger(__name__)
 
@@ -48,13 +51,14 @@ async def serve(config: Config, stop: asyncio.Event, hang_up: asyncio.Event) -> 
     """
     failures: list[BaseException] = []
     tls = ServerTls(config.tls) if config.listeners.secure() else None
+    cluster_tls = _cluster_tls(config)
 
     def on_fatal(failure: BaseException) -> None:
         failures.append(failure)
         stop.set()
 
     async with contextlib.AsyncExitStack() as stack:
-        node = BrokerNode(config, on_fatal)
+        node = BrokerNode(config, on_fatal, cluster_tls)
         await node.start()
         stack.push_async_callback(node.stop)
         status = NodeStatusSource(node)
@@ -64,9 +68,9 @@ async def serve(config: Config, stop: asyncio.Event, hang_up: asyncio.Event) -> 
         for address, security in ((config.listeners.http, None), (config.listeners.https, tls)):
             if address:
                 await management.start(*split_address(address), security)
-        if tls is not None:
-            renewing = asyncio.create_task(renew_forever(tls, hang_up), name="certificates")
-            stack.push_async_callback(_cancel, renewing)
+        renewed: list[Renewable] = [each for each in (tls, cluster_tls) if each is not None]
+        renewing = asyncio.create_task(renew_forever(hang_up, *renewed), name="certificates")
+        stack.push_async_callback(_cancel, renewing)
         await _serve_calls(node, Desk(administration, status), tls, stack)
         if await _unless_stopped(node.join(), stop):
             listeners = ClientListeners(node.broker, config, tls)
@@ -83,6 +87,14 @@ async def serve(config: Config, stop: asyncio.Event, hang_up: asyncio.Event) -> 
                 await node.hand_over()
     if failures:
         raise failures[0]
+
+
+def _cluster_tls(config: Config) -> ClusterTls | None:
+    if not config.cluster_tls.certificate_file:
+        return None
+    from headrace_broker.runtime.cluster_tls import ClusterTls  # brings a library of its own
+
+    return ClusterTls(config.cluster_tls, config.node.name)
 
 
 async def _serve_calls(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Final, Literal, get_args, get_origin, get_type_hints
@@ -17,6 +17,12 @@ from typing import Annotated, Any, Final, Literal, get_args, get_origin, get_typ
 import msgspec
 from msgspec import Meta, Struct
 
+from headrace_broker.config_tls import (
+    ClusterTlsSection,
+    TlsSection,
+    cluster_tls_problem,
+    tls_problem,
+)
 from headrace_broker.model import limits
 from headrace_broker.model.flow_parameter import (
     DISK_FREE,
@@ -60,7 +66,6 @@ Watermark = Annotated[
     int | float | None,
     Meta(description="bytes, or a fraction of the memory limit from 0.0 to 1.0"),
 ]
-File = Annotated[str, Meta(max_length=4096, description="the path of a file, or empty for none")]
 NodeId = Annotated[int, Meta(ge=1, le=log_limits.NODE_ID_MAX)]
 
 
@@ -134,31 +139,6 @@ class ListenersSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 LISTENERS: Final = ("amqp", "amqps", "http", "https", "grpc", "grpcs")
 _HIDDEN: Final = "password"  # ends the names of keys whose values are never shown
-
-
-class TlsSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What listeners over TLS show and ask for; files are PEM.
-
-    Attributes:
-        certificate_file: the node's certificate, followed by those between it and its root.
-        key_file: the certificate's private key.
-        key_password: of an encrypted key.
-        ca_file: roots that clients' certificates must lead to.
-        crl_file: lists of certificates that were revoked, empty to look at none.
-        verify: "peer" asks clients for a certificate and refuses one that is not valid.
-        fail_if_no_peer_cert: refuse clients that show none.
-        login_from: which part of a client's certificate names the user; SASL EXTERNAL is offered
-            if one does. Clients that have a certificate prefer it to their password then.
-    """
-
-    certificate_file: File = ""
-    key_file: File = ""
-    key_password: Annotated[str, Meta(max_length=1024)] = ""
-    ca_file: File = ""
-    crl_file: File = ""
-    verify: Literal["none", "peer"] = "none"
-    fail_if_no_peer_cert: bool = False
-    login_from: Literal["none", "common_name", "distinguished_name"] = "none"
 
 
 class RaftSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -260,6 +240,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     cluster: ClusterSection
     listeners: ListenersSection = msgspec.field(default_factory=ListenersSection)
     tls: TlsSection = msgspec.field(default_factory=TlsSection)
+    cluster_tls: ClusterTlsSection = msgspec.field(default_factory=ClusterTlsSection)
     raft: RaftSection = msgspec.field(default_factory=RaftSection)
     limits: LimitsSection = msgspec.field(default_factory=LimitsSection)
     log: LogSection = msgspec.field(default_factory=LogSection)
@@ -315,8 +296,8 @@ def _override(data: dict[str, Any], environment: Mapping[str, str]) -> dict[str,
     sections = get_type_hints(Config, include_extras=True)
     sources: dict[str, str] = {}
     for variable in sorted(environment):
-        section, _, key = variable.removeprefix(ENVIRONMENT_PREFIX).lower().partition("_")
-        if not variable.startswith(ENVIRONMENT_PREFIX) or section not in sections or not key:
+        section, key = _place(variable.removeprefix(ENVIRONMENT_PREFIX).lower(), sections)
+        if not variable.startswith(ENVIRONMENT_PREFIX) or not key:
             continue  # another program's, or one of ours that is no key (HEADRACE_NO_COMPILE)
         table = data.setdefault(section, {})
         if not isinstance(table, dict):
@@ -324,6 +305,13 @@ def _override(data: dict[str, Any], environment: Mapping[str, str]) -> dict[str,
         table[key] = _environment_value(sections[section], section, key, environment[variable])
         sources[f"{section}.{key}"] = variable
     return sources
+
+
+def _place(name: str, sections: Collection[str]) -> tuple[str, str]:
+    """Return section and key of a variable, of the longest section that fits; "" for none."""
+    fitting = [section for section in sections if name.startswith(f"{section}_")]
+    section = max(fitting, key=len, default="")
+    return section, name.removeprefix(f"{section}_") if section else ""
 
 
 def _environment_value(section_type: Any, section: str, key: str, text: str) -> Any:
@@ -441,32 +429,12 @@ def _cross_check(config: Config) -> None:
         config.limits.flow()
     except ValueError as error:
         raise ConfigError(f"limits.{error}") from None
-    _check_tls(config)
+    problem = tls_problem(config.tls, config.listeners.secure()) or cluster_tls_problem(
+        config.cluster_tls
+    )
+    if problem:
+        raise ConfigError(problem)
     _check_places(config)
-
-
-def _check_tls(config: Config) -> None:
-    """Refuse a TLS section that does not fit its listeners, or itself."""
-    tls = config.tls
-    secure = config.listeners.secure()
-    if not secure:
-        for key in ("certificate_file", "key_file", "ca_file", "crl_file"):
-            if getattr(tls, key):
-                raise ConfigError(f"tls.{key}: has no use without listeners.amqps, https or grpcs")
-    else:
-        for key in ("certificate_file", "key_file"):
-            if not getattr(tls, key):
-                raise ConfigError(f"tls.{key}: is missing; listeners.{secure[0]} needs it")
-    if tls.crl_file and tls.verify != "peer":
-        raise ConfigError("tls.crl_file: is allowed with tls.verify = 'peer' only")
-    if tls.verify == "peer" and not tls.ca_file:
-        raise ConfigError("tls.ca_file: is missing; tls.verify = 'peer' needs it")
-    if tls.login_from != "none" and tls.verify != "peer":
-        raise ConfigError(
-            f"tls.login_from: '{tls.login_from}' is allowed with tls.verify = 'peer' only"
-        )
-    if tls.fail_if_no_peer_cert and tls.verify != "peer":
-        raise ConfigError("tls.fail_if_no_peer_cert: true is allowed with tls.verify = 'peer' only")
 
 
 def _check_places(config: Config) -> None:

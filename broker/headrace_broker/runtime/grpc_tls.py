@@ -14,7 +14,8 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from headrace_broker.config import ConfigError, TlsSection
+from headrace_broker.config import ConfigError
+from headrace_broker.config_tls import TlsSection
 from headrace_broker.model.limits import PEER_CERTIFICATES_REMEMBERED_MAX
 from headrace_broker.model.tls import TlsSession
 from headrace_broker.runtime.certificate import NONE, set_client

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace_broker.catalog.command import AdmitNode, AnnounceNode
 from headrace_broker.catalog.event import Event, QueueAdded, QueueChanged, QueueRemoved
@@ -47,8 +48,12 @@ from headrace_broker.runtime.resources import Resources
 from headrace_broker.runtime.router import Router
 from headrace_broker.runtime.topology import Topology
 from headrace_raftlog.model.group import CoreOptions
+from headrace_raftlog.model.tls import NodeCertificate
 from headrace_raftlog.node.node import NodeOptions, RaftNode
 from headrace_raftlog.storage.options import LogOptions
+
+if TYPE_CHECKING:
+    from headrace_broker.runtime.cluster_tls import ClusterTls
 
 JOIN_REPORT_SECONDS: Final = 10.0  # between log lines of a node that waits for a quorum
 
@@ -59,8 +64,18 @@ def _now_us() -> int:
     return time.monotonic_ns() // 1000
 
 
-def raft_options(config: Config) -> NodeOptions:
-    """Return what the configuration says to the replicated logs."""
+def raft_options(
+    config: Config,
+    certificate: Callable[[], NodeCertificate] | None = None,
+    name_of: Callable[[int], str] = str,
+) -> NodeOptions:
+    """Return what the configuration says to the replicated logs.
+
+    Args:
+        config: what the node is told.
+        certificate: returns what it shows to others, None where nodes believe each other.
+        name_of: returns the name of a node, "" for one that is not known.
+    """
     return NodeOptions(
         cluster=config.cluster.name,
         node=config.node.id,
@@ -75,6 +90,8 @@ def raft_options(config: Config) -> NodeOptions:
         ),
         log=LogOptions(segment_bytes=config.log.segment_bytes, cache_bytes=config.log.cache_bytes),
         snapshot_every_bytes=config.log.snapshot_every_bytes,
+        certificate=certificate,
+        name_of=name_of,
     )
 
 
@@ -111,12 +128,17 @@ class BrokerNode:
         operations: moves replicas and leaderships.
     """
 
-    def __init__(self, config: Config, on_fatal: Callable[[BaseException], None]) -> None:
+    def __init__(
+        self,
+        config: Config,
+        on_fatal: Callable[[BaseException], None],
+        cluster_tls: ClusterTls | None = None,
+    ) -> None:
         self.config = config
         node = config.node.id
         self.flow = FlowLimits()
         self.ledger = Ledger(self.flow)
-        self.raft = RaftNode(raft_options(config))
+        self.raft = RaftNode(self._raft_options(cluster_tls))
         self.raft.on_fatal = on_fatal
         self.raft.on_payload = self._on_payload
         self.raft.on_peer = self._on_peer
@@ -237,6 +259,24 @@ class BrokerNode:
         except CatalogUnavailableError as error:
             return str(error)
         return "" if isinstance(result, Ok | Exists) else result.text
+
+    def _raft_options(self, tls: ClusterTls | None) -> NodeOptions:
+        if tls is None:
+            return raft_options(self.config)
+        tls.on_narrowed = self._verify_anew
+        return raft_options(self.config, lambda: tls.certificate, self._name_of)
+
+    def _name_of(self, node: int) -> str:
+        """Return the name that a node's certificate must bear, "" for a node that is not known."""
+        known = self.catalog.catalog.node(node)
+        if known is not None:
+            return known.name
+        members = self.config.cluster.nodes
+        return next((member.name for member in members if member.id == node), "")
+
+    def _verify_anew(self) -> None:
+        log.info("an authority is no longer believed: nodes show their certificates again")
+        self._verifying = asyncio.get_running_loop().create_task(self.raft.verify_peers_anew())
 
     def _make_flow_report(self, others: dict[int, str]) -> FlowReport:
         facts = FlowFacts(

@@ -11,9 +11,10 @@ import logging
 import os
 import ssl
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
-from headrace_broker.config import ConfigError, TlsSection
+from headrace_broker.config import ConfigError
+from headrace_broker.config_tls import TlsSection
 from headrace_broker.model.tls import TlsSession
 from headrace_broker.runtime.certificate import describe
 
@@ -98,38 +99,69 @@ class ServerTls:
     def _look(self) -> tuple[tuple[int, int, int], ...]:
         section = self._section
         files = (section.certificate_file, section.key_file, section.ca_file, section.crl_file)
-        return tuple(_stamp(path) for path in files)
+        return tuple(stamp(path) for path in files)
 
 
-async def renew_forever(tls: ServerTls, hang_up: asyncio.Event) -> None:
-    """Renew a context whenever a file has changed, and at each hang-up; runs until cancelled.
+class Renewable(Protocol):
+    """What reads files that may change: `ServerTls`, `cluster_tls.ClusterTls`."""
+
+    def changed(self) -> bool:
+        """Return whether a file has changed since it was read."""
+
+    def renew(self) -> None:
+        """Read the files again; raises ConfigError and leaves everything as it was."""
+
+
+async def renew_forever(hang_up: asyncio.Event, *found: Renewable) -> None:
+    """Renew what has changed every now and then, and all at each hang-up; runs until cancelled.
 
     Args:
-        tls: what to renew.
         hang_up: set by whoever wants the files read now; cleared here.
+        found: what to renew.
     """
     while True:
+        asked = True
         try:
             async with asyncio.timeout(LOOK_SECONDS):
                 await hang_up.wait()
         except TimeoutError:
-            if not tls.changed():
-                continue
+            asked = False
         hang_up.clear()
-        try:
-            tls.renew()
-        except ConfigError as error:
-            log.error("certificates stay as they were: %s", error)
-        else:
-            log.info("certificates were read anew; connections from now on use them")
+        for each in found:
+            if asked or each.changed():
+                _renew(each)
 
 
-def load_context(section: TlsSection) -> ssl.SSLContext:
+def _renew(found: Renewable) -> None:
+    try:
+        found.renew()
+    except ConfigError as error:
+        log.error("certificates stay as they were: %s", error)
+    else:
+        log.info("certificates were read anew; connections from now on use them")
+
+
+def load_context(section: TlsSection, name: str = "tls") -> ssl.SSLContext:
     """Return a context as the configuration says.
+
+    Args:
+        section: which files, and what is asked of clients.
+        name: of the section in refusals.
 
     Raises:
         ConfigError: see `ServerTls`.
     """
+    try:
+        return _load(section)
+    except _FileError as error:
+        raise ConfigError(f"{name}.{error}") from None
+
+
+class _FileError(Exception):
+    """A file is not right; the text names key and rule."""
+
+
+def _load(section: TlsSection) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     _check_certificate(section.certificate_file)
@@ -149,7 +181,7 @@ def _check_certificate(path: str) -> None:
     try:
         probe.load_verify_locations(cafile=path)
     except ssl.SSLError:
-        raise ConfigError(f"tls.certificate_file: {path}: holds no PEM certificate") from None
+        raise _FileError(f"certificate_file: {path}: holds no PEM certificate") from None
     except OSError as error:
         raise _unreadable("certificate_file", path, error) from None
 
@@ -162,12 +194,12 @@ def _load_key(context: ssl.SSLContext, section: TlsSection) -> None:
         context.load_cert_chain(section.certificate_file, path, lambda: section.key_password)
     except ssl.SSLError as error:
         if error.reason in _OF_CERTIFICATE:
-            text = f"tls.certificate_file: {section.certificate_file}: {error.reason}"
+            text = f"certificate_file: {section.certificate_file}: {error.reason}"
         elif error.reason == "KEY_VALUES_MISMATCH":
-            text = f"tls.key_file: {path}: must be the key of tls.certificate_file, and is not"
+            text = f"key_file: {path}: must be the key of certificate_file, and is not"
         else:
-            text = f"tls.key_file: {path}: holds no PEM key that tls.key_password opens"
-        raise ConfigError(text) from None
+            text = f"key_file: {path}: holds no PEM key that key_password opens"
+        raise _FileError(text) from None
     except OSError as error:
         raise _unreadable("key_file", path, error) from None
 
@@ -176,11 +208,11 @@ def _load_authorities(context: ssl.SSLContext, path: str) -> None:
     try:
         context.load_verify_locations(cafile=path)
     except ssl.SSLError:
-        raise ConfigError(f"tls.ca_file: {path}: holds no PEM certificate") from None
+        raise _FileError(f"ca_file: {path}: holds no PEM certificate") from None
     except OSError as error:
         raise _unreadable("ca_file", path, error) from None
     if not context.get_ca_certs(binary_form=True):
-        raise ConfigError(f"tls.ca_file: {path}: holds no certificate of an authority")
+        raise _FileError(f"ca_file: {path}: holds no certificate of an authority")
 
 
 def _load_revoked(context: ssl.SSLContext, path: str) -> None:
@@ -188,19 +220,19 @@ def _load_revoked(context: ssl.SSLContext, path: str) -> None:
     try:
         context.load_verify_locations(cafile=path)
     except ssl.SSLError:
-        raise ConfigError(f"tls.crl_file: {path}: holds no PEM revocation list") from None
+        raise _FileError(f"crl_file: {path}: holds no PEM revocation list") from None
     except OSError as error:
         raise _unreadable("crl_file", path, error) from None
     if context.cert_store_stats()["crl"] == before:
-        raise ConfigError(f"tls.crl_file: {path}: holds no PEM revocation list")
+        raise _FileError(f"crl_file: {path}: holds no PEM revocation list")
     context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
 
 
-def _unreadable(key: str, path: str, error: OSError) -> ConfigError:
-    return ConfigError(f"tls.{key}: {path}: cannot be read: {error.strerror}")
+def _unreadable(key: str, path: str, error: OSError) -> _FileError:
+    return _FileError(f"{key}: {path}: cannot be read: {error.strerror}")
 
 
-def _stamp(path: str) -> tuple[int, int, int]:
+def stamp(path: str) -> tuple[int, int, int]:
     """Return what changes when a file is replaced; all 0 for one that is not there."""
     try:
         found = os.stat(path)

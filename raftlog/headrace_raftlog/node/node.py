@@ -49,6 +49,7 @@ from headrace_raftlog.node.snapshot_fetch import SnapshotFetcher
 from headrace_raftlog.storage.identity import Identity
 from headrace_raftlog.storage.shared_log import SharedLog
 from headrace_raftlog.transport.identity import StreamIdentity
+from headrace_raftlog.transport.security import security_of
 from headrace_raftlog.transport.transport import Transport
 
 __all__ = ["GroupHandler", "NodeOptions", "RaftNode"]
@@ -400,6 +401,10 @@ class RaftNode(GroupQueries):
         """Return counts since the start, over all peers, beats included in the frames."""
         return self._transport.counters()
 
+    async def verify_peers_anew(self) -> None:
+        """End all streams between nodes, so that certificates are shown again."""
+        await self._transport.verify_anew()
+
     async def _start_network(self) -> None:
         options = self.options
         tick_s = options.tick_ms / 1000
@@ -413,6 +418,7 @@ class RaftNode(GroupQueries):
             events,
             tick_s,
             silence_s_max,
+            security_of(options.certificate, options.name_of),
         )
         port = HostPort(
             self._transport.post,

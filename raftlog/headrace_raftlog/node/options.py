@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from headrace_raftlog.model.group import CoreOptions
@@ -11,6 +12,7 @@ from headrace_raftlog.model.limits import (
     TICK_MS_MAX,
     TICK_MS_MIN,
 )
+from headrace_raftlog.model.tls import NodeCertificate
 from headrace_raftlog.storage.options import LogOptions
 
 
@@ -28,6 +30,10 @@ class NodeOptions:
         tick_ms: milliseconds between two ticks, which is also the time between two beats. A peer
             that is silent for `core.election_ticks` of them is down.
         snapshot_every_bytes: bytes of entries that a group applies between two snapshots, at least.
+        certificate: returns what this node shows to others and asks of them, looked at for each
+            connection; None: nothing is encrypted, and everybody believed.
+        name_of: returns the name of a node by its id, "" for one that is not known; with
+            certificates, each node may speak as the one only that its certificate names.
         core: tunables of every group.
         log: tunables of the shared log.
     """
@@ -40,6 +46,8 @@ class NodeOptions:
     listen: str = ""
     tick_ms: int = 100
     snapshot_every_bytes: int = SNAPSHOT_EVERY_BYTES
+    certificate: Callable[[], NodeCertificate] | None = None
+    name_of: Callable[[int], str] = str
     core: CoreOptions = field(default_factory=CoreOptions)
     log: LogOptions = field(default_factory=LogOptions)
 

@@ -18,7 +18,6 @@ from headrace_raftlog.model.limits import (
     SNAPSHOT_STATE_BYTES_MAX,
 )
 from headrace_raftlog.model.snapshot import Snapshot
-from headrace_raftlog.transport.channel_options import CLIENT_OPTIONS
 from headrace_raftlog.transport.codec import FrameError, check_entry, read_membership
 from headrace_raftlog.transport.identity import StreamIdentity, StreamRefusedError
 from headrace_raftlog.transport.pb.transport_pb2 import (
@@ -30,6 +29,7 @@ from headrace_raftlog.transport.pb.transport_pb2 import (
     StoredEntry,
 )
 from headrace_raftlog.transport.pb.transport_pb2_grpc import RaftBulkStub
+from headrace_raftlog.transport.security import NoSecurity, Security
 
 if TYPE_CHECKING:
     from headrace_raftlog.transport.pb.transport_pb2_grpc import RaftBulkAsyncStub
@@ -68,7 +68,13 @@ class BulkClient:
         identity: who this node is, for calls from now on.
     """
 
-    def __init__(self, identity: StreamIdentity, addresses: Mapping[int, str]) -> None:
+    def __init__(
+        self,
+        identity: StreamIdentity,
+        addresses: Mapping[int, str],
+        security: Security | None = None,
+    ) -> None:
+        self._security = security or NoSecurity()
         self.identity = identity
         self._addresses = addresses
         self._channels: dict[int, grpc.aio.Channel] = {}
@@ -136,7 +142,7 @@ class BulkClient:
         channel = self._channels.get(peer)
         if channel is None:
             address = self._addresses[peer]
-            channel = grpc.aio.insecure_channel(address, options=CLIENT_OPTIONS)
+            channel = self._security.open(address, peer)
             self._channels[peer] = channel
         return RaftBulkStub(channel)
 

@@ -32,6 +32,7 @@ from headrace_raftlog.transport.pb.transport_pb2 import (
     SnapshotRequest,
 )
 from headrace_raftlog.transport.pb.transport_pb2_grpc import RaftBulkServicer
+from headrace_raftlog.transport.security import NoSecurity, Security
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -72,7 +73,13 @@ class BulkServicer(RaftBulkServicer):
         barred: nodes and disks that were removed from the cluster.
     """
 
-    def __init__(self, identity: StreamIdentity, peers: Collection[int]) -> None:
+    def __init__(
+        self,
+        identity: StreamIdentity,
+        peers: Collection[int],
+        security: Security | None = None,
+    ) -> None:
+        self._security = security or NoSecurity()
         self.identity = identity
         self.source: BulkSource = NoSource()
         self.active = 0
@@ -136,6 +143,7 @@ class BulkServicer(RaftBulkServicer):
         metadata = tuple(context.invocation_metadata() or ())
         try:
             peer = self.identity.check(metadata, self._peers)
+            self._security.check(context, peer)
             if not peer.formed or not self.identity.formed:
                 raise StreamRefusedError("one of the nodes does not belong to the cluster yet")
             if (peer.node, peer.disk) in self.barred:

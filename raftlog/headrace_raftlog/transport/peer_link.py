@@ -15,11 +15,11 @@ from headrace_raftlog.model.limits import (
     RECONNECT_DELAY_S_MIN,
 )
 from headrace_raftlog.model.message import HEARTBEAT, HEARTBEAT_REPLY, Message
-from headrace_raftlog.transport.channel_options import CLIENT_OPTIONS
 from headrace_raftlog.transport.identity import StreamIdentity, StreamRefusedError
 from headrace_raftlog.transport.outbox import Outbox
 from headrace_raftlog.transport.pb.transport_pb2 import Frame, StreamClosed
 from headrace_raftlog.transport.pb.transport_pb2_grpc import RaftTransportStub
+from headrace_raftlog.transport.security import NoSecurity, Security
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -58,8 +58,15 @@ class PeerLink:
     """
 
     def __init__(
-        self, peer: int, address: str, identity: StreamIdentity, owner: LinkOwner, outbox: Outbox
+        self,
+        peer: int,
+        address: str,
+        identity: StreamIdentity,
+        owner: LinkOwner,
+        outbox: Outbox,
+        security: Security | None = None,
     ) -> None:
+        self._security = security or NoSecurity()
         self.peer = peer
         self.connected = False
         self.remote: StreamIdentity | None = None
@@ -181,7 +188,7 @@ class PeerLink:
     async def _stream(self) -> None:
         task = asyncio.current_task()
         assert task is not None
-        async with grpc.aio.insecure_channel(self.address, options=CLIENT_OPTIONS) as channel:
+        async with self._security.open(self.address, self.peer) as channel:
             metadata = grpc.aio.Metadata(*self.identity.metadata(self.peer))
             call: StreamCall = RaftTransportStub(channel).Stream(None, metadata=metadata)
             try:

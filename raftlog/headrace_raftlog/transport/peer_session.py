@@ -15,6 +15,7 @@ from headrace_raftlog.transport.identity import StreamIdentity
 from headrace_raftlog.transport.outbox import Outbox
 from headrace_raftlog.transport.pb.transport_pb2 import Frame
 from headrace_raftlog.transport.peer_link import PeerLink
+from headrace_raftlog.transport.security import Security
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -53,6 +54,7 @@ class PeerSession:
         identity: StreamIdentity,
         events: TransportEvents,
         clock: Callable[[], float],
+        security: Security | None = None,
     ) -> None:
         self.peer = peer
         self.address = address
@@ -61,7 +63,7 @@ class PeerSession:
         self.generation = -1
         self.frames_received = 0
         self.messages_received = 0
-        self.link = PeerLink(peer, address, identity, self, Outbox())
+        self.link = PeerLink(peer, address, identity, self, Outbox(), security)
         self._node = identity.node
         self._events = events
         self._clock = clock

@@ -15,6 +15,7 @@ from headrace_raftlog.transport.identity import StrangerError, StreamIdentity, S
 from headrace_raftlog.transport.pb.transport_pb2 import Frame, StreamClosed
 from headrace_raftlog.transport.pb.transport_pb2_grpc import RaftTransportServicer
 from headrace_raftlog.transport.peer_session import IncomingStream, PeerSession
+from headrace_raftlog.transport.security import NoSecurity, Security
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -34,7 +35,9 @@ class StreamServicer(RaftTransportServicer):
         identity: StreamIdentity,
         sessions: Mapping[int, PeerSession],
         events: TransportEvents,
+        security: Security | None = None,
     ) -> None:
+        self._security = security or NoSecurity()
         self.identity = identity
         self.barred: Collection[tuple[int, int]] = ()
         self._sessions = sessions
@@ -47,7 +50,7 @@ class StreamServicer(RaftTransportServicer):
         """Serve one incoming stream until it ends or a newer one replaces it."""
         metadata = tuple(context.invocation_metadata() or ())
         try:
-            peer = self._check(metadata)
+            peer = self._check(metadata, context)
         except StreamRefusedError as refusal:
             self._complain(context.peer(), refusal)
             await _refuse(context, grpc.StatusCode.FAILED_PRECONDITION, str(refusal))
@@ -71,7 +74,9 @@ class StreamServicer(RaftTransportServicer):
             session.ended(stream)
         return StreamClosed()
 
-    def _check(self, metadata: tuple[tuple[str, str | bytes], ...]) -> StreamIdentity:
+    def _check(
+        self, metadata: tuple[tuple[str, str | bytes], ...], context: Context
+    ) -> StreamIdentity:
         """Return who calls.
 
         Raises:
@@ -79,8 +84,10 @@ class StreamServicer(RaftTransportServicer):
         """
         try:
             peer = self.identity.check(metadata, self._sessions)
+            self._security.check(context, peer)
         except StrangerError as error:
             peer = error.stranger
+            self._security.check(context, peer)
             if (peer.node, peer.disk) not in self.barred:
                 reason = self._events.on_stranger(peer)
                 raise StrangerError(reason or str(error), peer) from None

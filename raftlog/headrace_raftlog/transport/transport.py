@@ -21,6 +21,7 @@ from headrace_raftlog.transport.pb.transport_pb2_grpc import (
     add_RaftTransportServicer_to_server,
 )
 from headrace_raftlog.transport.peer_session import PeerSession
+from headrace_raftlog.transport.security import NoSecurity, Security
 from headrace_raftlog.transport.server import StreamServicer
 
 LOG: Final = logging.getLogger(__name__)
@@ -48,7 +49,9 @@ class Transport:
         events: TransportEvents,
         beat_s: float,
         silence_s_max: float,
+        security: Security | None = None,
     ) -> None:
+        self._security = security or NoSecurity()
         self.identity = identity
         self._events = events
         self._beat_s = beat_s
@@ -64,12 +67,14 @@ class Transport:
             for peer in sorted(peers)
             if peer != identity.node
         }
-        self._servicer = StreamServicer(identity, self.sessions, events)
-        self.bulk_servicer = BulkServicer(identity, self.sessions)
-        self.bulk = BulkClient(identity, _Addresses(self.sessions))
+        self._servicer = StreamServicer(identity, self.sessions, events, self._security)
+        self.bulk_servicer = BulkServicer(identity, self.sessions, self._security)
+        self.bulk = BulkClient(identity, _Addresses(self.sessions), self._security)
 
     def _session(self, peer: int, address: str) -> PeerSession:
-        return PeerSession(peer, address, self.identity, self._events, self._loop.time)
+        return PeerSession(
+            peer, address, self.identity, self._events, self._loop.time, self._security
+        )
 
     async def start(
         self, listen: str, register: Sequence[Callable[[grpc.aio.Server], None]] = ()
@@ -88,7 +93,7 @@ class Transport:
         for add in register:
             add(self.server)
         try:
-            self.server.add_insecure_port(listen)
+            self._security.add_port(self.server, listen)
         except RuntimeError as error:
             raise OSError(f"cannot listen on {listen} for other nodes: {error}") from error
         await self.server.start()
@@ -136,6 +141,13 @@ class Transport:
             task.cancel()
             await asyncio.wait((task,))
         await self.bulk.close(peer)
+
+    async def verify_anew(self) -> None:
+        """End all streams, so that both ends show each other their certificates again."""
+        for session in list(self.sessions.values()):
+            session.close()
+            session.link.reset()
+        await self.bulk.close()
 
     async def stop(self) -> None:
         """End all streams and the server; nothing is delivered afterwards."""

@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from headrace_broker.config import TlsSection
+from headrace_broker.config_tls import TlsSection
 from headrace_broker.management.listener import HttpListener
 from headrace_broker.runtime.tls import ServerTls
 

@@ -13,7 +13,8 @@ import grpc
 import pytest
 from e2e.harness.authority import Authority
 
-from headrace_broker.config import ConfigError, TlsSection
+from headrace_broker.config import ConfigError
+from headrace_broker.config_tls import TlsSection
 from headrace_broker.runtime.certificate import CertificateRefusedError
 from headrace_broker.runtime.tls import ServerTls
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from headrace_broker.config import ConfigError, TlsSection
+from headrace_broker.config import ConfigError
+from headrace_broker.config_tls import TlsSection
 from headrace_broker.runtime import tls
 from headrace_broker.runtime.tls import ServerTls, load_context, renew_forever
 
@@ -66,7 +67,7 @@ def test_a_file_that_is_not_there_is_named(certificates, tmp_path, key):
     ("key", "rule"),
     [
         ("certificate_file", "holds no PEM certificate"),
-        ("key_file", "holds no PEM key that tls.key_password opens"),
+        ("key_file", "holds no PEM key that key_password opens"),
         ("ca_file", "holds no PEM certificate"),
     ],
 )
@@ -85,7 +86,7 @@ def test_a_key_in_place_of_a_certificate_is_refused(certificates):
 
 def test_anothers_key_is_refused(certificates):
     key = certificates.client.key
-    expected = f"tls.key_file: {key}: must be the key of tls.certificate_file, and is not"
+    expected = f"tls.key_file: {key}: must be the key of certificate_file, and is not"
     assert refusal(certificates, key_file=key) == expected
 
 
@@ -118,7 +119,7 @@ def test_an_encrypted_key_needs_its_password(certificates, tmp_path):
     load_context(section(certificates, key_file=locked, key_password="sesame"))
     for password in ("", "wrong"):
         text = refusal(certificates, key_file=locked, key_password=password)
-        assert text == f"tls.key_file: {locked}: holds no PEM key that tls.key_password opens"
+        assert text == f"tls.key_file: {locked}: holds no PEM key that key_password opens"
 
 
 def test_a_context_is_renewed_when_a_file_changes_and_kept_when_that_is_bad(certificates, tmp_path):
@@ -163,7 +164,7 @@ def test_certificates_are_renewed_in_the_background(monkeypatch, caplog, asked):
 
     async def watch() -> None:
         files, hang_up = FilesOnDisk(), asyncio.Event()
-        task = asyncio.create_task(renew_forever(files, hang_up))  # type: ignore[arg-type]
+        task = asyncio.create_task(renew_forever(hang_up, files))
         async with asyncio.timeout(20):
             for files.error in ("half written", ""):
                 if asked:

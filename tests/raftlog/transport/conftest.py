@@ -10,6 +10,7 @@ import pytest
 
 from headrace_raftlog.model.message import Message
 from headrace_raftlog.transport.identity import StreamIdentity
+from headrace_raftlog.transport.security import Security
 from headrace_raftlog.transport.transport import Transport
 
 DEADLINE_S = 30.0
@@ -46,6 +47,10 @@ class Recorder:
     def on_messages(self, messages: list[Message]) -> None:
         self.messages += messages
         self._changed.set()
+
+    def on_stranger(self, peer: StreamIdentity) -> str:
+        self.strangers.append(peer)
+        return ""
 
     def on_met(self, peer: StreamIdentity) -> None:
         self.met.append(peer)
@@ -87,6 +92,7 @@ class LoopbackNode:
         boot: int = 1,
         silence_s_max: float = 10.0,
         identity: StreamIdentity | None = None,
+        security: Security | None = None,
     ) -> None:
         self.node = node
         self.events = Recorder()
@@ -97,6 +103,7 @@ class LoopbackNode:
             self.events,
             0.1,
             silence_s_max,
+            security,
         )
         self._ticker: asyncio.Task[None] | None = None
 

@@ -17,7 +17,7 @@ import uvloop
 from e2e.harness.authority import Authority
 from pika.credentials import ExternalCredentials
 
-from headrace_broker.config import TlsSection
+from headrace_broker.config_tls import TlsSection
 from headrace_broker.gateways.amqp.listener import AmqpListener
 from headrace_broker.runtime.tls import ServerTls
 

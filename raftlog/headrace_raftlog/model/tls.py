@@ -1,0 +1,21 @@
+"""What proves a node to the others of its cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCertificate:
+    """A certificate, its key, and who signs those of the other nodes; all PEM.
+
+    Attributes:
+        certificate: followed by those between it and its root. Among its alternative names (DNS)
+            must be the node's name.
+        key: private, not encrypted.
+        authorities: roots that the certificates of all nodes lead to.
+    """
+
+    certificate: bytes
+    key: bytes
+    authorities: bytes

@@ -1,0 +1,129 @@
+"""How nodes prove to each other who they are: by certificates, or not at all.
+
+With certificates both ends verify each other (mutual TLS), and a node may speak only as the one
+that its certificate names: a valid certificate of one node is of no use to another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+import grpc
+
+from headrace_raftlog.model.tls import NodeCertificate
+from headrace_raftlog.transport.channel_options import CLIENT_OPTIONS
+from headrace_raftlog.transport.identity import StreamIdentity, StreamRefusedError
+
+_DNS_NAMES: Final = "peer_dns"  # of the certificate that gRPC has verified
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class Security(Protocol):
+    """What listens and connects, and judges who calls."""
+
+    def add_port(self, server: grpc.aio.Server, address: str) -> None:
+        """Have a server listen; raises RuntimeError where that cannot be."""
+
+    def open(self, address: str, peer: int) -> grpc.aio.Channel:
+        """Return a channel to a peer; calls fail where the other end is not that node.
+
+        Raises:
+            StreamRefusedError: it cannot be told who the peer should be.
+        """
+
+    def check(self, context: Context, peer: StreamIdentity) -> None:
+        """Refuse a call of somebody who is not whom it says to be.
+
+        Raises:
+            StreamRefusedError: its text says whom the certificate names.
+        """
+
+
+class NoSecurity:
+    """Everything in the clear, everybody believed: for networks that only the nodes reach."""
+
+    def add_port(self, server: grpc.aio.Server, address: str) -> None:
+        """See `Security`."""
+        server.add_insecure_port(address)
+
+    def open(self, address: str, peer: int) -> grpc.aio.Channel:
+        """See `Security`."""
+        del peer
+        return grpc.aio.insecure_channel(address, options=CLIENT_OPTIONS)
+
+    def check(self, context: Context, peer: StreamIdentity) -> None:
+        """See `Security`."""
+
+
+class MutualTls:
+    """Both ends show certificates that the cluster's authorities have signed.
+
+    Args:
+        certificate: returns what this node shows and believes now; called for each handshake, also
+            in threads of gRPC.
+        name_of: returns the name of a node, "" for one that is not known.
+    """
+
+    def __init__(
+        self, certificate: Callable[[], NodeCertificate], name_of: Callable[[int], str]
+    ) -> None:
+        self._certificate = certificate
+        self._name_of = name_of
+
+    def add_port(self, server: grpc.aio.Server, address: str) -> None:
+        """See `Security`."""
+        shown = self._certificate()
+
+        def renewed() -> grpc.ServerCertificateConfiguration | None:
+            nonlocal shown
+            found = self._certificate()
+            if found is shown:
+                return None  # as before
+            shown = found
+            return _configuration(found)
+
+        credentials = grpc.dynamic_ssl_server_credentials(
+            _configuration(shown),
+            renewed,  # type: ignore[arg-type]  # the stubs do not know that it may answer None
+            require_client_authentication=True,
+        )
+        server.add_secure_port(address, credentials)
+
+    def open(self, address: str, peer: int) -> grpc.aio.Channel:
+        """See `Security`; the other end's certificate must bear the peer's name."""
+        name = self._name_of(peer)
+        if not name:
+            raise StreamRefusedError(f"the name of node {peer} is not known, nor its certificate")
+        own = self._certificate()
+        credentials = grpc.ssl_channel_credentials(own.authorities, own.key, own.certificate)
+        options = [*CLIENT_OPTIONS, ("grpc.ssl_target_name_override", name)]
+        return grpc.aio.secure_channel(address, credentials, options=options)
+
+    def check(self, context: Context, peer: StreamIdentity) -> None:
+        """See `Security`; one that is not known here must bear the name that it says to have."""
+        name = self._name_of(peer.node) or peer.name
+        found = [each.decode("utf-8", "replace") for each in _dns_names(context)]
+        if not name or name.lower() not in [each.lower() for each in found]:
+            raise StreamRefusedError(
+                f"it speaks as node {peer.node}, which is called {name!r}, but its certificate "
+                f"names {', '.join(map(repr, found)) or 'nobody'}"
+            )
+
+
+def security_of(
+    certificate: Callable[[], NodeCertificate] | None, name_of: Callable[[int], str]
+) -> Security:
+    """Return what is used with certificates, or without any."""
+    return NoSecurity() if certificate is None else MutualTls(certificate, name_of)
+
+
+def _dns_names(context: Context) -> list[bytes]:
+    properties: Any = context.auth_context()
+    return list(properties.get(_DNS_NAMES, ()))
+
+
+def _configuration(own: NodeCertificate) -> grpc.ServerCertificateConfiguration:
+    pair = (own.key, own.certificate)
+    return grpc.ssl_server_certificate_configuration([pair], own.authorities)

@@ -1,0 +1,83 @@
+"""The certificate between nodes: what is taken, and when others are asked anew."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from e2e.harness.authority import Authority
+
+from headrace_broker.config import ConfigError
+from headrace_broker.config_tls import ClusterTlsSection
+from headrace_broker.runtime.cluster_tls import ClusterTls
+
+
+@pytest.fixture(scope="module")
+def signed(tmp_path_factory) -> Path:
+    """Certificates of two authorities."""
+    directory: Path = tmp_path_factory.mktemp("cluster")
+    for name in ("one", "two"):
+        authority = Authority(directory, name)
+        authority.sign("/CN=n1", f"{name}-n1", alternative_names="DNS:N1,DNS:other")
+    return directory
+
+
+@pytest.fixture
+def files(signed: Path, tmp_path: Path) -> Path:
+    show(signed, tmp_path, "one", "one")
+    return tmp_path
+
+
+def show(signed: Path, files: Path, own: str, *believed: str) -> None:
+    shutil.copy(signed / f"{own}-n1.pem", files / "node.pem")
+    shutil.copy(signed / f"{own}-n1.key", files / "node.key")
+    roots = b"".join((signed / f"{each}.pem").read_bytes() for each in believed)
+    (files / "ca.pem").write_bytes(roots)
+
+
+def section(files: Path) -> ClusterTlsSection:
+    return ClusterTlsSection(
+        certificate_file=str(files / "node.pem"),
+        key_file=str(files / "node.key"),
+        ca_file=str(files / "ca.pem"),
+    )
+
+
+def test_a_certificate_that_does_not_name_the_node_is_refused(files):
+    ClusterTls(section(files), "n1")
+    with pytest.raises(ConfigError) as caught:
+        ClusterTls(section(files), "n2")
+    assert str(caught.value) == (
+        f"cluster_tls.certificate_file: {files / 'node.pem'}: must have this node's name, n2, "
+        "among its alternative names (DNS); it has N1, other"
+    )
+
+
+def test_a_bad_file_is_named_with_its_key(files):
+    (files / "node.key").write_text("nonsense")
+    with pytest.raises(ConfigError, match=r"^cluster_tls\.key_file: .*: holds no PEM key"):
+        ClusterTls(section(files), "n1")
+
+
+def test_others_prove_themselves_anew_when_an_authority_is_taken_away(signed, files):
+    tls = ClusterTls(section(files), "n1")
+    narrowed: list[bool] = []
+    tls.on_narrowed = lambda: narrowed.append(True)
+    for own, believed, expected in (
+        ("one", ("one", "two"), 0),  # one more
+        ("two", ("one", "two"), 0),  # another certificate
+        ("two", ("two",), 1),  # one less
+    ):
+        before = tls.certificate
+        show(signed, files, own, *believed)
+        assert tls.changed()
+        tls.renew()
+        assert not tls.changed()
+        assert tls.certificate is not before
+        assert len(narrowed) == expected
+    (files / "node.pem").write_text("half written")
+    before = tls.certificate
+    with pytest.raises(ConfigError):
+        tls.renew()
+    assert tls.certificate is before

@@ -1,0 +1,269 @@
+"""Nodes that prove to each other who they are, over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from e2e.harness.authority import Authority, Pair
+
+from headrace_raftlog.model.message import HEARTBEAT, Message
+from headrace_raftlog.model.tls import NodeCertificate
+from headrace_raftlog.transport.identity import StreamRefusedError
+from headrace_raftlog.transport.pb.transport_pb2 import (
+    Frame,
+    MessageKind,
+    RaftMessage,
+    SnapshotRequest,
+)
+from headrace_raftlog.transport.pb.transport_pb2_grpc import (
+    RaftBulkStub,
+    RaftTransportServicer,
+    RaftTransportStub,
+    add_RaftTransportServicer_to_server,
+)
+from headrace_raftlog.transport.security import MutualTls, NoSecurity, security_of
+
+NAMES = {1: "n1", 2: "n2", 3: "n3"}
+
+
+class Keys:
+    """Certificates of three nodes, and of those who should not get in."""
+
+    def __init__(self, directory: Path) -> None:
+        self.authority = Authority(directory, "cluster")
+        self.stranger = Authority(directory, "stranger")
+        self.nodes = {node: self.sign(self.authority, name) for node, name in NAMES.items()}
+
+    def sign(self, authority: Authority, name: str, days: int = 30, file: str = "") -> Pair:
+        # Only the alternative name counts: the common name is everybody's.
+        return authority.sign(
+            "/CN=node", f"{authority.file.stem}-{file or name}", days, f"DNS:{name}"
+        )
+
+    def of(self, pair: Pair, *authorities: Authority) -> NodeCertificate:
+        roots = b"".join(each.file.read_bytes() for each in authorities or (self.authority,))
+        return NodeCertificate(pair.certificate.read_bytes(), pair.key.read_bytes(), roots)
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory) -> Keys:
+    return Keys(tmp_path_factory.mktemp("nodes"))
+
+
+def tls(certificate: NodeCertificate) -> MutualTls:
+    return MutualTls(lambda: certificate, lambda node: NAMES.get(node, ""))
+
+
+def run(body: Callable[[], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(60):
+            await body()
+
+    asyncio.run(main())
+
+
+async def up(node: Any, peer: int, times: int = 1) -> None:
+    await node.events.until(
+        lambda: [event[:2] for event in node.events.peers].count((peer, True)) >= times
+    )
+
+
+def heartbeat(source: int, target: int) -> Message:
+    return Message(HEARTBEAT, 7, source, target, 1)
+
+
+def test_nodes_with_certificates_of_their_own_talk(keys, node_type, addresses):
+    async def body() -> None:
+        nodes = [node_type(n, addresses, security=tls(keys.of(keys.nodes[n]))) for n in NAMES]
+        for node in nodes:
+            await node.start()
+        one, two, _ = nodes
+        await up(one, 2)
+        await up(two, 1)
+        await up(one, 3)
+        assert one.transport.post(heartbeat(1, 2))
+        assert one.transport.send(2, b"payload")
+        one.transport.flush()
+        await two.events.until(lambda: bool(two.events.messages and two.events.payloads))
+        assert two.events.payloads == [(1, b"payload")]
+        for node in nodes:
+            await node.stop()
+
+    run(body)
+
+
+async def attempt(
+    channel: grpc.aio.Channel, identity: Any, target: int
+) -> tuple[grpc.StatusCode, str]:
+    """Speak as a node: metadata, and a frame with a Raft message at once; returns the refusal."""
+    metadata = grpc.aio.Metadata(*identity.metadata(target))
+    message = RaftMessage(
+        kind=MessageKind.MESSAGE_KIND_HEARTBEAT, group=7, source=2, target=1, term=99
+    )
+
+    async def frames() -> Any:
+        yield Frame(messages=[message], application=[b"harm"])
+        await asyncio.Event().wait()
+
+    async with channel:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await RaftTransportStub(channel).Stream(frames(), metadata=metadata, timeout=20)
+    return caught.value.code(), caught.value.details() or ""
+
+
+def test_nobody_without_the_clusters_certificate_sends_one_message(
+    keys, node_type, identity_of, addresses
+):
+    forged = keys.sign(keys.stranger, "n2")
+    expired = keys.sign(keys.authority, "n2", days=-1, file="n2-expired")
+    root = keys.authority.file.read_bytes()
+    override = ("grpc.ssl_target_name_override", "n1")
+
+    def channel(address: str, pair: Pair | None) -> grpc.aio.Channel:
+        key = pair.key.read_bytes() if pair is not None else None
+        certificate = pair.certificate.read_bytes() if pair is not None else None
+        credentials = grpc.ssl_channel_credentials(root, key, certificate)
+        options = [override, ("grpc.use_local_subchannel_pool", 1)]
+        return grpc.aio.secure_channel(address, credentials, options=options)
+
+    async def body() -> None:
+        one = node_type(1, addresses, security=tls(keys.of(keys.nodes[1])))
+        await one.start()
+        for make in (
+            lambda: grpc.aio.insecure_channel(addresses[1]),
+            lambda: channel(addresses[1], None),
+            lambda: channel(addresses[1], forged),
+            lambda: channel(addresses[1], expired),
+        ):
+            code, _ = await attempt(make(), identity_of(2), 1)
+            assert code is grpc.StatusCode.UNAVAILABLE  # the handshake failed
+        session = one.transport.sessions[2]
+        assert (session.frames_received, session.messages_received) == (0, 0)
+        assert not one.events.met
+        assert not one.events.messages
+        assert not one.events.payloads
+        await one.stop()
+
+    run(body)
+
+
+def test_a_valid_certificate_of_one_node_is_of_no_use_to_another(
+    keys, node_type, identity_of, addresses, caplog
+):
+    third = tls(keys.of(keys.nodes[3]))
+
+    async def body() -> None:
+        one = node_type(1, addresses, security=tls(keys.of(keys.nodes[1])))
+        await one.start()
+        code, text = await attempt(third.open(addresses[1], 1), identity_of(2), 1)
+        assert code is grpc.StatusCode.FAILED_PRECONDITION
+        assert text == "it speaks as node 2, which is called 'n2', but its certificate names 'n3'"
+        async with third.open(addresses[1], 1) as channel:
+            metadata = grpc.aio.Metadata(*identity_of(2).metadata(1))
+            call = RaftBulkStub(channel).FetchSnapshot(
+                SnapshotRequest(group=7, member=2), metadata=metadata
+            )
+            with pytest.raises(grpc.aio.AioRpcError, match="its certificate names 'n3'"):
+                await call.read()
+        assert not one.events.met
+        assert not one.events.messages
+        await one.stop()
+
+    with caplog.at_level(logging.WARNING):
+        run(body)
+    text = "it speaks as node 2, which is called 'n2', but its certificate names 'n3'"
+    assert caplog.text.count(text) == 2
+
+
+def test_a_stranger_is_not_told_to_the_application_under_anothers_name(
+    keys, node_type, identity_of, addresses
+):
+    fourth = tls(keys.of(keys.sign(keys.authority, "n4")))
+
+    async def body() -> None:
+        one = node_type(1, addresses, security=tls(keys.of(keys.nodes[1])))
+        await one.start()
+        for name, refused in (("n5", True), ("", True), ("n4", False)):
+            who = replace(identity_of(2), node=9, disk=99, formed={}, name=name)
+            _, text = await attempt(fourth.open(addresses[1], 1), who, 1)
+            assert ("its certificate names 'n4'" in text) is refused
+        assert [peer.name for peer in one.events.strangers] == ["n4"]
+        await one.stop()
+
+    run(body)
+
+
+def test_a_node_does_not_talk_to_who_shows_anothers_certificate(keys, identity_of, addresses):
+    class Listens(RaftTransportServicer):
+        called = 0
+
+        async def Stream(self, request_iterator: Any, context: Any) -> Any:  # noqa: N802
+            Listens.called += 1
+
+    async def body() -> None:
+        server = grpc.aio.server()
+        add_RaftTransportServicer_to_server(Listens(), server)
+        tls(keys.of(keys.nodes[3])).add_port(server, addresses[2])
+        await server.start()
+        one = tls(keys.of(keys.nodes[1]))
+        _, text = await attempt(one.open(addresses[2], 2), identity_of(1), 2)
+        assert "Hostname Verification Check failed" in text
+        assert Listens.called == 0
+        await server.stop(None)
+
+    run(body)
+
+
+def test_certificates_change_while_nodes_run(keys, node_type, addresses):
+    later = (
+        keys.sign(keys.stranger, "n1", file="later-n1"),
+        keys.sign(keys.stranger, "n2", file="later-n2"),
+    )
+    now = {node: keys.of(keys.nodes[node]) for node in (1, 2)}
+
+    async def body() -> None:
+        both = {node: addresses[node] for node in (1, 2)}
+        one = node_type(1, both, security=MutualTls(lambda: now[1], NAMES.__getitem__))
+        two = node_type(2, both, security=MutualTls(lambda: now[2], NAMES.__getitem__))
+        await one.start()
+        await two.start()
+        await up(one, 2)
+        await up(two, 1)
+        # First both believe the new authority too, then they show the new certificates, and in the
+        # end the old authority counts for nothing.
+        for times, steps in enumerate(
+            [
+                [keys.of(keys.nodes[n], keys.authority, keys.stranger) for n in (1, 2)],
+                [keys.of(pair, keys.authority, keys.stranger) for pair in later],
+                [keys.of(pair, keys.stranger) for pair in later],
+            ],
+            start=2,
+        ):
+            now[1], now[2] = steps
+            await one.transport.verify_anew()
+            await up(one, 2, times)
+        # A node that still has the old certificate does not get in again.
+        now[2] = keys.of(keys.nodes[2], keys.authority, keys.stranger)
+        await one.transport.verify_anew()
+        await one.events.until(lambda: one.events.peers[-1][:2] == (2, False))
+        assert not one.transport.post(heartbeat(1, 2))
+        await one.stop()
+        await two.stop()
+
+    run(body)
+
+
+def test_a_peer_whose_name_is_not_known_is_not_called(keys):
+    with pytest.raises(StreamRefusedError, match="the name of node 9 is not known"):
+        tls(keys.of(keys.nodes[1])).open("127.0.0.1:1", 9)
+
+
+def test_without_certificates_nothing_is_asked():
+    assert isinstance(security_of(None, str), NoSecurity)
