@@ -48,10 +48,6 @@ class Recorder:
         self.messages += messages
         self._changed.set()
 
-    def on_stranger(self, peer: StreamIdentity) -> str:
-        self.strangers.append(peer)
-        return ""
-
     def on_met(self, peer: StreamIdentity) -> None:
         self.met.append(peer)
         self._changed.set()
