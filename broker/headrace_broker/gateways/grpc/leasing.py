@@ -63,6 +63,9 @@ class LeaseService(LeaseServicer):
     Args:
         broker: the node.
         admission: lets calls in.
+
+    Attributes:
+        fetches: how many calls read leases now.
     """
 
     name = pb.DESCRIPTOR.services_by_name["Lease"].full_name
@@ -70,7 +73,7 @@ class LeaseService(LeaseServicer):
     def __init__(self, broker: Broker, admission: Admission) -> None:
         self._broker = broker
         self._admission = admission
-        self._fetches = 0
+        self.fetches = 0
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Register with a server."""
@@ -146,16 +149,16 @@ class LeaseService(LeaseServicer):
         async with self._admission.call(context) as caller:
             place = await self._place(caller, request.name)
             _check_fetch(request)
-            if self._fetches >= LEASE_FETCHES_MAX:
+            if self.fetches >= LEASE_FETCHES_MAX:
                 text = f"{LEASE_FETCHES_MAX} leases are being read through this node"
                 code, reason = grpc.StatusCode.RESOURCE_EXHAUSTED, "TOO_MANY_FETCHES"
                 raise CallError(code, reason, text, retry_ms=RETRY_MS)
-            self._fetches += 1
+            self.fetches += 1
             try:
                 with leader_errors():
                     await self._send(place, request, context)
             finally:
-                self._fetches -= 1
+                self.fetches -= 1
 
     async def Renew(  # noqa: N802
         self, request: pb.RenewLeasesRequest, context: Context

@@ -11,9 +11,11 @@ import grpc
 import pytest
 
 from headrace_broker.gateways.grpc.call import Admission
+from headrace_broker.gateways.grpc.leasing import LeaseService
 from headrace_broker.gateways.grpc.messaging import MessagingService
+from headrace_broker.gateways.grpc.pb.lease_pb2_grpc import LeaseStub
 from headrace_broker.gateways.grpc.pb.messaging_pb2_grpc import MessagingStub
-from headrace_broker.gateways.grpc.server import GrpcServer
+from headrace_broker.gateways.grpc.server import GrpcServer, Service
 from headrace_broker.model.limits import MESSAGE_BYTES_MAX
 
 
@@ -39,7 +41,9 @@ class Served:
         self.messaging_service = MessagingService(
             broker, Admission(broker, self._reason), "127.0.0.1:1"
         )
-        self.server = GrpcServer([self.messaging_service], self._reason, MESSAGE_BYTES_MAX)
+        self.lease_service = LeaseService(broker, Admission(broker, self._reason))
+        services: list[Service] = [self.messaging_service, self.lease_service]
+        self.server = GrpcServer(services, self._reason, MESSAGE_BYTES_MAX)
 
     def _reason(self) -> str:
         return self.not_ready
@@ -49,6 +53,7 @@ class Served:
         options = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
         self.channel = grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=options)
         self.messaging = MessagingStub(self.channel)
+        self.lease = LeaseStub(self.channel)
         return self
 
     async def __aexit__(self, *_: object) -> None:
