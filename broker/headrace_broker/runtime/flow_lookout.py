@@ -32,7 +32,7 @@ from headrace_broker.runtime.inquiry import Flow
 
 OWN: Final = 0  # stands for this node among the ids of the others
 ROWS_MAX: Final = 2 * (FLOW_ROWS_MAX + 1)  # of a node: connections and queues, and one more of each
-LATE_LOOKS: Final = 2  # without an answer, and a node counts as missing
+LATE: Final = 2  # times the patience without an answer, and a node counts as missing
 
 Key = tuple[str, str]  # "connection" and its id, or "queue" and its group
 
@@ -84,18 +84,18 @@ class Picture(NamedTuple):
 class Lookout:
     """Looks at all nodes, one look after the other.
 
-    A node that is slow is not asked twice at once, and delays a look by `look_s` at most.
+    A node that is slow is not asked twice at once, and delays a look by `patience_s` at most.
 
     Args:
         report: asks the nodes.
         view: the catalog.
-        look_s: seconds that a look waits for answers, and as long for causes.
+        patience_s: seconds that a look waits for answers, and as long for causes.
     """
 
-    def __init__(self, report: FlowReport, view: CatalogView, look_s: float) -> None:
+    def __init__(self, report: FlowReport, view: CatalogView, patience_s: float) -> None:
         self._report = report
         self._view = view
-        self._look_s = look_s
+        self._patience_s = patience_s
         self._now = asyncio.get_running_loop().time
         self._rows: dict[int, list[FlowRow]] = {}
         self._heard: dict[int, float] = {}
@@ -134,7 +134,7 @@ class Lookout:
                 work = self._report.rows_of(peer, question, ROWS_MAX)
                 self._asking[peer] = asyncio.create_task(work, name="flow-question")
         if self._asking:
-            await asyncio.wait(self._asking.values(), timeout=self._look_s)
+            await asyncio.wait(self._asking.values(), timeout=self._patience_s)
         self._hear()
 
     def _hear(self) -> None:
@@ -153,7 +153,7 @@ class Lookout:
     def _answers(self, peer: int) -> bool:
         """Return whether a node answered lately."""
         heard = self._heard.get(peer)
-        return heard is not None and self._now() - heard <= LATE_LOOKS * self._look_s
+        return heard is not None and self._now() - heard <= LATE * self._patience_s
 
     def _connections(self) -> Iterable[ConnectionFlow]:
         for rows in self._rows.values():
@@ -208,7 +208,7 @@ class Lookout:
         due = [group for group in needed if self._age(group, now) > WATCH_CAUSES_MS / 1000]
         due.sort(key=lambda group: -self._age(group, now))
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._look_s):
+            async with asyncio.timeout(self._patience_s):
                 await asyncio.gather(*(self._ask_causes(each) for each in due[:WATCH_GROUPS_MAX]))
 
     def _age(self, group: int, now: float) -> float:

@@ -175,7 +175,7 @@ class FlowReport:
 
     async def rows_of(self, peer: int, question: Flow, most: int) -> list[FlowRow] | None:
         """Return another node's rows, at most so many, None when it does not answer."""
-        answer = await self._asked(peer, question, most)
+        answer = await self._asked(peer, question, most, ANSWER_SECONDS_MAX)
         return answer[0] if answer is not None else None
 
     async def ask(self, question: Flow, seconds: float = ANSWER_SECONDS_MAX) -> Listing:

@@ -28,12 +28,20 @@ class FlowWatch:
         report: asks the nodes.
         view: the catalog.
         look_ms: milliseconds between looks.
+        patience_ms: milliseconds that a look waits for answers.
     """
 
-    def __init__(self, report: FlowReport, view: CatalogView, look_ms: int = WATCH_LOOK_MS) -> None:
+    def __init__(
+        self,
+        report: FlowReport,
+        view: CatalogView,
+        look_ms: int = WATCH_LOOK_MS,
+        patience_ms: int = WATCH_LOOK_MS,
+    ) -> None:
         self._report = report
         self._view = view
         self._look_s = look_ms / 1000
+        self._patience_s = patience_ms / 1000
         self._watchers = 0
         self._task: asyncio.Task[None] | None = None
         self._picture: Picture | None = None
@@ -82,7 +90,7 @@ class FlowWatch:
             raise WatchFailedError("flow control cannot be looked at on this node")
 
     async def _look_forever(self) -> None:
-        lookout = Lookout(self._report, self._view, self._look_s)
+        lookout = Lookout(self._report, self._view, self._patience_s)
         try:
             while True:
                 self._show(await lookout.look())

@@ -24,7 +24,7 @@ from headrace_broker.runtime import flow_lookout
 from headrace_broker.runtime.flow_lookout import Lookout, Picture
 from headrace_broker.runtime.flow_watch import FlowWatch, WatchFailedError
 
-LOOK_S = 0.02
+PATIENCE_MS = 10_000
 
 
 @pytest.fixture
@@ -32,11 +32,16 @@ def world() -> World:
     return World()
 
 
-def watch(world: World, work: Callable[[Lookout], Coroutine[Any, Any, Any]], node: int = 1) -> Any:
+def watch(
+    world: World,
+    work: Callable[[Lookout], Coroutine[Any, Any, Any]],
+    node: int = 1,
+    patience_ms: int = PATIENCE_MS,
+) -> Any:
     """Work with the lookout of a node."""
 
     async def session() -> Any:
-        lookout = Lookout(world.nodes[node].report, world.catalog, LOOK_S)
+        lookout = Lookout(world.nodes[node].report, world.catalog, patience_ms / 1000)
         try:
             async with asyncio.timeout(20):
                 return await work(lookout)
@@ -138,7 +143,7 @@ def test_a_node_that_does_not_answer_is_named_and_forgotten_after_a_while(
         monkeypatch.setattr(lookout, "_now", lambda: now)
         assert (await lookout.look()).missing == ()
         world.down = {2, 3}
-        now = 1.0
+        now = 2.0
         picture = await lookout.look()
         assert picture.missing == ("n2", "n3")
         assert ("connection", stopped.id) in picture.states  # as it was
@@ -148,7 +153,7 @@ def test_a_node_that_does_not_answer_is_named_and_forgotten_after_a_while(
         picture = await lookout.look()
         assert (picture.missing, len(picture.states)) == ((), 1)
 
-    watch(world, work)
+    watch(world, work, patience_ms=500)
 
 
 def test_a_node_that_hangs_delays_nobody_for_long_and_is_asked_once(
@@ -170,6 +175,7 @@ def test_a_node_that_hangs_delays_nobody_for_long_and_is_asked_once(
     monkeypatch.setattr(report, "rows_of", slow)
 
     async def work(lookout: Lookout) -> None:
+        monkeypatch.setattr(lookout, "_now", lambda: 0.0)
         for _ in range(3):
             picture = await lookout.look()
             assert (picture.missing, len(picture.states)) == (("n3",), 1)
@@ -177,7 +183,7 @@ def test_a_node_that_hangs_delays_nobody_for_long_and_is_asked_once(
         answer.set()
         assert (await lookout.look()).missing == ()
 
-    watch(world, work)
+    watch(world, work, patience_ms=300)
 
 
 def test_more_than_the_bound_is_counted_and_left_out(
@@ -203,7 +209,7 @@ def run(scenario: Coroutine[Any, Any, None]) -> None:
 
 def test_watchers_share_one_picture_and_are_told_of_changes_only(world: World) -> None:
     async def scenario() -> None:
-        watch = FlowWatch(world.nodes[1].report, world.catalog, look_ms=5)
+        watch = FlowWatch(world.nodes[1].report, world.catalog, look_ms=1, patience_ms=PATIENCE_MS)
         stopped = world.connect(2, 5)
         async with watch.watching(), watch.watching():
             assert watch.picture.states == {}
@@ -237,7 +243,7 @@ def test_nobody_looks_while_nobody_watches(world: World, monkeypatch: pytest.Mon
     monkeypatch.setattr(Lookout, "look", counted)
 
     async def scenario() -> None:
-        watch = FlowWatch(world.nodes[1].report, world.catalog, look_ms=1)
+        watch = FlowWatch(world.nodes[1].report, world.catalog, look_ms=1, patience_ms=PATIENCE_MS)
         assert looks == 0
         async with watch.watching():
             assert looks >= 1
@@ -266,7 +272,7 @@ def test_a_watch_that_fails_says_so_and_the_next_begins_anew(
 
     async def scenario() -> None:
         nonlocal broken
-        watch = FlowWatch(world.nodes[1].report, world.catalog, look_ms=1)
+        watch = FlowWatch(world.nodes[1].report, world.catalog, look_ms=1, patience_ms=PATIENCE_MS)
         with pytest.raises(WatchFailedError):
             async with watch.watching():
                 raise AssertionError("there is no picture")

@@ -31,8 +31,8 @@ class Users:
     def __init__(self, node: Any) -> None:
         self._node = node
 
-    async def authenticate(self, user: str, password: str, host: object) -> bool:
-        return user == password and self._node.view.user(user) is not None
+    async def authenticate(self, user: str, password: str, host: str) -> Any:
+        return await self._node.authenticate(user, password, host)
 
     def user_tags(self, user: str) -> tuple[str, ...]:
         found = self._node.view.user(user)
@@ -108,7 +108,7 @@ def serve(fake_node: Any, board: AlarmBoard) -> Callable[[Scenario], None]:
     async def run(scenario: Scenario) -> None:
         admission = Admission(Users(fake_node), fake_node.not_ready_reason)  # type: ignore[arg-type]
         desk = Desk(fake_node, fake_node)
-        flow_watch = FlowWatch(fake_node.flow_report, fake_node.view, look_ms=5)
+        flow_watch = FlowWatch(fake_node.flow_report, fake_node.view, 1, 10_000)
         alarm_watch = AlarmWatch(board, lambda node: f"n{node}")
         flow = FlowService(desk, admission, flow_watch, alarm_watch)
         services: list[Service] = [TopologyService(desk, admission), flow]
