@@ -79,8 +79,10 @@ def test_who_rejects_owes_for_the_letters_that_wait_on_another_node(
     wait_for("the publish to be held", lambda: row(cluster)["held_messages"] == 1)
     assert row(cluster)["flow"]["limit"] == "account"
     wanted = [("n1", count, "connection")]
-    for node in ("n1", "n2"):
-        wait_for(f"{node} to know the cause", lambda node=node: blamed(cluster, node) == wanted)
+    wait_for(
+        "both nodes to know the cause",
+        lambda: all(blamed(cluster, node) == wanted for node in ("n1", "n2")),
+    )
     assert other_publishes(cluster)
 
     cluster.start()

@@ -225,7 +225,7 @@ class Publisher:
 
 async def consume(stub: MessagingStub, queue: str, count: int) -> list[tuple[int, bool]]:
     """Bodies, as numbers, and redelivered flags, until so many different ones have come."""
-    call: Any = stub.Consume(metadata=GUEST)
+    call: Any = stub.Consume(metadata=GUEST)  # type: ignore[call-arg] # it is written to
     opening = ConsumeOpen(vhost="/", queue=queue, credit=Credit(messages=500))
     await call.write(ConsumeRequest(open=opening))
     seen: list[tuple[int, bool]] = []
@@ -313,7 +313,7 @@ def test_streams_are_listed_beside_connections(nodes: Cluster) -> None:
         async with messaging(nodes, "n2") as stub:
             publisher = Publisher(stub, "listed")
             await publisher.open()
-            call: Any = stub.Consume(metadata=GUEST)
+            call: Any = stub.Consume(metadata=GUEST)  # type: ignore[call-arg] # it is written to
             opening = ConsumeOpen(vhost="/", queue="listed", credit=Credit(messages=1))
             await call.write(ConsumeRequest(open=opening))
             assert (await call.read()).HasField("opened")

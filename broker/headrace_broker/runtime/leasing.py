@@ -63,7 +63,7 @@ class Fetched(NamedTuple):
     batch: bytes
 
     @property
-    def count(self) -> int:
+    def message_count(self) -> int:
         """How many are here."""
         return len(self.heads) // HEAD_OCTETS
 

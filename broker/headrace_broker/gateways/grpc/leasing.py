@@ -279,7 +279,7 @@ async def _find_queue(broker: Broker, user: str, vhost: str, name: str) -> Queue
 
 
 def _response(chunk: Fetched, offset: int, rows: LeaseRows | None) -> pb.FetchLeaseResponse:
-    response = pb.FetchLeaseResponse(offset=offset, messages=chunk.count, total=chunk.total)
+    response = pb.FetchLeaseResponse(offset=offset, messages=chunk.message_count, total=chunk.total)
     if rows is None:
         response.format = pb.LEASE_FORMAT_BLOCKS
         response.heads, response.batch = chunk.heads, chunk.batch
