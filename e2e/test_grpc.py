@@ -61,7 +61,7 @@ async def messaging(cluster: Cluster, name: str) -> AsyncIterator[MessagingStub]
 
 async def publish(stub: MessagingStub, *messages: Message) -> None:
     """Publish with confirms and wait until all are safe."""
-    call: Any = stub.Publish(metadata=GUEST)
+    call: Any = stub.Publish(metadata=GUEST)  # type: ignore[call-arg] # it is written to
     await call.write(PublishRequest(open=PublishOpen(vhost="/", confirms=True)))
     assert (await call.read()).HasField("opened")
     await call.write(PublishRequest(batch=PublishBatch(first_sequence=1, messages=messages)))
@@ -176,7 +176,7 @@ class Publisher:
         self.window: Any = None
         self.changed = asyncio.Event()
         self._queue = queue
-        self._call: Any = stub.Publish(metadata=GUEST)
+        self._call: Any = stub.Publish(metadata=GUEST)  # type: ignore[call-arg] # it is written to
         self._octets = 0
 
     async def open(self) -> None:
