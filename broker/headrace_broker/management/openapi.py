@@ -19,6 +19,7 @@ _REF: Final = "#/components/schemas/{name}"
 _MEANINGS: Final = {
     200: "Done; what was asked for.",
     201: "Created.",
+    202: "Begun; it goes on by itself.",
     204: "Done; there is nothing to tell.",
     303: "It is at another place.",
     400: "A field, parameter or name breaks a rule; the reason names both.",

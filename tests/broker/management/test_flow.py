@@ -191,7 +191,7 @@ def test_an_explanation_has_its_sentence_its_causes_and_the_facts(api: Any, repo
     assert body["held"][0]["flow"]["queue"] == "orders"
     details = body["details"]
     assert details["gates"] == [
-        {"node": "n1", "octets": 5, "octets_max": 6, "waiting": 2, "open": False}
+        {"node": "n1", "octets": 5, "octets_max": 6, "waiting": 2, "open": False, "outflow": 0}
     ]
     assert details["account"]["tabs"][0]["queue"] == "orders"
     assert details["queue"] == details["largest_queues"][0]
