@@ -69,6 +69,8 @@ class PageEvents:
     async def _send(
         self, request: web.Request, answer: web.StreamResponse, seat: Seat, who: Caller
     ) -> None:
+        # Otherwise it is a program with a password or certificate, which comes again as it likes.
+        of_page = await self._login.caller(request) is not None
         versions = [0] * len(seat.places)
         looks = self._feed.looks
         while True:
@@ -81,14 +83,12 @@ class PageEvents:
             # A comment where nothing has changed: one finds out that nobody is there any more.
             await _write(answer, text or b":\n\n")
             looks = await self._feed.wait(looks)
-            if await self._is_over(request, who):
+            if of_page and await self._is_over(request, who):
                 await _write(answer, b"event: over\ndata: {}\n\n")
                 return
 
     async def _is_over(self, request: web.Request, who: Caller) -> bool:
-        """Return whether the log-in has ended, or allows something else by now."""
-        if "Authorization" in request.headers:
-            return False  # a program with a password; it begins anew when it likes
+        """Return whether the log-in at the page has ended, or allows something else by now."""
         return await self._login.caller(request) != who
 
 
