@@ -19,7 +19,6 @@ from headrace_broker.gateways.grpc.pb.messaging_pb2 import (
     ConsumeRequest,
     GetRequest,
     GetResponse,
-    PublishOpen,
     PublishRequest,
 )
 from headrace_broker.gateways.grpc.pb.messaging_pb2_grpc import (
@@ -65,7 +64,6 @@ class MessagingService(MessagingServicer):
         """Publish messages."""
         async with self._admission.call(context) as caller:
             opening = await self._opening(context, PublishRequest)
-            check_publisher(opening)
             info = self._enter(caller, opening)
             try:
                 await PublishCall(self._broker, context, caller, info, opening).run()
@@ -154,14 +152,3 @@ def check_vhost(broker: Broker, caller: Caller, vhost: str) -> None:
     if not broker.permissions.may_enter(caller.user, vhost):
         text = stranger_text(caller.user, vhost)
         raise CallError(grpc.StatusCode.PERMISSION_DENIED, "ACCESS_REFUSED", text)
-
-
-def check_publisher(opening: PublishOpen) -> None:
-    """Refuse what cannot be done for named publishers.
-
-    Raises:
-        CallError: UNIMPLEMENTED.
-    """
-    if opening.publisher_id or opening.epoch:
-        text = "open.publisher_id: de-duplication by publisher is not available on this node"
-        raise CallError(grpc.StatusCode.UNIMPLEMENTED, "NOT_IMPLEMENTED", text)

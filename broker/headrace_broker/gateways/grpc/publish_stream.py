@@ -27,6 +27,7 @@ from headrace_broker.gateways.grpc.stream_confirms import StreamConfirms
 from headrace_broker.model.flow import NO_LIMIT
 from headrace_broker.model.limits import STREAM_TELL_MS, STREAM_WINDOW_MESSAGES
 from headrace_broker.model.message import DeliveryRun, Publish
+from headrace_broker.model.message import Publisher as PublisherName
 from headrace_broker.model.reply_code import AmqpError
 from headrace_broker.runtime.port import Broker, ConnectionInfo, QueueClient, QueueListener, Ticket
 
@@ -66,9 +67,15 @@ class StreamPublisher(Publisher):
     """
 
     def __init__(
-        self, outlet: Outlet, links: Links, confirms: StreamConfirms, transaction: Transaction
+        self,
+        outlet: Outlet,
+        links: Links,
+        confirms: StreamConfirms,
+        transaction: Transaction,
+        name: PublisherName | None,
     ) -> None:
         super().__init__(outlet, links, confirms, transaction)
+        self._name = name
         self.returned: list[Return] = []
         self._stream_outlet = outlet
 
@@ -77,10 +84,25 @@ class StreamPublisher(Publisher):
         self.returned.append(Return(int(publish.channel), code, text.decode()))
         self._stream_outlet.wake()
 
+    @override
+    def send(self, client: QueueClient, publishes: list[Publish], ticket: Ticket | None) -> bool:
+        name = self._name
+        if name is None:
+            return client.publish(publishes, ticket)
+        sequences = [int(publish.channel) for publish in publishes]
+        return client.publish_named(publishes, ticket, name, sequences)
+
 
 @final
 class PublishStream(QueueListener, Passer, Teller):
     """One stream from its opening to its end. `Publish.channel` holds the sequence.
+
+    Args:
+        broker: the node.
+        shell: gives turns, timers and operations.
+        info: for listings, with user and vhost.
+        confirms: the client wants them.
+        name: who publishes, where queues are to know repetitions.
 
     Attributes:
         outlet: what stops its reading, and its turn's end.
@@ -95,14 +117,21 @@ class PublishStream(QueueListener, Passer, Teller):
         crashed: a fault of the broker: the stream is to end.
     """
 
-    def __init__(self, broker: Broker, shell: Shell, info: ConnectionInfo, confirms: bool) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        shell: Shell,
+        info: ConnectionInfo,
+        confirms: bool,
+        name: PublisherName | None = None,
+    ) -> None:
         self.outlet = Outlet(broker, shell, info)
         self.outlet.vhost = info.vhost
         self.flow = Activity(broker.clock_us())
         self.links = Links(self.outlet, self)
         self.confirms = StreamConfirms(confirms)
         transaction = Transaction(broker, self.outlet.share)
-        self.publisher = StreamPublisher(self.outlet, self.links, self.confirms, transaction)
+        self.publisher = StreamPublisher(self.outlet, self.links, self.confirms, transaction, name)
         self.holding = Holding(self.outlet.brake, self, self.flow)
         self.window = StreamWindow()
         self.refusals: list[Refusal] = []

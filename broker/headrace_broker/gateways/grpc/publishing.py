@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import grpc
 
+from headrace_broker.core.queue.publisher import SEQUENCE_MAX, check_publisher
 from headrace_broker.flow.activity import Activity
 from headrace_broker.gateways.amqp.shell import Shell
 from headrace_broker.gateways.grpc.authentication import Caller
@@ -36,6 +37,7 @@ from headrace_broker.model.limits import (
     STREAM_BATCH_MESSAGES_MAX,
     STREAM_BATCH_OCTETS_MAX,
 )
+from headrace_broker.model.message import Publisher
 from headrace_broker.model.reply_code import (
     CONTENT_TOO_LARGE,
     SYNTAX_ERROR,
@@ -84,7 +86,8 @@ class PublishCall(Shell):
         self._next_sequence = 1
         self._no_more = False  # the client has closed its side
         self._failure: CallError | None = None
-        self._stream = PublishStream(broker, self, info, opening.confirms)
+        self._name = name_of(opening)
+        self._stream = PublishStream(broker, self, info, opening.confirms, self._name)
         info.control = StreamControl(info, self._stream, self._end)
 
     async def run(self) -> None:
@@ -171,8 +174,8 @@ class PublishCall(Shell):
         stream = self._stream
         count = len(batch.messages)
         stream.receive(count, size)
-        groups = self._batches.read(self._next_sequence, batch.messages)
-        self._next_sequence += count
+        groups = self._batches.read(batch.first_sequence, batch.messages)
+        self._next_sequence = batch.first_sequence + count
         faults = self._batches.faults
         if faults:
             for fault in faults:
@@ -186,12 +189,19 @@ class PublishCall(Shell):
         count = len(batch.messages)
         if not count:
             raise bad_field("batch.messages", "must not be empty")
-        if batch.first_sequence != self._next_sequence:
+        behind = batch.first_sequence < self._next_sequence
+        if behind or (batch.first_sequence > self._next_sequence and self._name is None):
             rule = f"must be {self._next_sequence}, the one that follows"
+            if self._name is not None:
+                rule = f"must be {self._next_sequence} or higher"
             error = bad_field("batch.first_sequence", rule)
             error.reason = "SEQUENCE_GAP"
             error.metadata["next_sequence"] = str(self._next_sequence)
             raise error
+        if batch.first_sequence + count > SEQUENCE_MAX:
+            raise bad_field(
+                "batch.first_sequence", f"must be {SEQUENCE_MAX} at most with all of it"
+            )
         if count > STREAM_BATCH_MESSAGES_MAX:
             raise bad_field("batch.messages", f"must be at most {STREAM_BATCH_MESSAGES_MAX}")
         if count > 1 and size > STREAM_BATCH_OCTETS_MAX:
@@ -342,6 +352,23 @@ def reader_of(opening: PublishOpen, body_octets_max: int) -> BatchReader:
         return BatchReader(*given, body_octets_max)
     except ValueProblemError as problem:
         raise bad_field(f"open{problem.place}", problem.rule) from None
+
+
+def name_of(opening: PublishOpen) -> Publisher | None:
+    """Return who publishes, None for a stream whose repetitions nobody knows.
+
+    Raises:
+        CallError: a publisher id or an epoch cannot be one.
+    """
+    if not opening.publisher_id:
+        if opening.epoch:
+            raise bad_field("open.publisher_id", "must be there when there is an epoch")
+        return None
+    name = opening.publisher_id.encode()
+    problem = check_publisher(name, min(opening.epoch, SEQUENCE_MAX + 1))
+    if problem:
+        raise bad_field("open.publisher_id", problem)
+    return Publisher(name, opening.epoch)
 
 
 def refused(refusal: Refusal) -> Refused:

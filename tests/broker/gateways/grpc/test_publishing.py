@@ -340,11 +340,35 @@ def test_a_catalog_without_a_quorum_refuses_what_it_cannot_place(serve, broker) 
     serve(scenario)
 
 
-def test_named_publishers_are_refused_in_clear_words(serve) -> None:
+def test_a_named_publisher_sends_its_numbers_on_to_the_queue(serve, broker) -> None:
+    broker.add_queue("q")
+
     async def scenario(served) -> None:
-        stream = Stream(served, publisher_id="p", epoch=1)
+        more = {"publisher_id": "p", "epoch": 3, "routing_key": "q", "confirms": True}
+        stream = await Stream(served, **more).open()
+        await stream.send(message(), message(), first=5)
+        assert pairs((await stream.answer("confirmed")).ranges) == [(5, 6)]
+        await stream.send(message(), first=9)
+        assert pairs((await stream.answer("confirmed")).ranges) == [(9, 9)]
+        await stream.send(message(), first=9)
+        error, info, _ = await stream.failure()
+        assert info.reason == "SEQUENCE_GAP"
+        assert error.details() == "batch.first_sequence: must be 10 or higher"
+
+    serve(scenario)
+    assert broker.clients[0].named == [(b"p", 3, [5, 6]), (b"p", 3, [9])]
+
+
+@pytest.mark.parametrize(
+    "opening",
+    [{"epoch": 1}, {"publisher_id": "p" * 256}, {"publisher_id": "p", "epoch": (1 << 64) - 1}],
+)
+def test_a_publisher_that_cannot_be_is_refused(serve, opening) -> None:
+    async def scenario(served) -> None:
+        stream = Stream(served, **opening)
         await stream.call.write(PublishRequest(open=stream.opening))
-        error, _, _ = await stream.failure()
-        assert error.code() is grpc.StatusCode.UNIMPLEMENTED
+        error, _, fields = await stream.failure()
+        assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert fields == ["open.publisher_id"]
 
     serve(scenario)

@@ -140,8 +140,9 @@ class PublishOpen(_message.Message):
     confirms: _builtins.bool
     """answer for every message, once it is safe or refused"""
     publisher_id: _builtins.str
-    """Both or neither: de-duplication by publisher and sequence, across streams and restarts. A higher
-    epoch fences all lower ones.
+    """Who publishes, for de-duplication by publisher and sequence across streams and restarts: a queue
+    confirms a message whose sequence it has had and keeps none of it. A higher epoch begins a
+    numbering of its own; what comes with a lower one then counts as had. At most 255 octets.
     """
     epoch: _builtins.int
     name: _builtins.str
@@ -168,7 +169,10 @@ Global___PublishOpen: _TypeAlias = PublishOpen  # noqa: Y015
 
 @_typing.final
 class PublishBatch(_message.Message):
-    """Messages numbered first_sequence, first_sequence + 1, ... without gaps over the whole stream."""
+    """Messages numbered first_sequence, first_sequence + 1, and so on. From batch to batch there are no gaps;
+    with a publisher_id there may be some, and a stream may begin anywhere: what was not confirmed before
+    is sent again under its old numbers.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -241,7 +245,7 @@ class PublishOpened(_message.Message):
     WINDOW_FIELD_NUMBER: _builtins.int
     node: _builtins.str
     next_sequence: _builtins.int
-    """what the first message must have"""
+    """what the first message must have, at least with a publisher_id"""
     batch_messages_max: _builtins.int
     batch_octets_max: _builtins.int
     """of a batch as it is encoded; a single message may exceed it"""
