@@ -253,6 +253,8 @@ class CatalogStore(CatalogView):
         self._count_members(self._groups[queue.group], -1)
         self._queues[queue.vhost, queue.name] = queue
         self._groups[queue.group] = queue
+        if queue.exclusive:
+            self._owners[queue.owner][queue.group] = queue
         self._count_members(queue, 1)
         self._events.append(QueueChanged(queue))
 

@@ -63,6 +63,20 @@ def start(nodes: int, base_port: int, data: Path) -> None:
 
 @cluster.command()
 @data_option
+def add(data: Path) -> None:
+    """Start one more node, which joins the cluster, and wait until it serves clients."""
+    try:
+        local = LocalCluster.existing(data)
+        node = local.add()
+        local.wait_ready(READY_S_MAX)
+    except ClusterError as error:
+        raise click.ClickException(str(error)) from None
+    click.echo(f"{node.name} has joined")
+    Console().print(status_table(local))
+
+
+@cluster.command()
+@data_option
 def stop(data: Path) -> None:
     """Stop the nodes cleanly; their data stays."""
     try:

@@ -110,19 +110,21 @@ class LocalCluster:
 
     def __init__(self, data: Path, count: int, base_port: int = BASE_PORT) -> None:
         self.data = data.absolute()
-        self.nodes = tuple(
-            LocalNode(
-                id=number,
-                name=f"n{number}",
-                directory=self.data / f"n{number}",
-                amqp=f"{HOST}:{base_port + number - 1}",
-                http=f"{HOST}:{base_port + HTTP_OFFSET + number - 1}",
-                peer=f"{HOST}:{base_port + PEER_OFFSET + number - 1}",
-                grpc=f"{HOST}:{base_port + GRPC_OFFSET + number - 1}",
-            )
-            for number in range(1, count + 1)
-        )
+        self._base_port = base_port
+        self.nodes = tuple([self._place(number) for number in range(1, count + 1)])
         self._children: dict[str, subprocess.Popen[bytes]] = {}
+
+    def _place(self, number: int) -> LocalNode:
+        port = self._base_port + number - 1
+        return LocalNode(
+            id=number,
+            name=f"n{number}",
+            directory=self.data / f"n{number}",
+            amqp=f"{HOST}:{port}",
+            http=f"{HOST}:{port + HTTP_OFFSET}",
+            peer=f"{HOST}:{port + PEER_OFFSET}",
+            grpc=f"{HOST}:{port + GRPC_OFFSET}",
+        )
 
     @classmethod
     def existing(cls, data: Path) -> LocalCluster:
@@ -150,6 +152,23 @@ class LocalCluster:
             wait_ports_free(node)
         for node in stopped:
             self._start_node(node)
+
+    def add(self) -> LocalNode:
+        """Start one more node, which joins those that run; returns as soon as its process exists.
+
+        Raises:
+            ClusterError: there are as many as may be, or a port is taken; nothing was started.
+        """
+        number = len(self.nodes) + 1
+        if number > NODES_MAX:
+            raise ClusterError(f"there are {NODES_MAX} nodes, which is the most on one machine")
+        node = self._place(number)
+        wait_ports_free(node)
+        self.nodes = (*self.nodes, node)
+        self._start_node(node)
+        first = self.nodes[0]  # whose configuration says how many there are
+        first.config_file.write_text(render_config(first, self.nodes), encoding="utf-8")
+        return node
 
     def wait_ready(self, seconds: float, cancelled: threading.Event | None = None) -> None:
         """Wait until all nodes are ready for clients, which takes a quorum.

@@ -91,7 +91,9 @@ class RandomCommands:
         vhost = pick.choice(["/", "/", "/", "v"])
         exchange = pick.choice(["x", "y", "z", "amq.topic", "amq.headers"])
         queue = pick.choice(["a", "b", "c", "d"])
-        roll = pick.randrange(130)
+        roll = pick.randrange(150)
+        if roll >= 130:
+            return self._move(vhost, queue)
         if roll >= 100:
             return self._govern(vhost, queue)
         if roll < 25:
@@ -124,6 +126,22 @@ class RandomCommands:
         if roll < 99:
             return commands.DeleteVhost("v")
         return commands.DeclareNodes((Node(pick.randrange(1, 6), f"n{pick.randrange(6)}", "h:1"),))
+
+    def _move(self, vhost: str, queue: str) -> AnyCommand:
+        pick = self.random
+        node, group = pick.randrange(1, 6), pick.randrange(1, 40)
+        some = tuple(pick.sample(range(1, 6), pick.randrange(3)))
+        roll = pick.randrange(10)
+        if roll < 5:
+            return commands.SetMembers(vhost, queue, group, some, (node,) * pick.randrange(2))
+        if roll < 7:
+            return commands.SettleMembers(group, pick.randrange(3), (node, *some))
+        if roll < 8:
+            disk = pick.randrange(3)
+            return commands.AdmitNode(Node(node, f"n{node}", f"h:{node}", disk=disk))
+        if roll < 9:
+            return commands.SetMaintenance(node, pick.random() < 0.5)
+        return commands.ForgetNode(node)
 
     def _govern(self, vhost: str, name: str) -> AnyCommand:
         pick = self.random

@@ -16,9 +16,11 @@ from headrace_broker.catalog.event import (
     ExchangeAdded,
     ExchangeRemoved,
     NodeAdded,
+    NodeRemoved,
     PermissionChanged,
     PolicyChanged,
     QueueAdded,
+    QueueChanged,
     QueueRemoved,
     UserChanged,
     UserLimitsChanged,
@@ -54,6 +56,13 @@ class Follower:
         things = self.things
         if isinstance(event, NodeAdded):
             things["node", event.node.id] = event.node
+        elif isinstance(event, NodeRemoved):
+            self._remove(("node", event.node.id), event.node)
+        elif isinstance(event, QueueChanged):
+            key = ("queue", event.queue.vhost, event.queue.name)
+            assert things[key].group == event.queue.group
+            assert things[key] != event.queue
+            things[key] = event.queue
         elif isinstance(event, UserChanged):
             self._set(("user", event.name), event.user)
             if event.user is None:

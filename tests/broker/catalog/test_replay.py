@@ -49,7 +49,8 @@ def check(catalog: Catalog) -> None:
     arriving += [b for q in catalog.queues() for b in catalog.bindings_of_queue(q.vhost, q.name)]
     assert sorted(map(binding_key, sources)) == sorted(map(binding_key, bindings))
     assert sorted(map(binding_key, arriving)) == sorted(map(binding_key, bindings))
-    placed = [member for queue in catalog.queues() for member in queue.members]
+    queues = catalog.queues()
+    placed = [member for queue in queues for member in (*queue.members, *queue.leaving)]
     leaders = [queue.members[0] for queue in catalog.queues()]
     for node in catalog.nodes():
         assert catalog.replica_count(node.id) == placed.count(node.id)
@@ -57,6 +58,7 @@ def check(catalog: Catalog) -> None:
     for queue in catalog.queues():
         assert catalog.queue_by_group(queue.group) is queue
         assert len(set(queue.members)) == len(queue.members) > 0
+        assert set(queue.members).isdisjoint(queue.leaving)
         assert (queue in catalog.queues_of_owner(queue.owner)) == queue.exclusive
 
 

@@ -55,6 +55,23 @@ def record_of(child: subprocess.Popen[bytes]) -> ProcessRecord:
     return record
 
 
+def test_added_node_is_configured_with_all_others_and_known_from_then_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[str] = []
+    monkeypatch.setattr(LocalCluster, "_start_node", lambda self, node: started.append(node.name))
+    monkeypatch.setattr(local_cluster, "wait_ports_free", lambda node: None)
+    cluster = LocalCluster(tmp_path, 2)
+    cluster.nodes[0].directory.mkdir()
+    added = cluster.add()
+    assert started == ["n3"]
+    assert added.amqp == "127.0.0.1:" + str(int(cluster.nodes[0].amqp.rpartition(":")[2]) + 2)
+    assert LocalCluster.existing(tmp_path).nodes == cluster.nodes
+    full = LocalCluster(tmp_path, local_cluster.NODES_MAX)
+    with pytest.raises(ClusterError, match="which is the most"):
+        full.add()
+
+
 def test_generated_configurations_agree_and_load(tmp_path: Path) -> None:
     data = tmp_path / 'with "quotes" and ünïcode'
     cluster = LocalCluster(data, 3)
