@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from headrace_broker.model.flow_parameter import PARAMETERS
 from headrace_broker.model.flow_status import QueueFlow
 from headrace_broker.model.limits import LISTING_ROWS_MAX
 from headrace_broker.model.reply_code import INTERNAL_ERROR, AmqpError
+from headrace_broker.model.stats import StatsRow
 from headrace_broker.model.status import (
     MessageCounters,
     ObjectTotals,
@@ -41,7 +43,7 @@ from headrace_broker.runtime.catalog_service import CatalogUnavailableError
 from headrace_broker.runtime.client_list import ClientListing
 from headrace_broker.runtime.counts import QueueCounts
 from headrace_broker.runtime.flow_settings import FlowSettings, Setting
-from headrace_broker.runtime.inquiry import Close, Inquiries, List
+from headrace_broker.runtime.inquiry import Close, Inquiries, List, Stats
 from headrace_broker.runtime.leader_client import LeaderUnavailableError
 from headrace_broker.runtime.message_service import FetchedMessage, Moved
 from headrace_broker.runtime.page_logins import PageLogins
@@ -123,6 +125,28 @@ def _no_close(question: Close) -> int:
     return 0
 
 
+class FakeStats:
+    """Figures as a test wants them.
+
+    Attributes:
+        rows: of the cluster.
+        missing: nodes that do not answer.
+        asked: questions.
+    """
+
+    def __init__(self) -> None:
+        self.rows: list[StatsRow] = []
+        self.missing: tuple[str, ...] = ()
+        self.asked: list[Stats] = []
+
+    async def ask(self, question: Stats) -> tuple[list[StatsRow], tuple[str, ...]]:
+        self.asked.append(question)
+        return self.rows, self.missing
+
+    async def sample_forever(self) -> None:
+        await asyncio.Event().wait()
+
+
 class FakeNode:
     """A node with a real catalog; log-ins are right when the password is the user's name.
 
@@ -149,6 +173,7 @@ class FakeNode:
         self.alarms_on: list[AlarmStatus] = []
         self.flow_report: Any = FakeFlowReport()
         self.page_logins = PageLogins(1, self.catalog, Inquiries(_unheard, _no_rows, _no_close))
+        self.stats = FakeStats()
         self.topology: Any = Topology(1, self, FakeHosting(), self)  # type: ignore[arg-type]
         guest = User("guest", b"s", b"h", USERS["guest"])
         self.do(Bootstrap((Node(1, "n1", "h:1"),), "/", guest, grant=True))

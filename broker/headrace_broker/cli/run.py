@@ -114,12 +114,12 @@ def live_line(answers: list[dict[str, Any]], count: int) -> str:
         count: how many nodes the cluster has.
     """
     leaders = sorted({answer["leader"] for answer in answers if answer["leader"]})
-    stats = [answer["message_stats"] for answer in answers]
+    stats = [answer["local"]["message_stats"] for answer in answers]
     rates = [
         f"{name} {sum(stat[f'{name}_details']['rate'] for stat in stats):,.0f}/s"
         for name in RATE_NAMES
     ]
-    totals = [answer["queue_totals"] for answer in answers]
+    totals = [answer["local"]["queue_totals"] for answer in answers]
     ready = sum(total["messages_ready"] for total in totals)
     unacknowledged = sum(total["messages_unacknowledged"] for total in totals)
     return " | ".join(

@@ -14,11 +14,13 @@ from headrace_broker.catalog.view import CatalogView
 from headrace_broker.management.answer import not_found
 from headrace_broker.model.definition import Binding, Exchange, Node, Queue, User
 from headrace_broker.model.limits import LISTING_ROWS_MAX
+from headrace_broker.model.stats import StatsRow
 from headrace_broker.model.status import MemberStatus, NodeLoad
 from headrace_broker.runtime.browsing import Page
 from headrace_broker.runtime.client_list import ClientListing
 from headrace_broker.runtime.counts import QueueCounts
 from headrace_broker.runtime.flow_report import FlowReport
+from headrace_broker.runtime.inquiry import Stats
 from headrace_broker.runtime.message_service import FetchedMessage, Moved
 from headrace_broker.runtime.operations import RebalanceStatus, StepOutcome
 from headrace_broker.runtime.page_logins import PageLogins
@@ -109,6 +111,16 @@ class OperationsPort(Protocol):
         """Begin to spread leaders over nodes."""
 
 
+class StatsPort(Protocol):
+    """See `runtime.stats.StatsBook`."""
+
+    async def ask(self, question: Stats) -> tuple[list[StatsRow], tuple[str, ...]]:
+        """Return the figures of all nodes, and the names of those that did not answer."""
+
+    async def sample_forever(self) -> None:
+        """Take samples until cancelled."""
+
+
 class Administration(Protocol):
     """See `runtime.administration.NodeAdministration`. Coroutines raise AmqpError."""
 
@@ -123,6 +135,10 @@ class Administration(Protocol):
     @property
     def message_service(self) -> MessagePort:
         """Single messages."""
+
+    @property
+    def stats(self) -> StatsPort:
+        """Figures over time."""
 
     @property
     def flow_report(self) -> FlowReport:

@@ -101,18 +101,6 @@ def render_queue_moves(row: QueueFlow | None) -> dict[str, Any]:
     }
 
 
-def render_message_stats(row: QueueFlow | None) -> dict[str, Any]:
-    """Return a queue's rates by RabbitMQ's names, of the last 10 s."""
-    return {
-        f"{name}_details": {"rate": round(each[1], 1)}
-        for name, each in (
-            ("publish", row.arrived if row is not None else NEVER),
-            ("deliver_get", row.delivered if row is not None else NEVER),
-            ("ack", row.settled if row is not None else NEVER),
-        )
-    }
-
-
 def render_explanation(found: Explanation, view: CatalogView) -> dict[str, Any]:
     """Return the body of GET /api/flow/why."""
     return {

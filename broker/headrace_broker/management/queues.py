@@ -24,18 +24,20 @@ from headrace_broker.management.access import (
 from headrace_broker.management.administration import Administration, known_queue, known_vhost
 from headrace_broker.management.answer import done, json_answer, not_found
 from headrace_broker.management.body import decode
+from headrace_broker.management.figures import AGES, Ages, asked_ages
 from headrace_broker.management.listing import COLUMNS, chosen, columns, listing
+from headrace_broker.management.overview import LENGTHS, lengths_and_rates
 from headrace_broker.management.query import IF_EMPTY, IF_UNUSED, flag
 from headrace_broker.management.rendering import render_queue
 from headrace_broker.management.route import Route, deleted, got, listed, put
 from headrace_broker.management.status_source import StatusSource
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.flow_status import QueueFlow
-from headrace_broker.model.limits import LISTING_TURN_ROWS
+from headrace_broker.model.limits import LISTING_TURN_ROWS, PAGE_ROWS_MAX
 from headrace_broker.model.reply_code import AmqpError
+from headrace_broker.model.stats import QUEUE_FIGURES, QueueStats
 from headrace_broker.model.status import QueueStatus
 
-AGES: Final = ()
 COUNTS_SECONDS_MAX: Final = 2.0  # for what other nodes say in a listing; the rest is without counts
 FLOWS_SECONDS_MAX: Final = 1.0  # likewise for what moves in queues; the rest is listed as calm
 COUNTS_AT_ONCE: Final = 64  # questions to leaders under way for one listing
@@ -44,6 +46,9 @@ COUNTS_AT_ONCE: Final = 64  # questions to leaders under way for one listing
 def unix_ms() -> int:
     """Return Unix time in milliseconds."""
     return time.time_ns() // 1_000_000
+
+
+Known = tuple[QueueStatus, QueueStats | None]
 
 
 class QueueBody(msgspec.Struct):
@@ -108,14 +113,19 @@ class QueueEndpoints:
         view = self._node.view
         found = [queue for queue in view.queues(vhost) if who.sees(view, queue.vhost)]
         found.sort(key=lambda queue: (queue.vhost, queue.name))
-        now_ms = unix_ms()
+        ages, now_ms = asked_ages(request), unix_ms()
+
+        async def prepare(queues: Sequence[Queue]) -> list[Known]:
+            return await self._known(queues, ages)
+
         return await listing(
-            request, found, lambda status: render_queue(status, now_ms), prepare=self._known
+            request, found, lambda known: _rendered(known, ages, now_ms), prepare=prepare
         )
 
-    async def _known(self, queues: Sequence[Queue]) -> list[QueueStatus]:
+    async def _known(self, queues: Sequence[Queue], ages: Ages) -> list[Known]:
         """Return what is known of queues, without those that are gone meanwhile."""
         flows = asyncio.ensure_future(self._flows())
+        stats = asyncio.ensure_future(self._stats(queues, ages))
         found: list[QueueStatus] = []
         for at, queue in enumerate(queues, 1):
             status = self._status.queue(queue.vhost, queue.name)
@@ -123,8 +133,27 @@ class QueueEndpoints:
                 found.append(status)
             if at % LISTING_TURN_ROWS == 0:
                 await asyncio.sleep(0)
-        counted = await self._counted(found)
-        return self._with_flow(counted, await flows)
+        every = self._with_flow(await self._counted(found), await flows)
+        figures = await stats
+        return [(status, figures.get((status.vhost, status.name))) for status in every]
+
+    async def _stats(
+        self, queues: Sequence[Queue], ages: Ages
+    ) -> dict[tuple[str, str], QueueStats]:
+        """Return the figures of queues over time, as far as their leaders answer."""
+        groups = [queue.group for queue in queues]
+        question = ages.question(groups=groups if len(groups) <= PAGE_ROWS_MAX else None)
+        try:
+            async with asyncio.timeout(FLOWS_SECONDS_MAX):
+                rows, _ = await self._node.stats.ask(question)
+        except TimeoutError:
+            return {}
+        names = {queue.group: (queue.vhost, queue.name) for queue in queues}
+        return {
+            names[row.group]: row
+            for row in rows
+            if isinstance(row, QueueStats) and row.group in names
+        }
 
     async def _flows(self) -> dict[int, QueueFlow]:
         """Return the flow state of the queues in which something moves, if the nodes answer."""
@@ -183,6 +212,7 @@ class QueueEndpoints:
         status = self._status.queue(queue.vhost, queue.name)
         if status is None:
             raise not_found(f"queue '{queue.name}' in vhost '{queue.vhost}'")
+        ages = asked_ages(request)
         # Without an answer there is only what the replica here says, if there is one.
         with contextlib.suppress(AmqpError, TimeoutError):
             async with asyncio.timeout(COUNTS_SECONDS_MAX):
@@ -190,7 +220,9 @@ class QueueEndpoints:
                 status = msgspec.structs.replace(
                     status, flow=await self._node.flow_report.queue(queue)
                 )
-        return json_answer(chosen(render_queue(status, unix_ms()), columns(request)))
+        stats = (await self._stats([queue], ages)).get((queue.vhost, queue.name))
+        body = _rendered((status, stats), ages, unix_ms())
+        return json_answer(chosen(body, columns(request)))
 
     async def _put(self, request: web.Request) -> web.Response:
         vhost = await known_vhost(self._node, request)
@@ -225,3 +257,14 @@ class QueueEndpoints:
         check_enters(who, self._node.view, queue.vhost)
         check_allowed(who, self._node.view, queue.vhost, operation, "queue", queue.name)
         check_not_exclusive(queue)
+
+
+def _rendered(known: Known, ages: Ages, now_ms: int) -> dict[str, Any]:
+    """Return a queue as JSON: what it holds now, and its figures over time."""
+    status, stats = known
+    body = render_queue(status, now_ms)
+    last, samples = (stats.last, stats.samples) if stats is not None else ([], [])
+    figures = lengths_and_rates(QUEUE_FIGURES, last, samples, ages)
+    if not last:  # nothing has moved, or nobody answers: then only the replica here knows
+        figures = {name: value for name, value in figures.items() if name not in LENGTHS}
+    return {**figures, **body}

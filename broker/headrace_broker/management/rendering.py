@@ -7,27 +7,19 @@ from typing import Any
 
 import msgspec
 
-from headrace_broker import build_info
-from headrace_broker.management.flow_rendering import render_message_stats, render_queue_moves
+from headrace_broker.management.flow_rendering import render_queue_moves
 from headrace_broker.model.flow import FLOW, RUNNING
 from headrace_broker.model.status import NodeStatus, Overview, QueueStatus
 
 
-def render_overview(overview: Overview, rates: dict[str, float]) -> dict[str, Any]:
-    """Return the body of GET /api/overview."""
+def render_local(overview: Overview, rates: dict[str, float]) -> dict[str, Any]:
+    """Return what the answering node itself has, in GET /api/overview."""
     stats: dict[str, Any] = {}
     for name, count in msgspec.structs.asdict(overview.counters).items():
         stats[name] = count
         stats[f"{name}_details"] = {"rate": rates[name]}
     ready, unacknowledged = overview.messages_ready, overview.messages_unacknowledged
     return {
-        "product_name": "Headrace",
-        "product_version": build_info.VERSION,
-        "compiled": build_info.compiled(),
-        "cluster_name": overview.cluster_name,
-        "node": overview.node,
-        "leader": overview.leader,
-        "nodes": render_nodes(overview.nodes),
         "object_totals": msgspec.structs.asdict(overview.totals),
         "queue_totals": {
             "messages": ready + unacknowledged,
@@ -59,6 +51,7 @@ def render_queue(queue: QueueStatus, now_ms: int) -> dict[str, Any]:
         "exclusive": queue.exclusive,
         "auto_delete": queue.auto_delete,
         "arguments": queue.arguments,
+        "node": queue.leader,
         "leader": queue.leader,
         "members": list(queue.members),
         "state": _state(queue),
@@ -66,7 +59,6 @@ def render_queue(queue: QueueStatus, now_ms: int) -> dict[str, Any]:
         "operator_policy": queue.operator_policy or None,
         "effective_policy_definition": queue.definition,
         "flow": render_queue_moves(queue.flow),
-        "message_stats": render_message_stats(queue.flow),
     }
     if queue.has_counts:
         mark = queue.watermark

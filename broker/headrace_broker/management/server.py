@@ -23,18 +23,18 @@ from headrace_broker.management.flow_limits import FlowLimitEndpoints
 from headrace_broker.management.guard import Guard
 from headrace_broker.management.health import State
 from headrace_broker.management.listener import HttpListener
-from headrace_broker.management.listing import listing
 from headrace_broker.management.members import MemberEndpoints
 from headrace_broker.management.messages import MessageEndpoints
 from headrace_broker.management.metrics import MetricEndpoints
+from headrace_broker.management.nodes import NodeEndpoints
 from headrace_broker.management.openapi import document
+from headrace_broker.management.overview import OverviewEndpoints
 from headrace_broker.management.page.server import Page
 from headrace_broker.management.permissions import PermissionEndpoints
 from headrace_broker.management.policies import PolicyEndpoints
 from headrace_broker.management.queues import QueueEndpoints
 from headrace_broker.management.rate import SAMPLE_INTERVAL_S, RateMeter
-from headrace_broker.management.rendering import render_nodes, render_overview
-from headrace_broker.management.route import MONITORING, NOBODY, Route, described
+from headrace_broker.management.route import NOBODY, Route, described, got
 from headrace_broker.management.status_source import StatusSource
 from headrace_broker.management.user_limits import UserLimitEndpoints
 from headrace_broker.management.users import UserEndpoints
@@ -79,7 +79,7 @@ class ManagementServer:
         self._entrance.page = self._page.caller
         self._runner: web.AppRunner | None = None
         self._listeners: list[HttpListener] = []
-        self._sampler: asyncio.Task[None] | None = None
+        self._samplers: list[asyncio.Task[None]] = []
 
     async def start(self, host: str, port: int, tls: ServerTls | None = None) -> int:
         """Listen, and return the port (the one asked for, or a free one when that was 0).
@@ -114,23 +114,27 @@ class ManagementServer:
                 await self.stop()
             raise
         self._listeners.append(listener)
-        if self._sampler is None:
-            self._sampler = asyncio.create_task(self._sample_forever(), name="management-rates")
+        if not self._samplers:
+            self._samplers = [
+                asyncio.create_task(self._sample_forever(), name="management-rates"),
+                asyncio.create_task(self._node.stats.sample_forever(), name="management-stats"),
+            ]
         return bound
 
     async def stop(self) -> None:
         """Stop listening; a server that was not started is left alone."""
-        if self._sampler is not None:
-            self._sampler.cancel()
+        for sampler in self._samplers:
+            sampler.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await self._sampler
+                await sampler
+        self._samplers = []
         for listener in self._listeners:
             await listener.stop()
         self._listeners.clear()
         await self._page.stop()
         if self._runner is not None:
             await self._runner.cleanup()
-        self._sampler = self._runner = None
+        self._runner = None
 
     def routes(self) -> list[Route]:
         """Return everything that is answered."""
@@ -146,6 +150,8 @@ class ManagementServer:
             MemberEndpoints(node),
             MessageEndpoints(node),
             MetricEndpoints(node.flow_report, source),
+            NodeEndpoints(node, source),
+            OverviewEndpoints(node, source, self._meter),
             PolicyEndpoints(node, operator=False),
             PolicyEndpoints(node, operator=True),
             QueueEndpoints(node, source),
@@ -155,42 +161,9 @@ class ManagementServer:
             VhostEndpoints(node),
         )
         rows = [
-            Route(
-                "GET", LIVE, self._live, "Whether the node's process lives.", NOBODY, answer=State
-            ),
-            Route(
-                "GET",
-                READY,
-                self._ready,
-                "Whether clients may be sent to the node.",
-                NOBODY,
-                answer=State,
-                codes=(503,),
-            ),
-            Route(
-                "GET",
-                "/api/overview",
-                self._overview,
-                "The cluster in short.",
-                answer=dict[str, Any],
-            ),
-            Route(
-                "GET",
-                "/api/nodes",
-                self._nodes,
-                "All nodes.",
-                MONITORING,
-                answer=dict[str, Any],
-                listing=True,
-            ),
-            Route(
-                "GET",
-                "/api/openapi.json",
-                self._openapi,
-                "This document.",
-                NOBODY,
-                answer=dict[str, Any],
-            ),
+            got(LIVE, self._live, "Whether the node's process lives.", State, NOBODY),
+            got(READY, self._ready, "Whether clients may come.", State, NOBODY, codes=(503,)),
+            got("/api/openapi.json", self._openapi, "This document.", dict[str, Any], NOBODY),
         ]
         return [*rows, *(row for part in parts for row in described(part.routes()))]
 
@@ -219,13 +192,6 @@ class ManagementServer:
         if reason:
             return json_answer({"status": "failed", "reason": reason}, status=503)
         return json_answer({"status": "ok"})
-
-    async def _overview(self, request: web.Request) -> web.Response:
-        return json_answer(render_overview(self._source.overview(), self._meter.rates()))
-
-    async def _nodes(self, request: web.Request) -> web.Response:
-        nodes = render_nodes(self._source.overview().nodes)
-        return await listing(request, nodes, dict, name=lambda node: str(node["name"]))
 
     async def _openapi(self, request: web.Request) -> web.Response:
         return json_answer(document(self.routes()))

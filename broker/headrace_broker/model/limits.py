@@ -81,6 +81,7 @@ LARGE_BODIES_MAX: Final = 4  # such bodies that are read and worked at, at once;
 LISTING_COLUMNS_MAX: Final = 64  # fields asked for in a listing; more than rows have
 PAGE_ROWS_MAX: Final = 500  # rows on a page of a listing; RabbitMQ's
 SEARCH_SECONDS_MAX: Final = 1.0  # seconds of searching names in a listing for an expression; a hundred thousand names with a plain one
+HISTORY_QUEUES_MAX: Final = 2000  # queues of a node whose figures are kept for an hour, those that moved last; some 10 KiB each
 QUESTIONS_MAX: Final = 256  # questions to other nodes under way; HTTP requests that list or close at once
 GRPC_PAGE_ROWS_MAX: Final = 1000  # rows of a page of a listing; some 20 ms to make
 GRPC_PAGE_ROWS: Final = 100  # the same where nothing else is said

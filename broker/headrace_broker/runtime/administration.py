@@ -19,6 +19,7 @@ from headrace_broker.runtime.message_service import MessageService
 from headrace_broker.runtime.operations import Operations
 from headrace_broker.runtime.page_logins import PageLogins
 from headrace_broker.runtime.port import QueueClient, QueueListener, Ticket
+from headrace_broker.runtime.stats import StatsBook
 from headrace_broker.runtime.topology import Topology
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class NodeAdministration:
         flow_report: why publishers are slow, and who causes it.
         operations: moves replicas and leaderships, and drains nodes.
         page_logins: who is logged in at the web page.
+        stats: figures over time.
     """
 
     def __init__(self, node: BrokerNode) -> None:
@@ -45,6 +47,7 @@ class NodeAdministration:
         self.flow_report: FlowReport = node.flow_report
         self.operations: Operations = node.operations
         self.page_logins = PageLogins(node.config.node.id, self.view, node.clients.inquiries)
+        self.stats = StatsBook(node)
         self._node = node
 
     async def submit(self, command: AnyCommand) -> Result:

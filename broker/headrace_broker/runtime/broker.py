@@ -18,6 +18,7 @@ from headrace_broker.model.flow import LIMIT_DISK, REPUBLISH, Cause
 from headrace_broker.model.message import Publish
 from headrace_broker.model.reply_code import INTERNAL_ERROR, NOT_FOUND, AmqpError
 from headrace_broker.runtime.authenticator import Authenticator, Verdict
+from headrace_broker.runtime.churn import Churn
 from headrace_broker.runtime.client_counts import ClientCounts
 from headrace_broker.runtime.client_flow import ClientFlow
 from headrace_broker.runtime.counts import CountsClient
@@ -44,6 +45,7 @@ class NodeBroker(Broker):
 
     Attributes:
         connections: open client connections by id.
+        churn: how many came and went.
         queue_gates: what is under way to each queue from here.
         client_flow: what clients are told of flow control, and how they weigh.
     """
@@ -68,6 +70,7 @@ class NodeBroker(Broker):
         self.permissions = Permissions(view)
         self.quotas = Quotas()
         self.connections: dict[str, ConnectionInfo] = {}
+        self.churn = Churn()
         self.client_counts = ClientCounts(view, self.connections)
         self.client_flow = ClientFlow(view, hosting.ledger)
         self.ledger = hosting.ledger
@@ -275,9 +278,11 @@ class NodeBroker(Broker):
     @override
     def connection_opened(self, info: ConnectionInfo) -> None:
         self.connections[info.id] = info
+        self.churn.opened(info)
         if info.account is not None:
             info.account.weight = self.client_flow.weight(info.user)
 
     @override
     def connection_closed(self, info: ConnectionInfo) -> None:
         self.connections.pop(info.id, None)
+        self.churn.closed(info)

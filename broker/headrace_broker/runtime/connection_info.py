@@ -46,6 +46,7 @@ class ConnectionInfo:
         kind: of its account, CONNECTION or STREAM of `model.flow`.
         protocol: for people.
         channels: how many are open now.
+        channels_opened: how many ever were.
         mechanism: of authentication.
         tls: what the TLS handshake agreed, None in the clear.
         control: its handle while it is open.
@@ -70,6 +71,7 @@ class ConnectionInfo:
         self.frame_max = 0
         self.heartbeat_s = 0
         self.channels = 0
+        self.channels_opened = 0
         self.mechanism = ""
         self.tls: TlsSession | None = None
         self.control: ConnectionControl | None = None

@@ -116,7 +116,26 @@ class Login(msgspec.Struct, frozen=True, tag="login"):
     end: bool = False
 
 
-Question = List | Close | Flow | Leads | Load | Login | Replicas | Transfer
+class Stats(msgspec.Struct, frozen=True, tag="stats"):
+    """How do you fare, and the queues that you lead?
+
+    Attributes:
+        node: the node itself is wanted.
+        groups: queues that are wanted, None for all that have moved within an hour.
+        age_ms: how far back samples go, 0 for none.
+        step_ms: least time between samples.
+        skip: rows that the asker has already.
+    """
+
+    node: bool = False
+    groups: tuple[int, ...] | None = ()
+    age_ms: int = 0
+    step_ms: int = 0
+    skip: int = 0
+
+
+Listing = List | Flow | Leads | Load | Login | Replicas | Stats
+Question = Listing | Close | Transfer
 
 
 class Envelope(msgspec.Struct, frozen=True):
@@ -164,6 +183,7 @@ class Inquiries:
     Attributes:
         flow_rows: as `rows`, for questions about flow control.
         replica_rows: as `rows`, for questions about replicas and leaders.
+        stats_rows: as `rows`, for questions about figures over time.
         transfer: begins to hand a leadership over, and returns whether it did.
         login_rows: likewise, for those about log-ins at the web page.
     """
@@ -176,6 +196,7 @@ class Inquiries:
     ) -> None:
         self.flow_rows: Callable[[Flow], Iterator[msgspec.Struct]] = _nothing
         self.replica_rows: Callable[[Leads | Load | Replicas], Iterator[msgspec.Struct]] = _nothing
+        self.stats_rows: Callable[[Stats], Iterator[msgspec.Struct]] = _nothing
         self.transfer: Callable[[Transfer], bool] = _refuse
         self.login_rows: Callable[[Login], Iterator[msgspec.Struct]] = _nothing
         self._send = send
@@ -202,7 +223,7 @@ class Inquiries:
         return (await self._ask(node, question)).count > 0
 
     async def rows(
-        self, node: int, question: List | Flow | Leads | Load | Replicas, kind: Any, rows_max: int
+        self, node: int, question: Listing, kind: Any, rows_max: int
     ) -> tuple[list[Any], int]:
         """Return a node's rows, at most `rows_max`, and how many were too large to be sent.
 
@@ -277,11 +298,13 @@ class Inquiries:
         if not self._send(source, payload.SerializeToString()):
             log.info("node %d does not hear the answer to its question", source)
 
-    def _every(self, question: List | Flow | Leads | Load | Replicas) -> Iterator[msgspec.Struct]:
+    def _every(self, question: Listing) -> Iterator[msgspec.Struct]:
         if isinstance(question, Flow):
             return self.flow_rows(question)
         if isinstance(question, Leads | Load | Replicas):
             return self.replica_rows(question)
+        if isinstance(question, Stats):
+            return self.stats_rows(question)
         return self._rows(question)
 
     def receive_answer(self, data: bytes) -> None:
@@ -296,7 +319,7 @@ class Inquiries:
             future.set_result(answer)
 
 
-def _nothing(question: Question) -> Iterator[msgspec.Struct]:
+def _nothing(question: Listing) -> Iterator[msgspec.Struct]:
     return iter(())
 
 

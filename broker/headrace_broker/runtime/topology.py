@@ -65,6 +65,7 @@ class Topology:
     def __init__(
         self, node: int, catalog: CatalogService, hosting: Hosting, counts: CountsClient
     ) -> None:
+        self.declared = 0  # queues, also those that were there
         self._node = node
         self._catalog = catalog
         self._hosting = hosting
@@ -117,6 +118,7 @@ class Topology:
                 other ones, or one too many for its vhost; RESOURCE_LOCKED for another connection's
                 exclusive queue. Nothing was declared then.
         """
+        self.declared += 1
         known = self._catalog.catalog.vhost(vhost)
         try:
             kind, replicas = asked_queue(

@@ -31,11 +31,8 @@ def root_logger() -> Iterator[None]:
 
 def overview(leader: str, rate: float, ready: int, unacknowledged: int) -> dict[str, Any]:
     details = {f"{name}_details": {"rate": rate} for name in ("publish", "deliver", "ack")}
-    return {
-        "leader": leader,
-        "message_stats": details,
-        "queue_totals": {"messages_ready": ready, "messages_unacknowledged": unacknowledged},
-    }
+    totals = {"messages_ready": ready, "messages_unacknowledged": unacknowledged}
+    return {"leader": leader, "local": {"message_stats": details, "queue_totals": totals}}
 
 
 def test_ctl_is_rabbitmqctl_under_another_name() -> None:

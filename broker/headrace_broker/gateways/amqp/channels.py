@@ -54,6 +54,7 @@ class Channels:
             if channel.is_open:
                 self._by_number[int(number)] = channel
                 self._info.channels = len(self._by_number)
+                self._info.channels_opened += 1
             return
         if isinstance(event, Acked) and (not self._acking or self._acking[-1] is not channel):
             self._acking.append(channel)

@@ -1,0 +1,145 @@
+"""Figures over time as JSON: the current one, its rate, and samples for who asks for an age.
+
+Source: RabbitMQ's fields `X`, `X_details.rate` and `X_details.samples`; a rate is that over the
+last interval between two samples, five seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
+
+from aiohttp import web
+
+from headrace_broker.flow.history import FINE_MS
+from headrace_broker.management.query import number
+from headrace_broker.management.route import Parameter
+from headrace_broker.model.stats import Samples
+from headrace_broker.runtime.inquiry import Stats
+
+AGE_SECONDS_MAX: Final = 3_600
+STEP_SECONDS_MAX: Final = 600
+
+_SECONDS: Final = {"type": "integer", "minimum": 1, "maximum": AGE_SECONDS_MAX}
+_STEP: Final = {"type": "integer", "minimum": 1, "maximum": STEP_SECONDS_MAX}
+AGES: Final = (
+    Parameter("lengths_age", "Show how many messages there were, for so many seconds.", _SECONDS),
+    Parameter("lengths_incr", "Seconds between these samples, 5 at least.", _STEP),
+    Parameter("msg_rates_age", "Show how many messages moved, for so many seconds.", _SECONDS),
+    Parameter("msg_rates_incr", "Seconds between these samples, 5 at least.", _STEP),
+)
+
+
+class Ages(NamedTuple):
+    """How far back somebody wants to look, in milliseconds, 0 for not at all."""
+
+    lengths_ms: int
+    rates_ms: int
+    step_ms: int
+
+    @property
+    def age_ms(self) -> int:
+        """The farther of both."""
+        return max(self.lengths_ms, self.rates_ms)
+
+    def question(self, node: bool = False, groups: Sequence[int] | None = ()) -> Stats:
+        """Return what nodes are asked."""
+        wanted = tuple(groups) if groups is not None else None
+        return Stats(node=node, groups=wanted, age_ms=self.age_ms, step_ms=self.step_ms)
+
+
+NO_AGES: Final = Ages(0, 0, 0)
+
+
+def asked_ages(request: web.Request) -> Ages:
+    """Return how far back a request looks.
+
+    Raises:
+        ApiError: 400, a parameter is out of its range.
+    """
+    ages = [
+        1000 * number(request, name, 0, 1, AGE_SECONDS_MAX)
+        for name in ("lengths_age", "msg_rates_age")
+    ]
+    steps = [
+        1000 * number(request, name, FINE_MS // 1000, 1, STEP_SECONDS_MAX)
+        for name in ("lengths_incr", "msg_rates_incr")
+    ]
+    return Ages(ages[0], ages[1], min(steps))
+
+
+def rate(last: Samples, at: int) -> float:
+    """Return by how much a figure grew per second between the last two samples."""
+    if len(last) < 2 or last[1][0] <= last[0][0]:
+        return 0.0
+    return round(1000 * (last[1][at + 1] - last[0][at + 1]) / (last[1][0] - last[0][0]), 2)
+
+
+def details(last: Samples, samples: Samples, at: int, age_ms: int) -> dict[str, Any]:
+    """Return the field `X_details` of a figure.
+
+    Args:
+        last: the last two samples.
+        samples: the newest first.
+        at: which of the figures.
+        age_ms: how far back it is shown, 0 for not at all.
+    """
+    found: dict[str, Any] = {"rate": rate(last, at)}
+    if not age_ms:
+        return found
+    newest = samples[0][0] if samples else 0
+    shown = [each for each in samples if newest - each[0] <= age_ms]
+    found["samples"] = [{"sample": each[at + 1], "timestamp": each[0]} for each in shown]
+    if len(shown) > 1:
+        seconds = (shown[0][0] - shown[-1][0]) / 1000
+        found["avg_rate"] = round((shown[0][at + 1] - shown[-1][at + 1]) / seconds, 2)
+        found["avg"] = round(sum(each[at + 1] for each in shown) / len(shown), 2)
+    return found
+
+
+def summed(series: Iterable[Samples]) -> Samples:
+    """Return the samples of several nodes added up, at the times of the first one's.
+
+    Of the other nodes what they said last before that time counts, of one that had not begun then
+    its first word.
+
+    Args:
+        series: of each node, the newest first.
+    """
+    every = [each for each in series if each]
+    if not every:
+        return []
+    found: Samples = []
+    positions = [0] * len(every)
+    for sample in every[0]:
+        total = list(sample[1:])
+        for which, other in enumerate(every[1:], 1):
+            at = positions[which]
+            while at < len(other) - 1 and other[at][0] > sample[0]:
+                at += 1
+            positions[which] = at
+            for figure, value in enumerate(other[at][1:]):
+                total[figure] += value
+        found.append((sample[0], *total))
+    return found
+
+
+def summed_last(series: Iterable[Samples]) -> Samples:
+    """Return the last two samples of several nodes added up, as if they were taken together."""
+    every = [each for each in series if len(each) == 2]
+    if not every:
+        return []
+    first, second = (
+        [sum(values) for values in zip(*(each[at][1:] for each in every), strict=True)]
+        for at in (0, 1)
+    )
+    start, end = every[0][0][0], every[0][1][0]
+    # Intervals are those of the clock of each node, and differ by little.
+    return [(start, *first), (end, *second)]
+
+
+RETENTION: Final = {
+    "global": [600, 3600],
+    "basic": [600, 3600],
+    "detailed": [600],
+}

@@ -1,0 +1,78 @@
+"""/api/nodes."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from aiohttp import web
+
+from headrace_broker.management.administration import Administration
+from headrace_broker.management.answer import PARTIAL_HEADER, json_answer, not_found
+from headrace_broker.management.figures import NO_AGES
+from headrace_broker.management.listing import COLUMNS, chosen, columns, listing
+from headrace_broker.management.node_rendering import render_node
+from headrace_broker.management.route import MONITORING, Route, got, listed
+from headrace_broker.management.status_source import StatusSource
+from headrace_broker.model.stats import NodeStats
+from headrace_broker.model.status import NodeStatus
+
+Body = dict[str, Any]
+
+
+class NodeEndpoints:
+    """Answers requests about nodes, as they tell of themselves."""
+
+    def __init__(self, node: Administration, source: StatusSource) -> None:
+        self._node = node
+        self._source = source
+
+    def routes(self) -> list[Route]:
+        """Return what is answered."""
+        one = "/api/nodes/{node}"
+        return [
+            listed("/api/nodes", self._list, "All nodes.", Body, MONITORING),
+            got(one, self._get, "A node.", Body, MONITORING, query=COLUMNS),
+            got(one + "/memory", self._memory, "Memory of a node.", Body, MONITORING),
+        ]
+
+    async def _rendered(self) -> tuple[list[Body], dict[str, str]]:
+        rows, missing = await self._node.stats.ask(NO_AGES.question(node=True))
+        stats = {row.id: row for row in rows if isinstance(row, NodeStats)}
+        now_ms = time.time_ns() // 1_000_000
+        nodes = sorted(self._source.overview().nodes, key=_number)
+        headers = {PARTIAL_HEADER: f"no answer from {', '.join(missing)}"} if missing else {}
+        return [render_node(node, stats.get(node.id), now_ms) for node in nodes], headers
+
+    async def _list(self, request: web.Request) -> web.Response:
+        rows, headers = await self._rendered()
+        return await listing(
+            request, rows, dict, name=lambda row: str(row["name"]), headers=headers
+        )
+
+    async def _one(self, request: web.Request) -> tuple[Body, dict[str, str]]:
+        name = request.match_info["node"]
+        rows, headers = await self._rendered()
+        for row in rows:
+            if row["name"] == name:
+                return row, headers
+        raise not_found(f"node '{name}'")
+
+    async def _get(self, request: web.Request) -> web.Response:
+        row, headers = await self._one(request)
+        return json_answer(chosen(row, columns(request)), headers=headers)
+
+    async def _memory(self, request: web.Request) -> web.Response:
+        row, headers = await self._one(request)
+        used = row.get("mem_used", 0)
+        memory = {
+            "total": {"rss": used, "allocated": used, "erlang": 0},
+            "limit": row.get("mem_limit", 0),
+            "available": row.get("mem_total", 0),
+            "strategy": "rss",
+        }
+        return json_answer({"memory": memory}, headers=headers)
+
+
+def _number(node: NodeStatus) -> int:
+    return node.id

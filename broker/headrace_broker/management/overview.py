@@ -1,0 +1,195 @@
+"""/api/overview, and what else is about the cluster as a whole."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from aiohttp import web
+
+from headrace_broker import build_info
+from headrace_broker.management.access import caller
+from headrace_broker.management.administration import Administration
+from headrace_broker.management.answer import PARTIAL_HEADER, json_answer
+from headrace_broker.management.figures import (
+    AGES,
+    RETENTION,
+    Ages,
+    asked_ages,
+    details,
+    summed,
+    summed_last,
+)
+from headrace_broker.management.listing import COLUMNS, chosen, columns
+from headrace_broker.management.node_rendering import AUTH_MECHANISMS, exchange_types
+from headrace_broker.management.rate import RateMeter
+from headrace_broker.management.rendering import render_local, render_nodes
+from headrace_broker.management.route import Route, got
+from headrace_broker.management.status_source import StatusSource
+from headrace_broker.model.stats import NODE_FIGURES, NodeStats, Samples
+
+LENGTHS: Final = ("messages", "messages_ready", "messages_unacknowledged")
+CHURN: Final = NODE_FIGURES[7:14]
+MESSAGES: Final = ("publish", "confirm", "deliver_get", "redeliver", "ack")
+
+Body = dict[str, Any]
+
+
+class OverviewEndpoints:
+    """Answers requests about the cluster.
+
+    Args:
+        node: asks the other nodes.
+        source: what this node tells of itself.
+        meter: rates of this node.
+    """
+
+    def __init__(self, node: Administration, source: StatusSource, meter: RateMeter) -> None:
+        self._node = node
+        self._source = source
+        self._meter = meter
+
+    def routes(self) -> list[Route]:
+        """Return what is answered."""
+        return [
+            got(
+                "/api/overview",
+                self._overview,
+                "The cluster in short.",
+                Body,
+                query=(*AGES, *COLUMNS),
+            ),
+            got("/api/cluster-name", self._name, "Name of the cluster.", dict[str, str]),
+            got("/api/extensions", self._extensions, "Extensions of the page; none.", list[Body]),
+            got("/api/auth", self._auth, "Ways to log in beside a password.", Body),
+        ]
+
+    async def _overview(self, request: web.Request) -> web.Response:
+        ages = asked_ages(request)
+        rows, missing = await self._node.stats.ask(ages.question(node=True))
+        nodes = [row for row in rows if isinstance(row, NodeStats)]
+        overview = self._source.overview()
+        local = render_local(overview, self._meter.rates())
+        body: Body = {
+            "product_name": "Headrace",
+            "product_version": build_info.VERSION,
+            "management_version": build_info.VERSION,
+            "compiled": build_info.compiled(),
+            "rates_mode": "basic",
+            "sample_retention_policies": RETENTION,
+            "exchange_types": exchange_types(),
+            "auth_mechanisms": list(AUTH_MECHANISMS),
+            "cluster_name": overview.cluster_name,
+            "node": overview.node,
+            "leader": overview.leader,
+            "nodes": render_nodes(overview.nodes),
+            "disable_stats": False,
+            "enable_queue_totals": False,
+            "statistics_db_event_queue": 0,
+            "object_totals": _objects(nodes),
+            "local": local,
+            **_totals(nodes, ages),
+        }
+        if caller().monitors:
+            body["listeners"] = [row for node in nodes for row in render_listeners(node)]
+            body["contexts"] = [row for node in nodes for row in render_contexts(node)]
+        headers = {PARTIAL_HEADER: f"no answer from {', '.join(missing)}"} if missing else None
+        return json_answer(chosen(body, columns(request)), headers=headers)
+
+    async def _name(self, request: web.Request) -> web.Response:
+        return json_answer({"name": self._source.overview().cluster_name})
+
+    async def _extensions(self, request: web.Request) -> web.Response:
+        return json_answer([])
+
+    async def _auth(self, request: web.Request) -> web.Response:
+        return json_answer({"oauth_enabled": False})
+
+
+def _objects(nodes: list[NodeStats]) -> dict[str, int]:
+    """Return how much there is: of clients the sum, of the catalog what one node says."""
+    found = {
+        name: sum(getattr(node.totals, name) for node in nodes)
+        for name in ("connections", "channels", "consumers")
+    }
+    for name in ("exchanges", "queues"):
+        found[name] = max((getattr(node.totals, name) for node in nodes), default=0)
+    return found
+
+
+def _totals(nodes: list[NodeStats], ages: Ages) -> Body:
+    samples = summed(node.samples for node in nodes)
+    last = summed_last(node.last for node in nodes)
+    if not last:
+        last = summed([node.last for node in nodes])[:1]
+    return {
+        "queue_totals": _lengths(last, samples, ages),
+        "message_stats": _figures(MESSAGES, last, samples, ages.rates_ms),
+        "churn_rates": _figures(CHURN, last, samples, ages.rates_ms),
+    }
+
+
+def _lengths(last: Samples, samples: Samples, ages: Ages) -> Body:
+    """Return ready, unacknowledged and all messages."""
+    return _named(LENGTHS, _with_sum(last), _with_sum(samples), ages.lengths_ms)
+
+
+def _with_sum(samples: Samples) -> Samples:
+    return [(row[0], row[1] + row[2], row[1], row[2]) for row in samples]
+
+
+def _figures(names: tuple[str, ...], last: Samples, samples: Samples, age_ms: int) -> Body:
+    at = [NODE_FIGURES.index(name) + 1 for name in names]
+    cut = [[(row[0], *(row[i] for i in at)) for row in each] for each in (last, samples)]
+    return _named(names, cut[0], cut[1], age_ms)
+
+
+def _named(names: tuple[str, ...], last: Samples, samples: Samples, age_ms: int) -> Body:
+    found: Body = {}
+    for at, name in enumerate(names):
+        found[name] = last[-1][at + 1] if last else 0
+        found[f"{name}_details"] = details(last, samples, at, age_ms)
+    return found
+
+
+def lengths_and_rates(names: tuple[str, ...], last: Samples, samples: Samples, ages: Ages) -> Body:
+    """Return figures of which the first two are ready and unacknowledged messages."""
+    return {
+        **_lengths(last, samples, ages),
+        "message_stats": _named(
+            names[2:],
+            [(row[0], *row[3:]) for row in last],
+            [(row[0], *row[3:]) for row in samples],
+            ages.rates_ms,
+        ),
+    }
+
+
+def render_listeners(node: NodeStats) -> list[Body]:
+    """Return where a node listens."""
+    return [
+        {
+            "node": node.name,
+            "protocol": each.protocol,
+            "ip_address": each.host,
+            "port": each.port,
+            "tls": each.tls,
+            "socket_opts": {},
+        }
+        for each in node.listeners
+    ]
+
+
+def render_contexts(node: NodeStats) -> list[Body]:
+    """Return where a node answers HTTP."""
+    return [
+        {
+            "node": node.name,
+            "description": "Headrace management",
+            "path": "/",
+            "ip": each.host,
+            "port": str(each.port),
+            "protocol": each.protocol,
+        }
+        for each in node.listeners
+        if each.protocol in ("http", "https")
+    ]

@@ -1,0 +1,244 @@
+"""Figures of this node and its queues over time, and of all nodes together."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import resource
+import time
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from headrace_broker import build_info
+from headrace_broker.config import split_address
+from headrace_broker.flow.history import FINE_MS, History
+from headrace_broker.model.limits import (
+    CONNECTIONS_MAX,
+    HISTORY_QUEUES_MAX,
+    LISTING_ROWS_MAX,
+    LISTING_TURN_ROWS,
+)
+from headrace_broker.model.stats import Listener, NodeStats, QueueStats, StatsRow
+from headrace_broker.model.status import MessageCounters, ObjectTotals
+from headrace_broker.runtime.churn import Churn
+from headrace_broker.runtime.inquiry import NoAnswerError, Stats
+from headrace_broker.runtime.queue_host import QueueHost
+
+if TYPE_CHECKING:
+    from headrace_broker.runtime.node import BrokerNode
+
+QUIET: Final = (0, 0, 0, 0, 0)  # figures of a queue in which nothing has moved yet
+
+
+def unix_ms() -> int:
+    """Return Unix time in milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+class StatsBook:
+    """Takes samples, and answers with them.
+
+    Args:
+        node: whose.
+        clock_ms: Unix time.
+    """
+
+    def __init__(self, node: BrokerNode, clock_ms: Callable[[], int] = unix_ms) -> None:
+        self._node = node
+        self._clock_ms = clock_ms
+        self._started_ms = clock_ms()
+        self._churn: Churn = node.broker.churn
+        self._histories: dict[int, History] = {}
+        self._quiet: dict[int, tuple[int, ...]] = {}
+        self._own: History | None = None
+        self._lag_ms = 0
+        node.clients.inquiries.stats_rows = self.rows
+        node.catalog.subscribe(partial(self._churn.on_events, node.config.node.id))
+
+    async def sample_forever(self) -> None:
+        """Take a sample every FINE_MS, until cancelled."""
+        while True:
+            due = time.monotonic() + FINE_MS / 1000
+            await self.sample()
+            await asyncio.sleep(due - time.monotonic())
+            self._lag_ms = max(0, int(1000 * (time.monotonic() - due)))
+
+    async def sample(self) -> None:
+        """Take a sample of the node and of all its queues, in pieces."""
+        now = self._clock_ms()
+        figures = self._figures()
+        if self._own is None:
+            self._own = History(figures, now)
+        else:
+            self._own.sample(figures, now)
+        for at, (group, host) in enumerate(list(self._node.hosting.hosts.items()), 1):
+            self._sample_queue(group, host, now)
+            if at % LISTING_TURN_ROWS == 0:
+                await asyncio.sleep(0)
+        for group in (
+            self._histories.keys() | self._quiet.keys()
+        ) - self._node.hosting.hosts.keys():
+            self._histories.pop(group, None)
+            self._quiet.pop(group, None)
+
+    def _sample_queue(self, group: int, host: QueueHost, now: int) -> None:
+        figures = queue_figures(host)
+        history = self._histories.get(group)
+        if history is not None:
+            history.sample(figures, now)
+            if history.is_over(now):
+                del self._histories[group]
+                self._quiet[group] = figures
+            return
+        before = self._quiet.get(group)
+        if figures == (QUIET if before is None else before):
+            return
+        if len(self._histories) >= HISTORY_QUEUES_MAX:
+            calmest = min(self._histories, key=lambda each: self._histories[each].changed_ms)
+            self._quiet[calmest] = self._histories.pop(calmest).last()[-1][1:]
+        self._quiet.pop(group, None)
+        history = self._histories[group] = History(before or QUIET, now - FINE_MS)
+        history.sample(figures, now)
+
+    # This node's rows
+
+    def rows(self, question: Stats) -> Iterator[StatsRow]:
+        """Return what is known here, the node itself first."""
+        if question.node:
+            yield self._node_row(question)
+        hosts = self._node.hosting.hosts
+        groups = self._histories.keys() if question.groups is None else question.groups
+        for group in list(groups):
+            history, host = self._histories.get(group), hosts.get(group)
+            if history is not None and host is not None and host.serving:
+                samples = _samples(history, question)
+                yield QueueStats(group, history.last(), samples)
+
+    def _node_row(self, question: Stats) -> NodeStats:
+        node, config = self._node, self._node.config
+        connections = node.broker.connections.values()
+        consumers = [int(host.machine.consumer_count) for host in self._led()]
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        return NodeStats(
+            id=config.node.id,
+            name=config.node.name,
+            version=build_info.VERSION,
+            started_ms=self._started_ms,
+            os_pid=os.getpid(),
+            processors=os.cpu_count() or 1,
+            totals=ObjectTotals(
+                connections=len(connections),
+                channels=sum(connection.channels for connection in connections),
+                consumers=sum(consumers),
+                exchanges=len(node.catalog.catalog.exchanges()),
+                queues=len(node.catalog.catalog.queues()),
+            ),
+            counters=self.counters(),
+            listeners=self._listeners(),
+            last=self._own.last() if self._own is not None else [],
+            samples=_samples(self._own, question),
+            fd_total=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+            sockets_total=CONNECTIONS_MAX,
+            run_queue=_run_queue(),
+            lag_ms=self._lag_ms,
+            gc_num=sum(each["collections"] for each in gc.get_stats()),
+            context_switches=usage.ru_nvcsw + usage.ru_nivcsw,
+            data_dir=config.node.data_dir,
+        )
+
+    def counters(self) -> MessageCounters:
+        """Return what went through this node's connections."""
+        traffic = self._node.hosting.traffic
+        return MessageCounters(
+            publish=int(traffic.publish),
+            confirm=int(traffic.confirm),
+            deliver=int(traffic.deliver),
+            redeliver=int(traffic.redeliver),
+            ack=int(traffic.ack),
+        )
+
+    def _led(self) -> Iterable[QueueHost]:
+        return (host for host in self._node.hosting.hosts.values() if host.serving)
+
+    def _listeners(self) -> tuple[Listener, ...]:
+        listeners = self._node.config.listeners
+        rows = (
+            *(("amqp", listeners.amqp, False), ("amqp/ssl", listeners.amqps, True)),
+            *(("http", listeners.http, False), ("https", listeners.https, True)),
+            *(("grpc", listeners.grpc, False), ("grpc/ssl", listeners.grpcs, True)),
+            ("clustering", self._node.config.address, False),
+        )
+        return tuple(
+            Listener(protocol, *split_address(address), tls)
+            for protocol, address, tls in rows
+            if address
+        )
+
+    def _figures(self) -> tuple[int, ...]:
+        """Return the figures that NODE_FIGURES names."""
+        ready = unsettled = 0
+        for host in self._led():
+            ready += int(host.machine.ready_count)
+            unsettled += int(host.machine.unsettled_count)
+        counters, churn = self.counters(), self._churn
+        report = self._node.alarms.reports.get(self._node.config.node.id)
+        return (
+            *(ready, unsettled, counters.publish, counters.confirm, counters.deliver),
+            *(counters.redeliver, counters.ack),
+            *(churn.connection_created, churn.connection_closed, *churn.channels()),
+            *(self._node.topology.declared, churn.queue_created, churn.queue_deleted),
+            report.memory_used if report is not None else 0,
+            len(os.listdir("/proc/self/fd")),
+            len(self._node.broker.connections),
+            len(asyncio.all_tasks()),
+            report.disk_free if report is not None else 0,
+        )
+
+    # All nodes'
+
+    async def ask(self, question: Stats) -> tuple[list[StatsRow], tuple[str, ...]]:
+        """Return the rows of all nodes, and the names of those that did not answer."""
+        found: list[StatsRow] = []
+        for row in islice(self.rows(question), LISTING_ROWS_MAX):
+            found.append(row)
+            if len(found) % LISTING_TURN_ROWS == 0:
+                await asyncio.sleep(0)
+        own = self._node.config.node.id
+        peers = {each: name for each, name in self._node.names.items() if each != own}
+        answers = await asyncio.gather(*(self._asked(peer, question) for peer in peers))
+        missing: list[str] = []
+        for name, answer in zip(peers.values(), answers, strict=True):
+            if answer is None:
+                missing.append(name)
+            else:
+                found += answer
+        return found, tuple(missing)
+
+    async def _asked(self, peer: int, question: Stats) -> list[StatsRow] | None:
+        inquiries = self._node.clients.inquiries
+        try:
+            rows, _ = await inquiries.rows(peer, question, StatsRow, LISTING_ROWS_MAX)
+        except NoAnswerError:
+            return None
+        return rows
+
+
+def _run_queue() -> int:
+    """Return how many threads of the machine run or could run."""
+    return int(Path("/proc/loadavg").read_text(encoding="ascii").split()[3].partition("/")[0])
+
+
+def queue_figures(host: QueueHost) -> tuple[int, ...]:
+    """Return the figures that QUEUE_FIGURES names."""
+    machine = host.machine
+    return (int(machine.ready_count), int(machine.unsettled_count), *host.moves.counts())
+
+
+def _samples(history: History | None, question: Stats) -> list[tuple[int, ...]]:
+    if history is None or not question.age_ms:
+        return []
+    return history.samples(question.age_ms, question.step_ms)
