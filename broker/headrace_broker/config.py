@@ -233,6 +233,20 @@ class LogSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     )
 
 
+class LoggingSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a node writes about itself.
+
+    Attributes:
+        format: lines for people, or JSON for programs.
+        audit_file: who changed what goes into this file too; empty for none.
+    """
+
+    format: Literal["human", "json"] = "human"
+    audit_file: Annotated[
+        str, Meta(max_length=4096, description="the path of a file, or empty for none")
+    ] = ""
+
+
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything a node is told at its start."""
 
@@ -244,6 +258,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     raft: RaftSection = msgspec.field(default_factory=RaftSection)
     limits: LimitsSection = msgspec.field(default_factory=LimitsSection)
     log: LogSection = msgspec.field(default_factory=LogSection)
+    logging: LoggingSection = msgspec.field(default_factory=LoggingSection)
 
     @property
     def address(self) -> str:

@@ -119,7 +119,7 @@ def test_variables_of_other_programs_are_left_alone(tmp_path: Path) -> None:
         (
             "[raftt]\n",
             "node.toml: raftt: unknown key; "
-            "allowed are node, cluster, listeners, tls, cluster_tls, raft, limits, log",
+            "allowed are node, cluster, listeners, tls, cluster_tls, raft, limits, log, logging",
         ),
         (
             "[listeners]\nhttp = ''\n",

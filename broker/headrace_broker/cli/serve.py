@@ -12,6 +12,7 @@ import click
 import uvloop
 
 from headrace_broker import build_info
+from headrace_broker.cli import log_format
 from headrace_broker.config import Config, ConfigError, load_config
 from headrace_broker.management.request_id import record_requests
 from headrace_raftlog.model.errors import RaftLogError
@@ -36,11 +37,10 @@ logger = logging.getLogger(__name__)
 def serve(path: Path | None, log_level: str) -> None:
     """Run one node. SIGTERM and SIGINT stop it cleanly; SIGHUP has certificates read anew."""
     record_requests()
-    logging.basicConfig(
-        level=log_level.upper(), format="%(asctime)s %(levelname)-7s %(name)s: %(message)s"
-    )
+    logging.basicConfig(level=log_level.upper(), format=log_format.HUMAN_FORMAT)
     try:
         config = load_config(path, os.environ)
+        log_format.set_up(config.logging)
     except ConfigError as error:
         raise click.ClickException(str(error)) from None
     if not build_info.compiled():

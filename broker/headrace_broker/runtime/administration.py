@@ -10,6 +10,7 @@ from headrace_broker.catalog.view import CatalogView
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import LISTING_ROWS_MAX
 from headrace_broker.model.reply_code import INTERNAL_ERROR, NOT_FOUND, AmqpError
+from headrace_broker.runtime import audit
 from headrace_broker.runtime.catalog_service import CatalogUnavailableError
 from headrace_broker.runtime.client_list import ClientListing
 from headrace_broker.runtime.counts import QueueCounts
@@ -91,9 +92,11 @@ class NodeAdministration:
         broker = self._node.broker
         client = broker.open_queue(queue, _Nobody(), broker.republish_account)
         try:
-            return await client.purge()
+            count = await client.purge()
         finally:
             client.close()
+        audit.record("purge_queue", queue.name, vhost=queue.vhost, messages=count)
+        return count
 
     async def clients(
         self, channels: bool = False, rows_max: int = LISTING_ROWS_MAX
@@ -103,7 +106,9 @@ class NodeAdministration:
 
     async def close_connection(self, name: str, reason: str) -> tuple[int, tuple[str, ...]]:
         """Close the connections with a name or id; see `ClientList.close`."""
-        return await self._node.clients.close(name, reason)
+        closed = await self._node.clients.close(name, reason)
+        audit.record("close_connection", name, reason=reason, closed=closed[0])
+        return closed
 
 
 @final

@@ -39,6 +39,7 @@ from headrace_broker.gateways.amqp.handler_port import (
 from headrace_broker.gateways.amqp.replying import declare_replies
 from headrace_broker.model.definition import Binding, Queue
 from headrace_broker.model.reply_code import NOT_FOUND, AmqpError
+from headrace_broker.runtime import audit
 
 if TYPE_CHECKING:
     from headrace_broker.gateways.amqp.channel import Channel
@@ -112,8 +113,9 @@ def _queue_binding(
 
 
 async def _purge_queue(channel: Channel, command: commands.Queue.Purge) -> None:
-    link = channel.links.open(find_queue(channel, command.queue))
-    count = await link.client.purge()
+    queue = find_queue(channel, command.queue)
+    count = await channel.links.open(queue).client.purge()
+    audit.record("purge_queue", queue.name, vhost=queue.vhost, messages=count)
     if not command.nowait:
         channel.send(commands.Queue.PurgeOk(count))
 
