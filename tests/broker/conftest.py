@@ -125,6 +125,24 @@ def _no_close(question: Close) -> int:
     return 0
 
 
+class FakePublisher:
+    """Takes messages, and says whether they were routed.
+
+    Attributes:
+        published: what came.
+    """
+
+    def __init__(self) -> None:
+        self.routed = True
+        self.published: list[tuple[str, bytes, bytes, bytes, str]] = []
+
+    async def publish(
+        self, vhost: str, route: bytes, properties: bytes, body: bytes, user: str
+    ) -> bool:
+        self.published.append((vhost, route, properties, body, user))
+        return self.routed
+
+
 class FakeStats:
     """Figures as a test wants them.
 
@@ -174,6 +192,11 @@ class FakeNode:
         self.flow_report: Any = FakeFlowReport()
         self.page_logins = PageLogins(1, self.catalog, Inquiries(_unheard, _no_rows, _no_close))
         self.stats = FakeStats()
+        self.publisher = FakePublisher()
+        self.certificate_end_s: float | None = None
+        self.critical: list[tuple[str, str]] | None = None
+        self.leaderless: list[tuple[str, str]] = []
+        self.reason = ""
         self.topology: Any = Topology(1, self, FakeHosting(), self)  # type: ignore[arg-type]
         guest = User("guest", b"s", b"h", USERS["guest"])
         self.do(Bootstrap((Node(1, "n1", "h:1"),), "/", guest, grant=True))
@@ -203,6 +226,12 @@ class FakeNode:
             return self.do(command)
         except CommandError as error:
             return Refused(str(error))
+
+    def snapshot(self) -> bytes:
+        return self.catalog.snapshot()
+
+    def renewed_members(self) -> tuple[int, ...]:
+        return ()
 
     async def catch_up(self) -> None:
         if self.lost:
@@ -241,7 +270,16 @@ class FakeNode:
     # StatusSource
 
     def not_ready_reason(self) -> str:
-        return ""
+        return self.reason
+
+    def certificate_ends_s(self) -> float | None:
+        return self.certificate_end_s
+
+    def critical_queues(self) -> list[tuple[str, str]] | None:
+        return self.critical
+
+    def leaderless_queues(self) -> list[tuple[str, str]]:
+        return self.leaderless
 
     def overview(self) -> Overview:
         return Overview("test", "n1", "n1", (), ObjectTotals(), MessageCounters(), 0, 0)

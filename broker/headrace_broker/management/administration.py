@@ -111,6 +111,15 @@ class OperationsPort(Protocol):
         """Begin to spread leaders over nodes."""
 
 
+class PublishPort(Protocol):
+    """See `runtime.publish_service.PublishService`."""
+
+    async def publish(
+        self, vhost: str, route: bytes, properties: bytes, body: bytes, user: str
+    ) -> bool:
+        """Publish a message; False when it leads to no queue."""
+
+
 class StatsPort(Protocol):
     """See `runtime.stats.StatsBook`."""
 
@@ -137,6 +146,10 @@ class Administration(Protocol):
         """Single messages."""
 
     @property
+    def publisher(self) -> PublishPort:
+        """Publishes single messages."""
+
+    @property
     def stats(self) -> StatsPort:
         """Figures over time."""
 
@@ -157,6 +170,12 @@ class Administration(Protocol):
 
     async def catch_up(self) -> None:
         """Wait until everything that was decided is applied here."""
+
+    def snapshot(self) -> bytes:
+        """Return the catalog as applied here."""
+
+    def renewed_members(self) -> tuple[int, ...]:
+        """Return the ids of nodes whose replicas have other ids than their nodes."""
 
     async def counts(self, queue: Queue) -> QueueCounts:
         """Return what a queue's leader says."""

@@ -1,8 +1,36 @@
-"""What health checks answer."""
+"""/api/health/checks: whether all is well, 503 and a reason when not; RabbitMQ's answers."""
 
 from __future__ import annotations
 
+import time
+from typing import Any, Final
+
+from aiohttp import web
 from typing_extensions import TypedDict
+
+from headrace_broker.management.administration import Administration
+from headrace_broker.management.answer import bad_request, json_answer
+from headrace_broker.management.figures import NO_AGES
+from headrace_broker.management.query import checked_number
+from headrace_broker.management.route import Route, got
+from headrace_broker.management.status_source import StatusSource
+from headrace_broker.model.stats import Listener, NodeStats
+
+DAY_S: Final = 86_400
+UNITS: Final = {"days": 1, "weeks": 7, "months": 28, "years": 365}  # in days, as RabbitMQ has it
+WITHIN_MAX: Final = 10_000
+# Names that clients know protocols by, and ours.
+_PROTOCOLS: Final = {
+    "amqp091": "amqp",
+    "amqp0.9.1": "amqp",
+    "amqp0-9-1": "amqp",
+    "amqps": "amqp/ssl",
+    "amqp/tls": "amqp/ssl",
+    "http/ssl": "https",
+    "http/tls": "https",
+    "grpcs": "grpc/ssl",
+    "grpc/tls": "grpc/ssl",
+}
 
 
 class _State(TypedDict):
@@ -13,3 +41,131 @@ class State(_State, total=False):
     """Whether all is well: `status` is "ok", or "failed" for a reason."""
 
     reason: str
+
+
+class HealthEndpoints:
+    """Answers health checks of this node."""
+
+    def __init__(self, node: Administration, source: StatusSource) -> None:
+        self._node = node
+        self._source = source
+
+    def routes(self) -> list[Route]:
+        """Return what is answered."""
+        checks = "/api/health/checks"
+
+        def check(path: str, handler: Any, summary: str) -> Route:
+            return got(f"{checks}/{path}", handler, summary, dict[str, Any], codes=(400, 503))
+
+        return [
+            check("ready-to-serve-clients", self._ready, "Whether the node takes clients."),
+            check("virtual-hosts", self._ready, "Whether vhosts are served."),
+            check("port-listener/{port}", self._port, "Whether the node listens on a port."),
+            check("protocol-listener/{protocol}", self._protocol, "Whether it speaks a protocol."),
+            check(
+                "certificate-expiration/{within}/{unit}",
+                self._certificate,
+                "Whether its certificates are valid for so many days, weeks, months or years.",
+            ),
+            check(
+                "node-is-quorum-critical",
+                self._quorum_critical,
+                "Whether all replicated queues would have a quorum without this node.",
+            ),
+            check("node-is-mirror-sync-critical", self._mirrors, "There are no mirrored queues."),
+            check(
+                "below-node-connection-limit",
+                self._connections,
+                "Whether the node takes further connections.",
+            ),
+            check(
+                "quorum-queues-without-elected-leaders/all-vhosts",
+                self._leaders,
+                "Whether all replicated queues have a leader.",
+            ),
+            check(
+                "quorum-queues-without-elected-leaders/vhost/{vhost}",
+                self._leaders,
+                "Likewise in a vhost.",
+            ),
+        ]
+
+    async def _ready(self, request: web.Request) -> web.Response:
+        reason = self._source.not_ready_reason()
+        return _failed(reason) if reason else _fine()
+
+    async def _own(self) -> NodeStats | None:
+        rows, _ = await self._node.stats.ask(NO_AGES.question(node=True))
+        own = self._source.overview().node
+        return next((row for row in rows if isinstance(row, NodeStats) and row.name == own), None)
+
+    async def _listeners(self) -> tuple[Listener, ...]:
+        own = await self._own()
+        return own.listeners if own is not None else ()
+
+    async def _port(self, request: web.Request) -> web.Response:
+        port = checked_number("port", request.match_info["port"], 1, 65535)
+        ports = sorted({each.port for each in await self._listeners()})
+        if port in ports:
+            return _fine(port=port)
+        return _failed("No active listener", missing=port, ports=ports)
+
+    async def _protocol(self, request: web.Request) -> web.Response:
+        asked = request.match_info["protocol"]
+        protocol = _PROTOCOLS.get(asked.lower(), asked.lower())
+        protocols = sorted({each.protocol for each in await self._listeners()})
+        if protocol in protocols:
+            return _fine(protocol=protocol)
+        return _failed("No active listener", missing=asked, protocols=protocols)
+
+    async def _certificate(self, request: web.Request) -> web.Response:
+        unit = request.match_info["unit"]
+        if unit not in UNITS:
+            raise bad_request(f"unit: must be one of {', '.join(UNITS)}, not '{unit:.40}'")
+        within = checked_number("within", request.match_info["within"], 1, WITHIN_MAX)
+        ends_s = self._source.certificate_ends_s()
+        left_s = None if ends_s is None else ends_s - time.time()
+        if left_s is None or left_s > within * UNITS[unit] * DAY_S:
+            return _fine()
+        return _failed("Certificates expiring", expired=[{"expires_in_s": int(left_s)}])
+
+    async def _quorum_critical(self, request: web.Request) -> web.Response:
+        queues = self._source.critical_queues()
+        if queues is None:
+            return _fine(reason="single node cluster")
+        if not queues:
+            return _fine()
+        reason = (
+            "There are quorum queues that would lose their quorum if the target node is shut down"
+        )
+        shown = [{"name": name, "virtual_host": vhost, "type": "quorum"} for vhost, name in queues]
+        return _failed(reason, queues=shown)
+
+    async def _mirrors(self, request: web.Request) -> web.Response:
+        return _fine(reason="there are no mirrored queues")
+
+    async def _connections(self, request: web.Request) -> web.Response:
+        own = await self._own()
+        if own is None or own.totals.connections < own.sockets_total:
+            return _fine()
+        reason = f"{own.totals.connections} connections, at most {own.sockets_total}"
+        return _failed(reason, current=own.totals.connections, limit=own.sockets_total)
+
+    async def _leaders(self, request: web.Request) -> web.Response:
+        vhost = request.match_info.get("vhost")
+        missing = [
+            {"name": name, "virtual_host": place, "type": "quorum"}
+            for place, name in self._source.leaderless_queues()
+            if vhost in (None, place)
+        ]
+        if not missing:
+            return _fine()
+        return _failed("Some quorum queues have no leader", queues=missing)
+
+
+def _fine(**more: Any) -> web.Response:
+    return json_answer({"status": "ok", **more})
+
+
+def _failed(reason: str, **more: Any) -> web.Response:
+    return json_answer({"status": "failed", "reason": reason, **more}, status=503)

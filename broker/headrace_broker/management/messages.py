@@ -157,7 +157,7 @@ class MessageEndpoints:
         exchange, routing_key = await self._target(queue.vhost, body)
         who = caller()
         check_allowed(who, self._node.view, queue.vhost, WRITE, "exchange", exchange)
-        route = _short("exchange", exchange) + _short("routing_key", routing_key)
+        route = short_string("exchange", exchange) + short_string("routing_key", routing_key)
         moved = await self._node.message_service.move(queue, body.ids, route, who.name)
         return json_answer(render_moved(moved))
 
@@ -186,7 +186,7 @@ class MessageEndpoints:
         return queue
 
 
-def _short(name: str, text: str) -> bytes:
+def short_string(name: str, text: str) -> bytes:
     """Return a short string of AMQP.
 
     Raises:

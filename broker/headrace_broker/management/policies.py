@@ -84,13 +84,13 @@ class PolicyEndpoints:
         view = self._node.view
         found = view.policies(operator=self._operator)
         shown = [each for each in found if who.sees(view, each.vhost)]
-        return await listing(request, shown, _render)
+        return await listing(request, shown, render_policy)
 
     async def _list_vhost(self, request: web.Request) -> web.Response:
         vhost = await known_vhost(self._node, request)
         check_sees(caller(), self._node.view, vhost)
         found = self._node.view.policies(vhost, self._operator)
-        return await listing(request, found, _render)
+        return await listing(request, found, render_policy)
 
     async def _get(self, request: web.Request) -> web.Response:
         vhost = await known_vhost(self._node, request)
@@ -102,7 +102,7 @@ class PolicyEndpoints:
         if policy is None:
             kind = "operator policy" if self._operator else "policy"
             raise not_found(f"{kind} '{name}' in vhost '{vhost}'")
-        return json_answer(_render(policy))
+        return json_answer(render_policy(policy))
 
     def _find(self, vhost: str, name: str) -> Policy | None:
         return self._node.view.policy(vhost, name, self._operator)
@@ -137,7 +137,8 @@ class PolicyEndpoints:
         return done()
 
 
-def _render(policy: Policy) -> PolicyView:
+def render_policy(policy: Policy) -> PolicyView:
+    """Return a policy as JSON."""
     return {
         "vhost": policy.vhost,
         "name": policy.name,

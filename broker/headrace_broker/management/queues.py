@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 from aiohttp import web
@@ -29,7 +29,7 @@ from headrace_broker.management.listing import COLUMNS, chosen, columns, listing
 from headrace_broker.management.overview import LENGTHS, lengths_and_rates
 from headrace_broker.management.query import IF_EMPTY, IF_UNUSED, flag
 from headrace_broker.management.rendering import render_queue
-from headrace_broker.management.route import Route, deleted, got, listed, put
+from headrace_broker.management.route import Route, deleted, got, listed, posted, put
 from headrace_broker.management.status_source import StatusSource
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.flow_status import QueueFlow
@@ -49,6 +49,12 @@ def unix_ms() -> int:
 
 
 Known = tuple[QueueStatus, QueueStats | None]
+
+
+class ActionBody(msgspec.Struct):
+    """Body of POST /api/queues/V/Q/actions: what RabbitMQ's mirrored queues could be told."""
+
+    action: Literal["sync", "cancel_sync"]
 
 
 class QueueBody(msgspec.Struct):
@@ -96,6 +102,13 @@ class QueueEndpoints:
                 self._delete,
                 "Delete a queue.",
                 query=(IF_UNUSED, IF_EMPTY),
+            ),
+            posted(
+                "/api/queues/{vhost}/{queue}/actions",
+                self._act,
+                "Nothing to do: replicas are brought up to date without being asked.",
+                ActionBody,
+                codes=(204,),
             ),
             deleted(
                 "/api/queues/{vhost}/{queue}/contents",
@@ -250,6 +263,13 @@ class QueueEndpoints:
         queue = await self._queue(request)
         self._check(request, queue, READ)
         await self._node.purge(queue)
+        return done()
+
+    async def _act(self, request: web.Request) -> web.Response:
+        """Do nothing: replicas are brought up to date without being asked."""
+        queue = await self._queue(request)
+        self._check(request, queue, CONFIGURE)
+        await decode(request, ActionBody)
         return done()
 
     def _check(self, request: web.Request, queue: Queue, operation: str) -> None:

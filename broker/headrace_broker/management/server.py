@@ -14,14 +14,16 @@ from headrace_broker.management.administration import Administration
 from headrace_broker.management.alarms import AlarmEndpoints
 from headrace_broker.management.answer import json_answer
 from headrace_broker.management.bindings import BindingEndpoints
+from headrace_broker.management.body import LargeBodies
 from headrace_broker.management.clients import ClientEndpoints
 from headrace_broker.management.cluster import ClusterEndpoints
+from headrace_broker.management.definitions import DefinitionEndpoints
 from headrace_broker.management.entrance import Entrance
 from headrace_broker.management.exchanges import ExchangeEndpoints
 from headrace_broker.management.flow import FlowEndpoints
 from headrace_broker.management.flow_limits import FlowLimitEndpoints
 from headrace_broker.management.guard import Guard
-from headrace_broker.management.health import State
+from headrace_broker.management.health import HealthEndpoints, State
 from headrace_broker.management.listener import HttpListener
 from headrace_broker.management.members import MemberEndpoints
 from headrace_broker.management.messages import MessageEndpoints
@@ -30,8 +32,10 @@ from headrace_broker.management.nodes import NodeEndpoints
 from headrace_broker.management.openapi import document
 from headrace_broker.management.overview import OverviewEndpoints
 from headrace_broker.management.page.server import Page
+from headrace_broker.management.parameters import ParameterEndpoints
 from headrace_broker.management.permissions import PermissionEndpoints
 from headrace_broker.management.policies import PolicyEndpoints
+from headrace_broker.management.publishing import PublishEndpoints
 from headrace_broker.management.queues import QueueEndpoints
 from headrace_broker.management.rate import SAMPLE_INTERVAL_S, RateMeter
 from headrace_broker.management.route import NOBODY, Route, described, got
@@ -77,6 +81,7 @@ class ManagementServer:
         self._meter = RateMeter()
         self._page = Page(node, source, self._meter.rates)
         self._entrance.page = self._page.caller
+        self._bodies = LargeBodies()
         self._runner: web.AppRunner | None = None
         self._listeners: list[HttpListener] = []
         self._samplers: list[asyncio.Task[None]] = []
@@ -144,11 +149,15 @@ class ManagementServer:
             BindingEndpoints(node),
             ClientEndpoints(node),
             ClusterEndpoints(node),
+            MemberEndpoints(node),
+            DefinitionEndpoints(node, self._bodies),
             ExchangeEndpoints(node),
             FlowEndpoints(node),
             FlowLimitEndpoints(node, source),
-            MemberEndpoints(node),
+            HealthEndpoints(node, source),
             MessageEndpoints(node),
+            PublishEndpoints(node, self._bodies),
+            ParameterEndpoints(node),
             MetricEndpoints(node.flow_report, source),
             NodeEndpoints(node, source),
             OverviewEndpoints(node, source, self._meter),

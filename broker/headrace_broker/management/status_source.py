@@ -29,6 +29,18 @@ class StatusSource(Protocol):
     def alarms(self) -> Sequence[AlarmStatus]:
         """Return the alarms that are on in the cluster."""
 
+    def certificate_ends_s(self) -> float | None:
+        """Return when the first of the node's certificates ends, in Unix time; None without one."""
+
+    def critical_queues(self) -> Sequence[tuple[str, str]] | None:
+        """Return vhost and name of the replicated queues that would lose their quorum without us.
+
+        None where the cluster has no other node.
+        """
+
+    def leaderless_queues(self) -> Sequence[tuple[str, str]]:
+        """Return vhost and name of the replicated queues that nobody leads, as far as known."""
+
     def flow_limits(self) -> Mapping[str, Setting]:
         """Return the limits of flow control by name."""
 

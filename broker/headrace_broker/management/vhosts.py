@@ -12,7 +12,7 @@ from headrace_broker.management.administration import Administration, known_vhos
 from headrace_broker.management.answer import check, done, json_answer, not_found
 from headrace_broker.management.body import decode
 from headrace_broker.management.listing import listing
-from headrace_broker.management.route import ADMINISTRATOR, Route, deleted, got, listed, put
+from headrace_broker.management.route import ADMINISTRATOR, Route, deleted, got, listed, posted, put
 from headrace_broker.model.definition import Vhost
 
 DEFAULT_QUEUE_TYPE = "undefined"  # what RabbitMQ calls a vhost's queue type that nobody set
@@ -80,6 +80,14 @@ class VhostEndpoints:
             deleted(
                 "/api/vhosts/{vhost}", self._delete, "Delete a vhost and all in it.", ADMINISTRATOR
             ),
+            posted(
+                "/api/vhosts/{vhost}/start/{node}",
+                self._start,
+                "Nothing to do: vhosts are served by every node that runs.",
+                None,
+                ADMINISTRATOR,
+                codes=(204,),
+            ),
             listed(
                 "/api/vhost-limits",
                 self._all_limits,
@@ -106,7 +114,7 @@ class VhostEndpoints:
         view = self._node.view
         who = caller()
         found = [vhost for vhost in view.vhosts() if who.sees(view, vhost.name)]
-        return await listing(request, found, _render)
+        return await listing(request, found, render_vhost)
 
     async def _get(self, request: web.Request) -> web.Response:
         view = self._node.view
@@ -114,7 +122,7 @@ class VhostEndpoints:
         check_sees(caller(), view, name)
         vhost = view.vhost(name)
         assert vhost is not None
-        return json_answer(_render(vhost))
+        return json_answer(render_vhost(vhost))
 
     async def _put(self, request: web.Request) -> web.Response:
         who = administrator()
@@ -128,6 +136,13 @@ class VhostEndpoints:
     async def _delete(self, request: web.Request) -> web.Response:
         administrator()
         check(await self._node.submit(DeleteVhost(request.match_info["vhost"])))
+        return done()
+
+    async def _start(self, request: web.Request) -> web.Response:
+        await known_vhost(self._node, request)
+        name = request.match_info["node"]
+        if name not in {node.name for node in self._node.view.nodes()}:
+            raise not_found(f"node '{name}'")
         return done()
 
     # Limits
@@ -184,7 +199,8 @@ def _changed(vhost: Vhost, body: VhostBody) -> Vhost:
     )
 
 
-def _render(vhost: Vhost) -> VhostView:
+def render_vhost(vhost: Vhost) -> VhostView:
+    """Return a vhost as JSON."""
     kind = vhost.default_queue_type or DEFAULT_QUEUE_TYPE
     return {
         "name": vhost.name,

@@ -20,6 +20,7 @@ from headrace_broker.runtime.message_service import MessageService
 from headrace_broker.runtime.operations import Operations
 from headrace_broker.runtime.page_logins import PageLogins
 from headrace_broker.runtime.port import QueueClient, QueueListener, Ticket
+from headrace_broker.runtime.publish_service import PublishService
 from headrace_broker.runtime.stats import StatsBook
 from headrace_broker.runtime.topology import Topology
 
@@ -39,6 +40,7 @@ class NodeAdministration:
         operations: moves replicas and leaderships, and drains nodes.
         page_logins: who is logged in at the web page.
         stats: figures over time.
+        publisher: publishes single messages.
     """
 
     def __init__(self, node: BrokerNode) -> None:
@@ -49,6 +51,7 @@ class NodeAdministration:
         self.operations: Operations = node.operations
         self.page_logins = PageLogins(node.config.node.id, self.view, node.clients.inquiries)
         self.stats = StatsBook(node)
+        self.publisher = PublishService(node.broker)
         self._node = node
 
     async def submit(self, command: AnyCommand) -> Result:
@@ -61,6 +64,14 @@ class NodeAdministration:
             return await self._node.catalog.submit(command)
         except CatalogUnavailableError as error:
             raise AmqpError(INTERNAL_ERROR, str(error)) from error
+
+    def snapshot(self) -> bytes:
+        """Return the catalog as applied here."""
+        return self._node.catalog.catalog.snapshot()
+
+    def renewed_members(self) -> tuple[int, ...]:
+        """Return the ids of replicas of nodes that have lost their data once."""
+        return self._node.hosting.renewed_members()
 
     async def catch_up(self) -> None:
         """Wait until everything that was decided before this call is applied here.

@@ -68,7 +68,7 @@ class Moved:
 
 
 @final
-class _Confirms(QueueListener):
+class Confirms(QueueListener):
     """Waits for queues to confirm messages, each with a ticket of its own."""
 
     def __init__(self) -> None:
@@ -152,7 +152,7 @@ class MessageService:
         Raises:
             AmqpError: the queue is gone or does not answer; what was taken goes back to it.
         """
-        client = self._broker.open_queue(queue, _Confirms(), self._broker.republish_account)
+        client = self._broker.open_queue(queue, Confirms(), self._broker.republish_account)
         try:
             return await _fetch(client, count, operation)
         finally:
@@ -164,7 +164,7 @@ class MessageService:
         Raises:
             AmqpError: the queue is gone or does not answer.
         """
-        client = self._broker.open_queue(queue, _Confirms(), self._broker.republish_account)
+        client = self._broker.open_queue(queue, Confirms(), self._broker.republish_account)
         try:
             return await client.remove(message_ids)
         finally:
@@ -237,13 +237,13 @@ class _Move:
         self, broker: Broker, router: Router, queue: Queue, route: bytes, account: Account
     ) -> None:
         self.outcome = Moved()
-        self.source = broker.open_queue(queue, _Confirms(), account)
+        self.source = broker.open_queue(queue, Confirms(), account)
         self._account = account
         self._broker = broker
         self._router = router
         self._queue = queue
         self._route = route
-        self._confirms = _Confirms()
+        self._confirms = Confirms()
         self._targets: dict[int, QueueClient] = {}
 
     async def some(self, message_ids: list[int]) -> list[int]:

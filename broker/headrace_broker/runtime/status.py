@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from headrace_broker.catalog.effective import policy_of
 from headrace_broker.catalog.policy import merged
 from headrace_broker.flow.alarm import STAGE_ALARM
-from headrace_broker.model.definition import Queue
+from headrace_broker.model.definition import QUEUE_QUORUM, Queue
 from headrace_broker.model.flow_parameter import PARAMETERS
 from headrace_broker.model.status import (
     DamageStatus,
@@ -160,6 +162,51 @@ class NodeStatusSource:
     def alarms(self) -> tuple[AlarmStatus, ...]:
         """Return the alarms that are on in the cluster, the oldest first."""
         return tuple(self._node.alarms.listing())
+
+    def certificate_ends_s(self) -> float | None:
+        """Return when the first of the node's certificates ends, in Unix time; None without one."""
+        path = self._node.config.tls.certificate_file
+        if not path:
+            return None
+        from cryptography import x509  # large, and needed here only
+
+        chain = x509.load_pem_x509_certificates(Path(path).read_bytes())
+        return min(each.not_valid_after_utc.timestamp() for each in chain)
+
+    def critical_queues(self) -> list[tuple[str, str]] | None:
+        """Return the replicated queues that would lose their quorum without this node.
+
+        None where the cluster has no other node.
+        """
+        node = self._node
+        own = node.config.node.id
+        if not node.peers_up:
+            return None
+        return [
+            (queue.vhost, queue.name)
+            for queue in node.catalog.catalog.queues()
+            if queue.kind == QUEUE_QUORUM
+            and own in queue.members
+            and 2 * sum(node.peers_up.get(member, 0) > 0 for member in queue.members)
+            <= len(queue.members)
+        ]
+
+    def leaderless_queues(self) -> list[tuple[str, str]]:
+        """Return the replicated queues that nobody leads, as far as this node knows."""
+        node = self._node
+        own = node.config.node.id
+        found = []
+        for queue in node.catalog.catalog.queues():
+            if queue.kind != QUEUE_QUORUM:
+                continue
+            if queue.group in node.hosting.hosts:
+                led = node.raft.leader(queue.group) != 0
+            else:
+                heard = sum(node.peers_up.get(member, 0) > 0 for member in queue.members)
+                led = 2 * (heard + (own in queue.members)) > len(queue.members)
+            if not led:
+                found.append((queue.vhost, queue.name))
+        return found
 
     def flow_limits(self) -> dict[str, Setting]:
         """Return the limits of flow control by name."""

@@ -47,6 +47,15 @@ class FakeNode:
     def alarms(self) -> list[Any]:
         return []
 
+    def certificate_ends_s(self) -> float | None:
+        return None
+
+    def critical_queues(self) -> list[tuple[str, str]] | None:
+        return None
+
+    def leaderless_queues(self) -> list[tuple[str, str]]:
+        return []
+
     def flow_limits(self) -> dict[str, Any]:
         return {}
 

@@ -1,0 +1,172 @@
+"""/api/exchanges/V/X/publish and /api/aliveness-test/V: a message in, and out again."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import datetime
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from aiohttp import web
+from pamqp import commands
+from typing_extensions import TypedDict
+
+from headrace_broker.catalog.permission import CONFIGURE, READ, WRITE
+from headrace_broker.codecs.method import decode_properties
+from headrace_broker.management.access import caller, check_allowed, check_enters
+from headrace_broker.management.administration import (
+    Administration,
+    known_exchange,
+    known_vhost,
+)
+from headrace_broker.management.answer import bad_request, json_answer, unavailable
+from headrace_broker.management.body import LargeBodies
+from headrace_broker.management.health import State
+from headrace_broker.management.messages import short_string
+from headrace_broker.management.route import Route, got, posted
+from headrace_broker.model.limits import MESSAGE_BYTES_MAX, PROPERTIES_OCTETS_MAX, TTL_MS_MAX
+from headrace_broker.model.reply_code import AmqpError
+from headrace_broker.runtime.port import ACCEPT
+
+ALIVENESS_QUEUE: Final = "aliveness-test"  # RabbitMQ's name for it; it stays
+_ALIVE: Final = b"test_message"
+FIELD_NAME_MAX: Final = 128  # octets of a header's name; AMQP 0-9-1, section 4.2.5.5
+
+ShortText = Annotated[str, msgspec.Meta(max_length=255)]
+
+
+class MessageProperties(msgspec.Struct, omit_defaults=True):
+    """Properties of a message; those that are not given are not set."""
+
+    content_type: ShortText | None = None
+    content_encoding: ShortText | None = None
+    headers: dict[str, Any] | None = None
+    delivery_mode: Annotated[int, msgspec.Meta(ge=1, le=2)] | None = None
+    priority: Annotated[int, msgspec.Meta(ge=0, le=255)] | None = None
+    correlation_id: ShortText | None = None
+    reply_to: ShortText | None = None
+    expiration: ShortText | None = None
+    message_id: ShortText | None = None
+    timestamp: Annotated[int, msgspec.Meta(ge=0, le=(1 << 37) - 1)] | None = None
+    type: ShortText | None = None
+    user_id: ShortText | None = None
+    app_id: ShortText | None = None
+    cluster_id: ShortText | None = None
+
+
+class PublishBody(msgspec.Struct):
+    """Body of POST /api/exchanges/V/X/publish."""
+
+    payload: str
+    routing_key: ShortText = ""
+    payload_encoding: Literal["string", "base64"] = "string"
+    properties: MessageProperties = msgspec.field(default_factory=MessageProperties)
+
+
+class RoutedView(TypedDict):
+    """Whether a message has reached a queue."""
+
+    routed: bool
+
+
+class PublishEndpoints:
+    """Answers requests to publish."""
+
+    def __init__(self, node: Administration, bodies: LargeBodies) -> None:
+        self._node = node
+        self._bodies = bodies
+
+    def routes(self) -> list[Route]:
+        """Return what is answered."""
+        publish = "/api/exchanges/{vhost}/{exchange}/publish"
+        alive = "/api/aliveness-test/{vhost}"
+        return [
+            posted(publish, self._publish, "Publish a message.", PublishBody, answer=RoutedView),
+            got(alive, self._alive, "A message goes through a queue of a vhost.", State),
+        ]
+
+    async def _publish(self, request: web.Request) -> web.Response:
+        vhost = await known_vhost(self._node, request)
+        who = caller()
+        check_enters(who, self._node.view, vhost)
+        exchange = await known_exchange(self._node, vhost, request.match_info["exchange"])
+        check_allowed(who, self._node.view, vhost, WRITE, "exchange", exchange.name)
+        async with self._bodies.decoded(request, PublishBody) as body:
+            payload = _payload(body)
+            properties = encoded_properties(body.properties, who.name)
+            route = short_string("exchange", exchange.name)
+            route += short_string("routing_key", body.routing_key)
+            routed = await self._node.publisher.publish(vhost, route, properties, payload, who.name)
+        return json_answer({"routed": routed})
+
+    async def _alive(self, request: web.Request) -> web.Response:
+        vhost = await known_vhost(self._node, request)
+        who, view = caller(), self._node.view
+        check_enters(who, view, vhost)
+        for operation in (CONFIGURE, READ):
+            check_allowed(who, view, vhost, operation, "queue", ALIVENESS_QUEUE)
+        check_allowed(who, view, vhost, WRITE, "exchange", "")
+        queue = await self._node.topology.declare_queue(
+            vhost, ALIVENESS_QUEUE, True, False, False, {}, ""
+        )
+        route = short_string("exchange", "") + short_string("routing_key", ALIVENESS_QUEUE)
+        await self._node.publisher.publish(vhost, route, b"\0\0", _ALIVE, who.name)
+        if not await self._node.message_service.fetch(queue, 1, ACCEPT):
+            raise unavailable(f"queue '{ALIVENESS_QUEUE}' in vhost '{vhost}' gives no message")
+        return json_answer({"status": "ok"})
+
+
+def _payload(body: PublishBody) -> bytes:
+    if body.payload_encoding == "string":
+        payload = body.payload.encode("utf-8")
+    else:
+        try:
+            payload = base64.b64decode(body.payload, validate=True)
+        except (binascii.Error, ValueError):
+            raise bad_request("payload: is not base64") from None
+    if len(payload) > MESSAGE_BYTES_MAX:
+        raise bad_request(f"payload: has {len(payload)} octets, at most {MESSAGE_BYTES_MAX}")
+    return payload
+
+
+def encoded_properties(given: MessageProperties, user: str) -> bytes:
+    """Return property flags and list.
+
+    Raises:
+        ApiError: 400, a property breaks a rule.
+    """
+    if given.user_id is not None and given.user_id != user:
+        raise bad_request(f"properties.user_id: must be '{user}', who publishes")
+    expiration = given.expiration
+    if expiration is not None and not _is_expiration(expiration):
+        raise bad_request(f"properties.expiration: must be 0 to {TTL_MS_MAX} in digits")
+    if not _named_shortly(given.headers):
+        raise bad_request(f"properties.headers: names must have at most {FIELD_NAME_MAX} letters")
+    values = msgspec.structs.asdict(given)
+    values["message_type"] = values.pop("type")
+    if given.timestamp is not None:
+        values["timestamp"] = datetime.datetime.fromtimestamp(given.timestamp, datetime.UTC)
+    present = {name: value for name, value in values.items() if value is not None}
+    try:
+        encoded = bytes(commands.Basic.Properties(**present).marshal())
+        decode_properties(encoded)
+    except (TypeError, ValueError, OverflowError, RecursionError, AmqpError) as error:
+        raise bad_request(f"properties: cannot be sent: {error}") from None
+    if len(encoded) > PROPERTIES_OCTETS_MAX:
+        rule = f"have {len(encoded)} octets, at most {PROPERTIES_OCTETS_MAX}"
+        raise bad_request(f"properties: {rule}")
+    return encoded
+
+
+def _named_shortly(value: Any) -> bool:
+    """Return whether no name in a table is cut short on its way."""
+    if isinstance(value, dict):
+        if any(len(name.encode("utf-8", "replace")) > FIELD_NAME_MAX for name in value):
+            return False
+        return all(map(_named_shortly, value.values()))
+    return all(map(_named_shortly, value)) if isinstance(value, list) else True
+
+
+def _is_expiration(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 16 and int(text) <= TTL_MS_MAX

@@ -1,0 +1,101 @@
+"""Publishing over HTTP."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+
+from headrace_broker.codecs.method import decode_properties
+from headrace_broker.runtime.message_service import FetchedMessage
+from headrace_broker.runtime.port import ACCEPT
+
+PUBLISH = "/api/exchanges/%2F/amq.topic/publish"
+
+
+def test_a_message_is_published_as_it_is_said(api, node):
+    body = {
+        "routing_key": "a.b",
+        "payload": base64.b64encode(b"\0\xff").decode(),
+        "payload_encoding": "base64",
+        "properties": {
+            "delivery_mode": 2,
+            "headers": {"n": 1, "t": {"l": [True, None]}},
+            "type": "order",
+            "timestamp": 1_700_000_000,
+            "expiration": "500",
+            "user_id": "guest",
+        },
+    }
+    assert api("POST", PUBLISH, body) == (200, {"routed": True})
+    vhost, route, properties, payload, user = node.publisher.published[0]
+    assert (vhost, route, payload, user) == ("/", b"\x09amq.topic\x03a.b", b"\0\xff", "guest")
+    found = decode_properties(properties)
+    assert (found.delivery_mode, found.message_type, found.expiration) == (2, "order", "500")
+    assert found.headers == {"n": 1, "t": {"l": [True, None]}}
+    assert found.timestamp is not None
+    assert int(found.timestamp.timestamp()) == 1_700_000_000
+
+
+def test_the_default_exchange_has_a_name(api, node):
+    node.publisher.routed = False
+    body = {"routing_key": "q", "payload": "hello", "properties": {}, "payload_encoding": "string"}
+    assert api("POST", "/api/exchanges/%2F/amq.default/publish", body) == (200, {"routed": False})
+    assert node.publisher.published[0][1:4] == (b"\0\x01q", b"\0\0", b"hello")
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({}, "payload:"),
+        ({"payload": "?", "payload_encoding": "base64"}, "payload:"),
+        ({"payload": "", "payload_encoding": "hex"}, "payload_encoding:"),
+        ({"payload": "", "routing_key": "x" * 256}, "routing_key:"),
+        ({"payload": "", "routing_key": "\u20ac" * 200}, "routing_key:"),
+        ({"payload": "", "properties": {"priority": 256}}, "properties.priority:"),
+        ({"payload": "", "properties": {"timestamp": "x"}}, "properties.timestamp:"),
+        ({"payload": "", "properties": {"expiration": "soon"}}, "properties.expiration:"),
+        ({"payload": "", "properties": {"user_id": "eve"}}, "properties.user_id:"),
+        ({"payload": "", "properties": {"headers": {"x": 1 << 70}}}, "properties"),
+        ({"payload": "", "properties": {"headers": {"x" * 300: 1}}}, "properties"),
+        ({"payload": "", "properties": {"type": "\u20ac" * 200}}, "properties"),
+        ({"payload": "", "properties": {"headers": {"x": "y" * 200_000}}}, "properties"),
+    ],
+)
+def test_what_cannot_be_sent_is_refused_by_name(refused, node, body, field):
+    assert refused(400, "POST", PUBLISH, body).startswith(field)
+    assert node.publisher.published == []
+
+
+def test_publishing_takes_permission_to_write(refused, node):
+    body = {"payload": ""}
+    assert refused(403, "POST", PUBLISH, body, user="alice")
+    assert refused(404, "POST", "/api/exchanges/%2F/none/publish", body)
+    assert refused(404, "POST", "/api/exchanges/no/amq.topic/publish", body)
+
+
+def test_a_vhost_is_alive_when_a_message_goes_through(api, refused, node):
+    node.message_service.fetched = [FetchedMessage(False, 0, b"", b"", b"")]
+    assert api("GET", "/api/aliveness-test/%2F") == (200, {"status": "ok"})
+    assert node.publisher.published[0][1] == b"\0\x0ealiveness-test"
+    assert node.message_service.asked == [("fetch", "aliveness-test", 1, ACCEPT)]
+    node.message_service.fetched = []
+    assert "aliveness-test" in refused(503, "GET", "/api/aliveness-test/%2F")
+    refused(403, "GET", "/api/aliveness-test/%2F", user="mon")
+
+
+def test_users_are_deleted_at_once_and_found_without_permission(api, refused, node):
+    _, found = api("GET", "/api/users/without-permissions")
+    assert [user["name"] for user in found] == ["alice", "pol", "mon", "app"]
+    body = {"users": ["alice", "nobody", "pol"]}
+    assert api("POST", "/api/users/bulk-delete", body)[0] == 204
+    assert node.view.user("alice") is None
+    assert refused(400, "POST", "/api/users/bulk-delete", {"users": []}).startswith("users:")
+
+
+def test_what_needs_nothing_done_is_done(api, refused, node):
+    assert api("POST", "/api/vhosts/%2F/start/n1")[0] == 204
+    assert refused(404, "POST", "/api/vhosts/%2F/start/n9") == "no node 'n9'"
+    assert api("PUT", "/api/queues/%2F/q", {})[0] == 201
+    assert api("POST", "/api/queues/%2F/q/actions", {"action": "sync"})[0] == 204
+    assert refused(400, "POST", "/api/queues/%2F/q/actions", {"action": "x"}).startswith("action:")
