@@ -273,7 +273,7 @@ def refresh(cluster: Cluster, voters: list[str]) -> bool:
 
 
 def stop_gracefully(cluster: Cluster) -> None:
-    """A node that is told to stop leads nothing when it does; it leads as before when it is back."""
+    """A node that is told to stop leads nothing then, and leads as before when it is back."""
     for queue in ("a", "b", "c"):
         command(cluster, "queue", "transfer", queue, "n1")
     os.kill(cluster.pid("n1"), signal.SIGTERM)
