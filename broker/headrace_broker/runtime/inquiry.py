@@ -305,6 +305,8 @@ class Inquiries:
             return self.replica_rows(question)
         if isinstance(question, Stats):
             return self.stats_rows(question)
+        if isinstance(question, Login):
+            return self.login_rows(question)
         return self._rows(question)
 
     def receive_answer(self, data: bytes) -> None:

@@ -32,7 +32,8 @@ def move(driver: Any, queue: Queue, add: tuple[int, ...], remove: tuple[int, ...
     result = driver.do(commands.SetMembers("/", queue.name, queue.group, add, remove))
     assert isinstance(result, Ok), result
     assert driver.events == [QueueChanged(result.value)]
-    moved: Queue = result.value
+    moved = result.value
+    assert isinstance(moved, Queue)
     assert driver.catalog.queue("/", queue.name) is moved
     return moved
 
