@@ -21,12 +21,10 @@ _MEANINGS: Final = {
     201: "Created.",
     202: "Begun; it goes on by itself.",
     204: "Done; there is nothing to tell.",
-    303: "It is at another place.",
     400: "A field, parameter or name breaks a rule; the reason names both.",
     401: "The log-in is missing or wrong.",
     403: "The user may not do that; the reason says what is needed.",
     404: "Something that is named is not there.",
-    405: "The path has no such method.",
     409: "It cannot be done as things are.",
     413: "The body is too large.",
     429: "Too many failed log-ins.",
@@ -130,6 +128,8 @@ def codes(row: Route) -> list[int]:
         found.add(404)
     if row.body is not None:
         found.add(413)
+    if row.method == "POST" and not any(code < 300 for code in found):
+        found.add(204)
     return sorted(found)
 
 
