@@ -134,8 +134,8 @@ class Stats(msgspec.Struct, frozen=True, tag="stats"):
     skip: int = 0
 
 
-Listing = List | Flow | Leads | Load | Login | Replicas | Stats
-Question = Listing | Close | Transfer
+Listing = List | Flow | Leads | Load | Replicas | Stats
+Question = Listing | Close | Login | Transfer
 
 
 class Envelope(msgspec.Struct, frozen=True):
@@ -305,8 +305,6 @@ class Inquiries:
             return self.replica_rows(question)
         if isinstance(question, Stats):
             return self.stats_rows(question)
-        if isinstance(question, Login):
-            return self.login_rows(question)
         return self._rows(question)
 
     def receive_answer(self, data: bytes) -> None:
@@ -321,7 +319,7 @@ class Inquiries:
             future.set_result(answer)
 
 
-def _nothing(question: Listing) -> Iterator[msgspec.Struct]:
+def _nothing(question: Question) -> Iterator[msgspec.Struct]:
     return iter(())
 
 

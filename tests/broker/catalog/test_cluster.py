@@ -33,8 +33,8 @@ def move(driver: Any, queue: Queue, add: tuple[int, ...], remove: tuple[int, ...
     assert isinstance(result, Ok), result
     assert driver.events == [QueueChanged(result.value)]
     moved = result.value
-    assert isinstance(moved, Queue)
     assert driver.catalog.queue("/", queue.name) is moved
+    assert isinstance(moved, Queue)
     return moved
 
 
