@@ -98,7 +98,7 @@ def test_names_that_are_nowhere_or_ambiguous_are_errors(
     channel = shared_cluster.connect("n1").channel()
     for name in (queue_name("a1"), queue_name("a2")):
         channel.queue_declare(name, durable=True)
-    error = flow("why", queue_name("gone"), code=1)
+    error = flow("why", queue_name("gone"), code=3)
     assert "no connection, and no queue in vhost '/', has a name that begins with" in error
     error = flow("why", queue_name("a"), code=1)
     assert f"queue '{queue_name('a1')}', queue '{queue_name('a2')}'" in error
