@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import pika
 
+from headrace_broker.cli.api_client import ApiError
 from headrace_broker.cli.local_cluster import LocalCluster, LocalNode
 
 READY_SECONDS: Final = 60.0  # a loaded machine elects slowly; a healthy one needs about two
@@ -148,7 +149,9 @@ class Cluster:
             for node in self.local.nodes:
                 if node.process() is None:
                     continue
-                entry = self.queue(queue, node.name)
+                entry = None
+                with contextlib.suppress(ApiError):  # one that has just started, or is in need
+                    entry = self.queue(queue, node.name)
                 if entry is not None and entry["leader"] == node.name:
                     return node.name
             return ""
