@@ -11,13 +11,13 @@ export class Table {
   /**
    * @param label says what the rows are.
    * @param columns see above; the first one names the row.
-   * @param options {sort: [id, descending], empty, rowClass(row), seen(element, row)}.
+   * @param options {sort: [id, descending], empty, rowClass(row), filled(element, row)}.
    */
-  constructor(label, columns, { sort, empty, rowClass = () => "", added = () => {} }) {
+  constructor(label, columns, { sort, empty, rowClass = () => "", filled = () => {} }) {
     this.columns = columns;
     this.sort = sort;
     this.rowClass = rowClass;
-    this.added = added;
+    this.filled = filled;
     this.rows = new Map();
     this.shown = new Map();
     this.body = h("tbody", { onkeydown: (event) => this.walk(event) });
@@ -82,12 +82,12 @@ export class Table {
     });
     const shown = { row: h("tr", {}, cells.map((cell) => cell.element)), cells };
     this.shown.set(key, shown);
-    this.added(shown.row, values);
     return shown;
   }
 
   fill(shown, values) {
     setAttribute(shown.row, "class", this.rowClass(values) || null);
+    this.filled(shown.row, values);
     this.columns.forEach((column, at) => {
       const cell = column.cell(values);
       const told = typeof cell === "string" ? { text: cell } : cell;

@@ -13,9 +13,9 @@ export class ConnectionsView {
     this.table = new Table("Connections", COLUMNS, {
       sort: ["share", true],
       empty: "There is no such connection.",
-      added: (element, row) => {
-        // For how long it had been stopped when this page first knew of it.
-        if (row.flow.limit) element.dataset.seenAfterMs = row.flow.since_ms;
+      filled: (element, row) => {
+        // For how long it had been stopped when this page first knew of that.
+        if (row.flow.limit) element.dataset.seenAfterMs ??= row.flow.since_ms;
       },
     });
     const filter = filterField("", (name) => app.watch({ view: "connections", name }));
