@@ -16,7 +16,7 @@ _Shown = tuple[str, dict[str, Any]]  # target, details
 # What is proposed by nodes themselves, or with each connection that ends, is no change of anybody.
 UNRECORDED: Final = frozenset(
     {commands.Barrier, commands.Bootstrap, commands.DeclareNodes, commands.AnnounceNode}
-    | {commands.DropTransient}
+    | {commands.DropTransient, commands.SettleMembers}
 )
 
 
@@ -129,6 +129,27 @@ def _no_queue(command: Any) -> _Shown:
     return command.name, {"vhost": command.vhost}
 
 
+def _members(command: Any) -> _Shown:
+    moved = {"add": _list(command.add), "remove": _list(command.remove)}
+    return command.name, {"vhost": command.vhost} | moved
+
+
+def _node(command: Any) -> _Shown:
+    return str(command.node.id), {"name": command.node.name, "address": command.node.address}
+
+
+def _no_node(command: Any) -> _Shown:
+    return str(command.node), {}
+
+
+def _maintenance(command: Any) -> _Shown:
+    return str(command.node), {"on": command.on}
+
+
+def _list(nodes: tuple[int, ...]) -> str:
+    return ",".join(map(str, nodes))
+
+
 def _binding(command: Any) -> _Shown:
     found = command.binding
     return found.destination, {
@@ -162,6 +183,10 @@ _DESCRIBED: Final[dict[type[commands.Command], Callable[[Any], _Shown]]] = {
     commands.DeleteExchange: _no_queue,
     commands.DeclareQueue: _queue,
     commands.DeleteQueue: _no_queue,
+    commands.SetMembers: _members,
+    commands.AdmitNode: _node,
+    commands.ForgetNode: _no_node,
+    commands.SetMaintenance: _maintenance,
     commands.Bind: _binding,
     commands.Unbind: _binding,
 }

@@ -12,6 +12,7 @@ from headrace_broker.catalog.result import Exists, NotFound, Ok, Refused
 from headrace_broker.model.definition import (
     Binding,
     Exchange,
+    Node,
     Permission,
     Policy,
     User,
@@ -102,6 +103,19 @@ def test_every_command_is_recorded_or_known_not_to_be():
             commands.PutPolicy(Policy("/", "p", "^a", {"max-length": 5})),
             "action=put_policy target=p outcome=done vhost=/ operator=False pattern=^a "
             r'apply_to=all priority=0 definition="{\"max-length\":5}"',
+        ),
+        (
+            commands.SetMembers("/", "q", 7, (4,), (1, 2)),
+            "action=set_members target=q outcome=done vhost=/ add=4 remove=1,2",
+        ),
+        (
+            commands.AdmitNode(Node(4, "n4", "h:4")),
+            "action=admit_node target=4 outcome=done name=n4 address=h:4",
+        ),
+        (commands.ForgetNode(4), "action=forget_node target=4 outcome=done"),
+        (
+            commands.SetMaintenance(2, on=True),
+            "action=set_maintenance target=2 outcome=done on=True",
         ),
         (
             commands.DeletePolicy("/", "p"),

@@ -14,7 +14,7 @@ from headrace_broker.model.definition import User, Vhost
 from headrace_broker.model.limits import LISTING_TURN_ROWS
 from headrace_broker.model.status import ChannelStatus
 from headrace_broker.model.tls import TlsSession
-from headrace_broker.runtime import client_list, inquiry
+from headrace_broker.runtime import inquiry
 from headrace_broker.runtime.client_list import ClientList
 from headrace_broker.runtime.inquiry import Answer, Close, Inquiries
 from headrace_broker.runtime.pb.cluster_pb2 import ClusterPayload
@@ -140,12 +140,11 @@ def test_a_row_that_is_too_large_is_left_out_and_counted(world, monkeypatch):
     assert ports == [n for n in range(20) if n not in (0, 7, 19)]
 
 
-def test_a_listing_is_bounded_and_says_how_much_it_lacks(world, monkeypatch):
-    monkeypatch.setattr(client_list, "LISTING_ROWS_MAX", 5)
+def test_a_listing_is_bounded_and_says_how_much_it_lacks(world):
     for number in range(4):
         world.connect(1, number)
         world.connect(2, number)
-    listing = run(world, ClientList.everyone)
+    listing = run(world, lambda each: each.everyone(rows_max=5))
     assert len(listing.rows) == 5
     assert listing.left_out == 3
 
