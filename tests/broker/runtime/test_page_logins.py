@@ -1,0 +1,207 @@
+"""Log-ins at the web page, at the node that keeps them and at another one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from headrace_broker.catalog.command import Bootstrap, DeleteUser, PutUser, encode_request
+from headrace_broker.catalog.machine import Catalog
+from headrace_broker.catalog.request import Request
+from headrace_broker.model.definition import Node, User
+from headrace_broker.model.limits import (
+    PAGE_REMOTE_ASKED_MAX,
+    PAGE_REMOTE_S,
+    PAGE_SESSION_IDLE_S,
+    PAGE_SESSION_S_MAX,
+    PAGE_SESSIONS_MAX,
+    PAGE_USER_SESSIONS_MAX,
+)
+from headrace_broker.runtime.inquiry import Close, Inquiries, List
+from headrace_broker.runtime.page_logins import PageLogins
+from headrace_broker.runtime.pb.cluster_pb2 import ClusterPayload
+
+
+def no_rows(question: List) -> Iterator[msgspec.Struct]:
+    return iter(())
+
+
+def no_close(question: Close) -> int:
+    return 0
+
+
+class World:
+    """Two nodes with one catalog, and a line between them that may be cut."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.cut = False
+        self.mute = False
+        self.asked = 0
+        self.catalog = Catalog()
+        nodes = (Node(1, "n1", "h:1"), Node(2, "n2", "h:2"))
+        self.do(Bootstrap(nodes, "/", User("guest", b"s", b"h", ("administrator",)), grant=True))
+        self.guest = self.user("guest")
+        self.inquiries = {node: self._inquiries(node) for node in (1, 2)}
+        self.nodes = {
+            node: PageLogins(node, self.catalog, self.inquiries[node], lambda: self.now)
+            for node in (1, 2)
+        }
+
+    def do(self, command: Any) -> None:
+        index = self.catalog.applied_index + 1
+        self.catalog.apply(index, encode_request(Request(1, 1, index), command))
+
+    def user(self, name: str) -> User:
+        found = self.catalog.user(name)
+        assert found is not None
+        return found
+
+    def _inquiries(self, source: int) -> Inquiries:
+        def send(target: int, data: bytes) -> bool:
+            if self.cut:
+                return False
+            payload = ClusterPayload.FromString(data)
+            other = self.inquiries[target]
+            if payload.WhichOneof("body") == "question":
+                self.asked += 1
+                if not self.mute:
+                    other.receive_question(source, payload.question)
+            else:
+                other.receive_answer(payload.answer)
+            return True
+
+        return Inquiries(send, no_rows, no_close)
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def find(world: World, node: int, token: str) -> User | None:
+    return asyncio.run(world.nodes[node].find(token))
+
+
+def test_a_log_in_is_found_at_its_node_and_at_others(world):
+    token = world.nodes[1].open(world.guest)
+    assert token.startswith("1.")
+    assert find(world, 1, token) == world.guest
+    assert find(world, 2, token) == world.guest
+    assert find(world, 2, token) == world.guest
+    assert world.asked == 1  # it remembers the word of the other
+
+
+def test_no_node_keeps_the_token_itself(world):
+    token = world.nodes[1].open(world.guest)
+    assert token not in repr(vars(world.nodes[1]))
+
+
+@pytest.mark.parametrize("token", ["", "1.", ".x", "1.wrong", "3.wrong", "x.y", "1" * 99, "-1.x"])
+def test_what_is_no_token_finds_nobody(world, token):
+    world.nodes[1].open(world.guest)
+    assert find(world, 1, token) is None
+    assert find(world, 2, token) is None
+
+
+def test_a_log_in_that_is_not_used_ends(world):
+    used, idle = world.nodes[1].open(world.guest), world.nodes[1].open(world.guest)
+    world.now += PAGE_SESSION_IDLE_S - 1
+    assert find(world, 1, used) is not None
+    world.now += 1
+    assert find(world, 1, idle) is None
+    assert find(world, 2, used) is not None  # another node's question is a use, too
+
+
+def test_a_log_in_that_is_used_ends_all_the_same(world):
+    token = world.nodes[1].open(world.guest)
+    end = world.now + PAGE_SESSION_S_MAX
+    while world.now + PAGE_SESSION_IDLE_S - 1 < end:
+        world.now += PAGE_SESSION_IDLE_S - 1
+        assert find(world, 1, token) is not None
+    world.now = end
+    assert find(world, 1, token) is None
+
+
+def test_a_log_in_ends_with_the_password_and_with_the_user(world):
+    token = world.nodes[1].open(world.guest)
+    world.do(PutUser(User("guest", b"t", b"i", ("monitoring",))))
+    assert find(world, 1, token) is None
+    token = world.nodes[1].open(world.user("guest"))
+    assert find(world, 2, token) is not None
+    world.do(DeleteUser("guest"))
+    assert find(world, 1, token) is None
+    assert find(world, 2, token) is None
+
+
+def test_other_tags_count_at_once(world):
+    token = world.nodes[1].open(world.guest)
+    world.do(PutUser(User("guest", b"s", b"h", ())))
+    found = find(world, 1, token)
+    assert found is not None
+    assert found.tags == ()
+
+
+def test_a_log_out_counts_everywhere_within_seconds(world):
+    token = world.nodes[1].open(world.guest)
+    assert find(world, 2, token) is not None
+    asyncio.run(world.nodes[1].end(token))
+    assert find(world, 1, token) is None
+    world.now += PAGE_REMOTE_S
+    assert find(world, 2, token) is None
+
+
+def test_a_log_out_at_another_node_counts_at_once(world):
+    token = world.nodes[1].open(world.guest)
+    assert find(world, 2, token) is not None
+    asyncio.run(world.nodes[2].end(token))
+    assert find(world, 1, token) is None
+    assert find(world, 2, token) is None
+
+
+def test_a_node_that_cannot_be_asked_knows_nobody(world):
+    token = world.nodes[1].open(world.guest)
+    world.cut = True
+    assert find(world, 2, token) is None
+    asyncio.run(world.nodes[2].end(token))
+    world.cut = False
+    assert find(world, 2, token) == world.guest
+
+
+def test_a_user_has_so_many_log_ins_and_the_one_unused_longest_goes(world):
+    world.do(PutUser(User("other", b"s", b"o", ("monitoring",))))
+    other = world.nodes[1].open(world.user("other"))
+    tokens = [world.nodes[1].open(world.guest) for _ in range(PAGE_USER_SESSIONS_MAX)]
+    assert find(world, 1, tokens[0]) is not None  # used: the second is the oldest now
+    world.nodes[1].open(world.guest)
+    assert find(world, 1, tokens[1]) is None
+    assert find(world, 1, tokens[0]) is not None
+    assert find(world, 1, other) is not None
+
+
+def test_a_node_keeps_so_many_log_ins(world):
+    for number in range(PAGE_SESSIONS_MAX + 1):
+        world.nodes[1].open(User(f"u{number}", b"s", b"h"))
+    assert len(world.nodes[1]) == PAGE_SESSIONS_MAX
+
+
+def test_made_up_tokens_ask_another_node_so_many_times_at_once(world):
+    world.mute = True
+
+    async def flood() -> None:
+        asking = [
+            asyncio.create_task(world.nodes[2].find(f"1.made-up-{number}"))
+            for number in range(PAGE_REMOTE_ASKED_MAX + 5)
+        ]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        for task in asking:
+            task.cancel()
+        await asyncio.gather(*asking, return_exceptions=True)
+
+    asyncio.run(flood())
+    assert world.asked == PAGE_REMOTE_ASKED_MAX
