@@ -215,13 +215,14 @@ class ConsumeCall:
         while True:
             await self._settles.wait()
             self._settles.clear()
-            done, self._settling = self._settling, []
+            count = len(self._settling)
             try:
                 await self._stream.applied()
             except AmqpError as error:
                 self._end(from_amqp(error))
                 return
-            self._settled += done
+            self._settled += self._settling[:count]
+            del self._settling[:count]
             self._changed.set()
 
     # Responses
@@ -245,7 +246,7 @@ class ConsumeCall:
             if stream.ended and not told_cancelled:
                 await self._context.write(ConsumeResponse(cancelled=self._lost()))
                 return
-            if self._no_more and not (self._settling or self._settled or self._settles.is_set()):
+            if self._no_more and not (self._settling or self._settled):
                 return
             await self._changed.wait()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import grpc
 import pytest
 from tests.broker.gateways.grpc.publisher import failed, pairs, until
@@ -102,6 +104,23 @@ def test_deliveries_come_with_everything_and_are_settled_in_ranges(serve, broker
     assert queue.settled == [(ACCEPT, 1), (ACCEPT, 2)]
     assert [message.number for message in queue.ready] == [3]
     assert broker.connections == {}
+
+
+def test_a_settle_is_answered_after_the_client_has_closed_its_side(serve, broker, queue) -> None:
+    publish(queue, b"1")
+
+    async def scenario(served) -> None:
+        consumer = await Consumer(served, credit=Credit(messages=1)).open()
+        await consumer.receive(1)
+        broker.gate.opened = False
+        await consumer.settle((1, 1))
+        await until(lambda: accepted(queue) == [1])
+        await consumer.call.done_writing()
+        asyncio.get_running_loop().call_later(0.05, setattr, broker.gate, "opened", True)
+        assert pairs((await consumer.answer("settled")).ranges) == [(1, 1)]
+        assert await consumer.call.read() is grpc.aio.EOF  # type: ignore[attr-defined]
+
+    serve(scenario)
 
 
 def test_what_goes_back_comes_again_with_its_counts(serve, queue) -> None:
