@@ -36,7 +36,7 @@ from headrace_broker.runtime.hosting import Hosting
 from headrace_broker.runtime.leasing import LeaseClient
 from headrace_broker.runtime.maintenance import Maintenance
 from headrace_broker.runtime.member_moves import MemberMoves
-from headrace_broker.runtime.node_directory import Admission, NodeDirectory
+from headrace_broker.runtime.node_directory import CATALOG_GROUP, Admission, NodeDirectory
 from headrace_broker.runtime.operations import Operations, Surroundings
 from headrace_broker.runtime.pb.cluster_pb2 import ClusterPayload
 from headrace_broker.runtime.queue_rates import QueueRates
@@ -48,6 +48,7 @@ from headrace_broker.runtime.resources import Resources
 from headrace_broker.runtime.router import Router
 from headrace_broker.runtime.topology import Topology
 from headrace_raftlog.model.group import CoreOptions
+from headrace_raftlog.model.membership import member_node
 from headrace_raftlog.model.tls import NodeCertificate
 from headrace_raftlog.node.node import NodeOptions, RaftNode
 from headrace_raftlog.storage.options import LogOptions
@@ -221,6 +222,7 @@ class BrokerNode:
             self.maintenance.avoided,
             self.directory.others,
             self.catalog.submit,
+            self._catalog_voters,
         )
         report = ReplicaReport(
             self.config.node.id,
@@ -229,6 +231,9 @@ class BrokerNode:
             lambda: len(self.broker.connections),
         )
         return Operations(around, self.clients.inquiries, report)
+
+    def _catalog_voters(self) -> list[int]:
+        return [member_node(voter) for voter in self.raft.members(CATALOG_GROUP).voters]
 
     def nodes_up(self) -> frozenset[int]:
         """Return the ids of the nodes that run, as far as this one hears them."""

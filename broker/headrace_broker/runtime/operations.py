@@ -16,7 +16,7 @@ from headrace_broker.catalog.command import (
     SetMaintenance,
     SetMembers,
 )
-from headrace_broker.catalog.movement import Handover, Led, Step, rebalance
+from headrace_broker.catalog.movement import Handover, Led, Step, has_quorum, rebalance
 from headrace_broker.catalog.result import Exists, NotFound, Ok, Result
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.model.definition import Node, Queue
@@ -88,6 +88,7 @@ class Surroundings(NamedTuple):
         avoided: returns the ids of nodes that are not to lead.
         others: name by id of the other nodes; they may change.
         submit: has the catalog make a change.
+        catalog_voters: returns the ids of the nodes that vote on the catalog.
     """
 
     node: int
@@ -96,6 +97,7 @@ class Surroundings(NamedTuple):
     avoided: Callable[[], Collection[int]]
     others: Mapping[int, str]
     submit: Callable[[AnyCommand], Awaitable[Result]]
+    catalog_voters: Callable[[], Collection[int]]
 
 
 class Operations:
@@ -224,18 +226,31 @@ class Operations:
         """Remove a node from the cluster.
 
         Raises:
-            AmqpError: PRECONDITION_FAILED, it serves clients, has replicas, or is this one;
-                INTERNAL_ERROR, no quorum.
+            AmqpError: PRECONDITION_FAILED, it serves clients, has replicas, is this one, or the
+                catalog would have no majority without it; INTERNAL_ERROR, no quorum.
         """
         problem = ""
         if node.id == self._around.node:
             problem = "it is the one that was asked: ask another one"
         elif node.id in self.up() and node.id not in self._around.avoided():
             problem = "it runs: drain it first, or stop it"
+        else:
+            problem = self._catalog_problem(node.id)
         if problem:
             text = f"node '{node.name}' cannot be forgotten: {problem}"
             raise AmqpError(PRECONDITION_FAILED, text)
         _done(await self._submit(ForgetNode(node.id)))
+
+    def _catalog_problem(self, node: int) -> str:
+        """Return why the catalog needs a node's vote, "" when it does not."""
+        rest = [voter for voter in self._around.catalog_voters() if voter != node]
+        missing = sum(voter not in self.up() for voter in rest)
+        if not rest or has_quorum(rest, self.up()):
+            return ""
+        return (
+            f"of the {len(rest)} other nodes that vote on the catalog, {missing} are down, so it "
+            "would have no majority: start or forget those first"
+        )
 
     # Leaders
 
