@@ -28,9 +28,10 @@ from headrace_broker.model.definition import Node, Queue, User
 from headrace_broker.model.flow_parameter import PARAMETERS
 from headrace_broker.model.flow_status import QueueFlow
 from headrace_broker.model.limits import LISTING_ROWS_MAX
-from headrace_broker.model.reply_code import INTERNAL_ERROR, AmqpError
+from headrace_broker.model.reply_code import INTERNAL_ERROR, NOT_FOUND, AmqpError
 from headrace_broker.model.stats import StatsRow
 from headrace_broker.model.status import (
+    LeaseGroupStatus,
     MessageCounters,
     ObjectTotals,
     Overview,
@@ -165,6 +166,37 @@ class FakeStats:
         await asyncio.Event().wait()
 
 
+class FakeLeases:
+    """Groups that lease messages, as a test wants them.
+
+    Attributes:
+        groups: of all queues.
+        missing: nodes that do not answer.
+        closed: queues and names of groups that were closed.
+    """
+
+    def __init__(self) -> None:
+        self.groups: list[LeaseGroupStatus] = []
+        self.missing: tuple[str, ...] = ()
+        self.closed: list[tuple[str, str]] = []
+
+    async def everyone(self) -> tuple[list[LeaseGroupStatus], tuple[str, ...]]:
+        return self.groups, self.missing
+
+    async def of(self, queue: Queue) -> list[LeaseGroupStatus]:
+        return [
+            group
+            for group in self.groups
+            if (group.vhost, group.queue) == (queue.vhost, queue.name)
+        ]
+
+    async def close(self, queue: Queue, name: str) -> int:
+        if name not in [group.name for group in await self.of(queue)]:
+            raise AmqpError(NOT_FOUND, f"no group '{name}'")
+        self.closed.append((queue.name, name))
+        return 0
+
+
 class FakeNode:
     """A node with a real catalog; log-ins are right when the password is the user's name.
 
@@ -192,6 +224,7 @@ class FakeNode:
         self.flow_report: Any = FakeFlowReport()
         self.page_logins = PageLogins(1, self.catalog, Inquiries(_unheard, _no_rows, _no_close))
         self.stats = FakeStats()
+        self.leases = FakeLeases()
         self.publisher = FakePublisher()
         self.certificate_end_s: float | None = None
         self.critical: list[tuple[str, str]] | None = None

@@ -15,7 +15,7 @@ from headrace_broker.management.answer import not_found
 from headrace_broker.model.definition import Binding, Exchange, Node, Queue, User
 from headrace_broker.model.limits import LISTING_ROWS_MAX
 from headrace_broker.model.stats import StatsRow
-from headrace_broker.model.status import MemberStatus, NodeLoad
+from headrace_broker.model.status import LeaseGroupStatus, MemberStatus, NodeLoad
 from headrace_broker.runtime.browsing import Page
 from headrace_broker.runtime.client_list import ClientListing
 from headrace_broker.runtime.counts import QueueCounts
@@ -130,6 +130,19 @@ class StatsPort(Protocol):
         """Take samples until cancelled."""
 
 
+class LeasePort(Protocol):
+    """See `runtime.lease_listing.LeaseListing`. Coroutines raise AmqpError."""
+
+    async def everyone(self) -> tuple[list[LeaseGroupStatus], tuple[str, ...]]:
+        """Return the groups of all queues, and the names of nodes that did not answer."""
+
+    async def of(self, queue: Queue) -> list[LeaseGroupStatus]:
+        """Return the groups of a queue."""
+
+    async def close(self, queue: Queue, name: str) -> int:
+        """Close a group; return how many messages went back."""
+
+
 class Administration(Protocol):
     """See `runtime.administration.NodeAdministration`. Coroutines raise AmqpError."""
 
@@ -160,6 +173,10 @@ class Administration(Protocol):
     @property
     def operations(self) -> OperationsPort:
         """Where replicas and leaders are."""
+
+    @property
+    def leases(self) -> LeasePort:
+        """Groups that lease messages."""
 
     @property
     def page_logins(self) -> PageLogins:

@@ -22,6 +22,7 @@ from headrace_broker.management.answer import (
     unavailable,
 )
 from headrace_broker.management.flow_rendering import render_activity
+from headrace_broker.management.leases import render_group
 from headrace_broker.management.listing import listing
 from headrace_broker.management.route import Parameter, Route, deleted, got, listed
 from headrace_broker.model.limits import LISTING_ROWS_MAX, LISTING_TURN_ROWS
@@ -171,8 +172,14 @@ class ClientEndpoints:
             vhost = await known_vhost(self._node, request)
             check_sees(who, self._node.view, vhost)
         found = await self._node.clients(channels=True)
-        headers = _partial(found)
-        rendered: list[dict[str, Any]] = []
+        groups, silent = await self._node.leases.everyone()
+        missing = tuple(dict.fromkeys((*found.missing, *silent)))
+        headers = _partial(ClientListing([], missing, found.left_out))
+        rendered = [
+            render_group(group)
+            for group in groups
+            if vhost in (None, group.vhost) and who.sees(self._node.view, group.vhost)
+        ]
         for at, row in enumerate(found.rows, 1):
             if at % LISTING_TURN_ROWS == 0:
                 await asyncio.sleep(0)

@@ -24,6 +24,7 @@ from headrace_broker.management.flow import FlowEndpoints
 from headrace_broker.management.flow_limits import FlowLimitEndpoints
 from headrace_broker.management.guard import Guard
 from headrace_broker.management.health import HealthEndpoints, State
+from headrace_broker.management.leases import LeaseEndpoints
 from headrace_broker.management.listener import HttpListener
 from headrace_broker.management.members import MemberEndpoints
 from headrace_broker.management.messages import MessageEndpoints
@@ -155,6 +156,7 @@ class ManagementServer:
             FlowEndpoints(node),
             FlowLimitEndpoints(node, source),
             HealthEndpoints(node, source),
+            LeaseEndpoints(node),
             MessageEndpoints(node),
             PublishEndpoints(node, self._bodies),
             ParameterEndpoints(node),

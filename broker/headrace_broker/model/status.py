@@ -262,6 +262,33 @@ class ConsumerStatus(msgspec.Struct, frozen=True):
     arguments: dict[str, Any] = {}
 
 
+class LeaseGroupStatus(msgspec.Struct, frozen=True):
+    """A group that leases messages, as its queue's leader knows it.
+
+    Attributes:
+        node: that leads the queue.
+        epoch: of who opened it last.
+        next_lease: number of its next lease.
+        settled: everything up to this lease is settled.
+        deadline_ms: Unix time at which what it holds expires, 0 when it holds nothing.
+        leases: that it holds.
+        messages: in these.
+        octets: of their bodies.
+    """
+
+    vhost: str
+    queue: str
+    name: str
+    node: str
+    epoch: int
+    next_lease: int
+    settled: int
+    deadline_ms: int
+    leases: int
+    messages: int
+    octets: int
+
+
 class ChannelStatus(msgspec.Struct, frozen=True):
     """A channel, likewise.
 

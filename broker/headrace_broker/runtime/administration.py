@@ -16,6 +16,7 @@ from headrace_broker.runtime.client_list import ClientListing
 from headrace_broker.runtime.counts import QueueCounts
 from headrace_broker.runtime.flow_report import FlowReport
 from headrace_broker.runtime.leader_client import LeaderUnavailableError, QueueGoneError
+from headrace_broker.runtime.lease_listing import LeaseListing
 from headrace_broker.runtime.message_service import MessageService
 from headrace_broker.runtime.operations import Operations
 from headrace_broker.runtime.page_logins import PageLogins
@@ -41,6 +42,7 @@ class NodeAdministration:
         page_logins: who is logged in at the web page.
         stats: figures over time.
         publisher: publishes single messages.
+        leases: groups that lease messages.
     """
 
     def __init__(self, node: BrokerNode) -> None:
@@ -52,6 +54,9 @@ class NodeAdministration:
         self.page_logins = PageLogins(node.config.node.id, self.view, node.clients.inquiries)
         self.stats = StatsBook(node)
         self.publisher = PublishService(node.broker)
+        hosting = node.hosting
+        place = (node.config.node.id, node.names, hosting.hosts)
+        self.leases = LeaseListing(*place, node.clients.inquiries, node.leases, hosting.locate)
         self._node = node
 
     async def submit(self, command: AnyCommand) -> Result:

@@ -25,6 +25,7 @@ class QueueCounts(NamedTuple):
     Attributes:
         oldest_ms: Unix time at which the oldest ready message arrived, 0 without one.
         watermark: whether it holds too much.
+        leased: those of the unsettled ones that groups hold.
     """
 
     ready: int
@@ -32,6 +33,7 @@ class QueueCounts(NamedTuple):
     consumers: int
     oldest_ms: int = 0
     watermark: WatermarkStatus = WatermarkStatus()
+    leased: int = 0
 
 
 def counts_of(host: QueueHost) -> QueueCounts:
@@ -43,6 +45,7 @@ def counts_of(host: QueueHost) -> QueueCounts:
         int(machine.consumer_count),
         int(machine.oldest_ms()),
         watermark_of(host),
+        int(machine.leased_count),
     )
 
 
@@ -102,6 +105,7 @@ class CountsClient:
             answer.serving = True
             counts = used_counts_of(host) if request.using else counts_of(host)
             answer.ready, answer.unsettled, answer.consumers, answer.oldest_ms = counts[:4]
+            answer.leased = counts.leased
             answer.watermark.CopyFrom(Watermark(**msgspec.structs.asdict(counts.watermark)))
         self._leaders.answer(source, ClusterPayload(counts=answer))
 
@@ -118,6 +122,11 @@ class CountsClient:
             mark.low_octets,
         )
         counts = QueueCounts(
-            answer.ready, answer.unsettled, answer.consumers, answer.oldest_ms, watermark
+            answer.ready,
+            answer.unsettled,
+            answer.consumers,
+            answer.oldest_ms,
+            watermark,
+            answer.leased,
         )
         self._leaders.receive(answer.request, counts if answer.serving else None)

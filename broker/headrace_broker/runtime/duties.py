@@ -166,7 +166,8 @@ class LeaderDuties(Duties):
         expiry = expires_ms(host.arguments)
         if not expiry:
             return
-        since = now_ms if host.machine.consumers() else int(host.used_ms)
+        used = host.machine.consumers() or host.machine.leased_count > 0
+        since = now_ms if used else int(host.used_ms)
         if since + expiry > now_ms:
             self._expiries.arm(group, since + expiry)
             return

@@ -134,7 +134,17 @@ class Stats(msgspec.Struct, frozen=True, tag="stats"):
     skip: int = 0
 
 
-Listing = List | Flow | Leads | Load | Replicas | Stats
+class LeaseGroups(msgspec.Struct, frozen=True, tag="lease_groups"):
+    """Which groups lease messages of the queues that you lead?
+
+    Attributes:
+        skip: rows that the asker has already.
+    """
+
+    skip: int = 0
+
+
+Listing = List | Flow | Leads | Load | Replicas | Stats | LeaseGroups
 Question = Listing | Close | Login | Transfer
 
 
@@ -184,6 +194,7 @@ class Inquiries:
         flow_rows: as `rows`, for questions about flow control.
         replica_rows: as `rows`, for questions about replicas and leaders.
         stats_rows: as `rows`, for questions about figures over time.
+        lease_rows: as `rows`, for questions about groups that lease messages.
         transfer: begins to hand a leadership over, and returns whether it did.
         login_rows: likewise, for those about log-ins at the web page.
     """
@@ -197,6 +208,7 @@ class Inquiries:
         self.flow_rows: Callable[[Flow], Iterator[msgspec.Struct]] = _nothing
         self.replica_rows: Callable[[Leads | Load | Replicas], Iterator[msgspec.Struct]] = _nothing
         self.stats_rows: Callable[[Stats], Iterator[msgspec.Struct]] = _nothing
+        self.lease_rows: Callable[[LeaseGroups], Iterator[msgspec.Struct]] = _nothing
         self.transfer: Callable[[Transfer], bool] = _refuse
         self.login_rows: Callable[[Login], Iterator[msgspec.Struct]] = _nothing
         self._send = send
@@ -305,6 +317,8 @@ class Inquiries:
             return self.replica_rows(question)
         if isinstance(question, Stats):
             return self.stats_rows(question)
+        if isinstance(question, LeaseGroups):
+            return self.lease_rows(question)
         return self._rows(question)
 
     def receive_answer(self, data: bytes) -> None:

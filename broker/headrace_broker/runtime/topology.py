@@ -188,7 +188,7 @@ class Topology:
             counts = QueueCounts(0, 0, 0)
         except QueueGoneError:
             return 0
-        if if_unused and counts.consumers:
+        if if_unused and (counts.consumers or counts.leased):
             raise AmqpError(PRECONDITION_FAILED, f"{where} in use")
         if if_empty and counts.ready:  # RabbitMQ too does not ask for what is delivered
             raise AmqpError(PRECONDITION_FAILED, f"{where} not empty")

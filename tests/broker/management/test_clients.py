@@ -16,6 +16,7 @@ from headrace_broker.model.status import (
     ChannelStatus,
     ConnectionStatus,
     ConsumerStatus,
+    LeaseGroupStatus,
     TlsStatus,
 )
 from headrace_broker.runtime.client_list import ClientListing, ClientRow
@@ -121,6 +122,22 @@ def test_channels_and_consumers_are_listed(api, busy):
     assert (consumer["consumer_tag"], consumer["prefetch_count"]) == ("tag", 10)
     assert consumer["channel_details"]["number"] == 3
     assert consumer["arguments"] == {"x-priority": 1}
+
+
+def test_groups_that_lease_messages_are_among_the_consumers(api, busy):
+    busy.leases.groups = [
+        LeaseGroupStatus("/", "q", "job", "n2", 3, 8, 5, 1700, 2, 900, 9000),
+        LeaseGroupStatus("other", "q", "job", "n2", 1, 1, 0, 0, 0, 0, 0),
+    ]
+    busy.leases.missing = ("n3",)
+    rows = api("GET", "/api/consumers/%2F")[1]
+    assert [row["consumer_tag"] for row in rows] == ["job", "tag"]
+    assert rows[0]["queue"] == {"name": "q", "vhost": "/"}
+    assert (rows[0]["channel_details"], rows[0]["ack_required"]) == ({}, True)
+    group = rows[0]["lease_group"]
+    assert (group["epoch"], group["next_lease"], group["settled"]) == (3, 8, 5)
+    assert (group["leases"], group["messages"], group["octets"]) == (2, 900, 9000)
+    assert api.headers["X-Headrace-Partial"] == "no answer from n3"
 
 
 def test_what_stops_a_connection_and_its_channel_is_listed(api, node):

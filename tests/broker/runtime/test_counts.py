@@ -6,6 +6,8 @@ import asyncio
 
 import pytest
 
+from headrace_broker.core.queue.lease_command import encode_lease, encode_open_group
+from headrace_broker.core.queue.queue_machine import MACHINE_VERSION
 from headrace_broker.model.definition import QUEUE_QUORUM, Queue
 from headrace_broker.runtime import leader_client as module
 from headrace_broker.runtime.counts import CountsClient
@@ -80,6 +82,17 @@ def test_leader_elsewhere_is_asked(pair):
     assert asyncio.run(pair.clients[2].ask(QUEUE))[:3] == (2, 0, 0)
     assert pair.requests == 1
     assert pair.clients[2]._leaders._waiting == {}
+
+
+@pytest.mark.parametrize("node", [1, 2])
+def test_what_is_leased_is_among_the_unsettled(pair, node):
+    pair.world.watcher.version = MACHINE_VERSION
+    pair.world.hosts[1].configure()
+    pair.world.hosts[1].propose(encode_open_group(1, b"g", 60_000, b"a"))
+    pair.world.hosts[1].propose(encode_lease(2, b"g", 1, 1, 1, 1, 60_000))
+    pair.world.settle_down()
+    counts = asyncio.run(pair.clients[node].ask(QUEUE))
+    assert (counts.ready, counts.unsettled, counts.leased) == (1, 1, 1)
 
 
 def test_election_is_waited_for_with_pauses(pair, monkeypatch):

@@ -13,6 +13,11 @@ from headrace_broker.catalog.event import QueueAdded, QueueRemoved
 from headrace_broker.catalog.machine import Catalog
 from headrace_broker.catalog.request import Request
 from headrace_broker.catalog.result import Ok
+from headrace_broker.core.queue.lease_command import (
+    encode_lease,
+    encode_open_group,
+    encode_settle_leases,
+)
 from headrace_broker.core.queue.queue_machine import MACHINE_VERSION
 from headrace_broker.model.definition import (
     QUEUE_CLASSIC,
@@ -270,6 +275,28 @@ def test_unused_queue_expires(island, listener):
         await node.pass_time(900)
         assert node.expired == []
         await node.pass_time(200)
+        assert node.expired == ["work"]
+
+    island(scenario)
+
+
+def test_queue_whose_messages_are_leased_does_not_expire(island, listener):
+    async def scenario(node):
+        node.declare("work", expires=1000)
+        await node.publish("work", listener, b"a")
+        host = node.host("work")
+        for encoded in (
+            encode_open_group(1, b"g", 60_000, b"a"),
+            encode_lease(2, b"g", 1, 1, 1, 1, 60_000),
+        ):
+            host.propose(encoded)
+        for _ in range(5):
+            await node.pass_time(900)
+        assert (node.expired, host.machine.leased_count) == ([], 1)
+        host.propose(encode_settle_leases(3, b"g", 1, 1))
+        await node.pass_time(900)
+        assert node.expired == []
+        await node.pass_time(1100)
         assert node.expired == ["work"]
 
     island(scenario)

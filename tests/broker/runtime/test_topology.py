@@ -191,6 +191,7 @@ def test_delete_names_the_incarnation_and_counts_ready(parts):
     ("counts", "flags", "text"),
     [
         (QueueCounts(0, 0, 1), (True, False), "in use"),
+        (QueueCounts(0, 1, 0, leased=1), (True, False), "in use"),
         (QueueCounts(1, 0, 0), (False, True), "not empty"),
     ],
 )

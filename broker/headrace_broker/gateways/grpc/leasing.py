@@ -7,11 +7,10 @@ from typing import Any, Final, NamedTuple
 
 import grpc
 
-from headrace_broker.catalog.access import QUEUE, check_allowed
-from headrace_broker.catalog.permission import READ
 from headrace_broker.core.queue.lease_effect import LEASE_GONE
 from headrace_broker.gateways.grpc.authentication import Caller
 from headrace_broker.gateways.grpc.call import Admission
+from headrace_broker.gateways.grpc.consuming import find_queue
 from headrace_broker.gateways.grpc.errors import RETRY_MS, CallError, Context, bad_field
 from headrace_broker.gateways.grpc.lease_answer import (
     answered_group,
@@ -41,7 +40,6 @@ from headrace_broker.model.limits import (
     LEASE_TTL_MS_MIN,
     NAME_OCTETS_MAX,
 )
-from headrace_broker.model.reply_code import NOT_FOUND, RESOURCE_LOCKED, AmqpError
 from headrace_broker.runtime.leasing import Fetched
 from headrace_broker.runtime.port import Broker
 
@@ -230,7 +228,7 @@ class LeaseService(LeaseServicer):
             AmqpError: the user may not read the queue, or it is not there.
         """
         check_vhost(self._broker, caller, name.vhost)
-        queue = await _find_queue(self._broker, caller.user, name.vhost, name.queue)
+        queue = await find_queue(self._broker, caller.user, name.vhost, name.queue)
         group = name.group.encode()
         if len(group) > NAME_OCTETS_MAX or (not group and not all_groups):
             raise bad_field("name.group", f"must have 1 to {NAME_OCTETS_MAX} octets")
@@ -259,23 +257,6 @@ class LeaseService(LeaseServicer):
             offset += response.messages
             left -= response.messages
             await _write(context, response)
-
-
-async def _find_queue(broker: Broker, user: str, vhost: str, name: str) -> Queue:
-    """Return a queue that a user may read, wherever it was declared a moment ago.
-
-    Raises:
-        AmqpError: ACCESS_REFUSED, NOT_FOUND, RESOURCE_LOCKED, INTERNAL_ERROR.
-    """
-    check_allowed(broker.permissions.may, user, vhost, READ, QUEUE, name)
-    if broker.queue(vhost, name) is None:
-        await broker.catch_up()
-    queue = broker.queue(vhost, name)
-    if queue is None:
-        raise AmqpError(NOT_FOUND, f"no queue '{name}' in vhost '{vhost}'")
-    if queue.exclusive:
-        raise AmqpError(RESOURCE_LOCKED, f"queue '{name}' in vhost '{vhost}' is a connection's own")
-    return queue
 
 
 def _response(chunk: Fetched, offset: int, rows: LeaseRows | None) -> pb.FetchLeaseResponse:

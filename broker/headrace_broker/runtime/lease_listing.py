@@ -1,0 +1,131 @@
+"""The groups that lease messages, for people: of all queues, or of one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+
+from headrace_broker.core.queue.lease_effect import HELD, GroupInfo
+from headrace_broker.model.definition import Queue
+from headrace_broker.model.limits import LISTING_ROWS_MAX, LISTING_TURN_ROWS
+from headrace_broker.model.reply_code import INTERNAL_ERROR, NOT_FOUND, AmqpError
+from headrace_broker.model.status import LeaseGroupStatus
+from headrace_broker.runtime import audit
+from headrace_broker.runtime.inquiry import Inquiries, LeaseGroups, NoAnswerError
+from headrace_broker.runtime.leader_client import LeaderUnavailableError, QueueGoneError
+from headrace_broker.runtime.leasing import LeaseClient, LeasesTooEarlyError
+from headrace_broker.runtime.queue_host import QueueHost
+
+
+class LeaseListing:
+    """Lists groups on all nodes, and closes them.
+
+    Args:
+        node: this node's id.
+        names: of all nodes by id; they may change.
+        hosts: replicas on this node by group.
+        inquiries: asks the other nodes.
+        leases: asks single queues.
+        locate: where a queue's leader is, 0 for unknown.
+    """
+
+    def __init__(
+        self,
+        node: int,
+        names: Mapping[int, str],
+        hosts: Mapping[int, QueueHost],
+        inquiries: Inquiries,
+        leases: LeaseClient,
+        locate: Callable[[Queue], int],
+    ) -> None:
+        self._node = node
+        self._names = names
+        self._hosts = hosts
+        self._inquiries = inquiries
+        self._leases = leases
+        self._locate = locate
+        inquiries.lease_rows = self._rows
+
+    async def everyone(self) -> tuple[list[LeaseGroupStatus], tuple[str, ...]]:
+        """Return the groups of all queues, and the names of the nodes that did not answer."""
+        found: list[LeaseGroupStatus] = []
+        for row in islice(self._rows(LeaseGroups()), LISTING_ROWS_MAX):
+            found.append(row)
+            if len(found) % LISTING_TURN_ROWS == 0:
+                await asyncio.sleep(0)
+        peers = {peer: name for peer, name in self._names.items() if peer != self._node}
+        missing: list[str] = []
+        answers = await asyncio.gather(*(self._asked(peer) for peer in peers))
+        for name, answer in zip(peers.values(), answers, strict=True):
+            if answer is None:
+                missing.append(name)
+            else:
+                found += answer
+        return found, tuple(missing)
+
+    async def _asked(self, peer: int) -> list[LeaseGroupStatus] | None:
+        try:
+            question = LeaseGroups()
+            rows, _ = await self._inquiries.rows(peer, question, LeaseGroupStatus, LISTING_ROWS_MAX)
+        except NoAnswerError:
+            return None
+        return rows
+
+    def _rows(self, _question: LeaseGroups) -> Iterator[LeaseGroupStatus]:
+        node = self._names[self._node]
+        for host in list(self._hosts.values()):
+            if host.serving:
+                for group in host.machine.lease_groups():
+                    yield status_of(host.queue, group, node)
+
+    async def of(self, queue: Queue) -> list[LeaseGroupStatus]:
+        """Return the groups of a queue.
+
+        Raises:
+            AmqpError: NOT_FOUND the queue is gone, INTERNAL_ERROR it has no leader.
+        """
+        try:
+            groups = await self._leases.describe(queue)
+        except LeaderUnavailableError as error:
+            raise AmqpError(INTERNAL_ERROR, str(error)) from error
+        except QueueGoneError as error:
+            raise AmqpError(NOT_FOUND, str(error)) from error
+        node = self._names.get(self._locate(queue), "")
+        return [status_of(queue, group, node) for group in groups]
+
+    async def close(self, queue: Queue, name: str) -> int:
+        """Have a queue forget a group; return how many messages went back.
+
+        Raises:
+            AmqpError: NOT_FOUND there is no such group or queue, INTERNAL_ERROR there is no leader.
+        """
+        if name not in [group.name for group in await self.of(queue)]:
+            text = f"no group '{name}' of queue '{queue.name}' in vhost '{queue.vhost}'"
+            raise AmqpError(NOT_FOUND, text)
+        try:
+            count = int((await self._leases.close_group(queue, name.encode(), 0)).count)
+        except (LeaderUnavailableError, LeasesTooEarlyError) as error:
+            raise AmqpError(INTERNAL_ERROR, str(error)) from error
+        except QueueGoneError as error:
+            raise AmqpError(NOT_FOUND, str(error)) from error
+        audit.record("close_lease_group", name, vhost=queue.vhost, queue=queue.name, messages=count)
+        return count
+
+
+def status_of(queue: Queue, group: GroupInfo, node: str) -> LeaseGroupStatus:
+    """Return a group for people."""
+    held = [lease for lease in group.leases if lease.state == HELD]
+    return LeaseGroupStatus(
+        vhost=queue.vhost,
+        queue=queue.name,
+        name=group.name.decode("utf-8", "replace"),
+        node=node,
+        epoch=int(group.epoch),
+        next_lease=int(group.next_number),
+        settled=int(group.settled),
+        deadline_ms=int(group.deadline_ms),
+        leases=len(held),
+        messages=sum(int(lease.count) for lease in held),
+        octets=sum(int(lease.octets) for lease in held),
+    )
