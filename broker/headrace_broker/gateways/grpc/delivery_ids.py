@@ -75,6 +75,8 @@ class DeliveryIds:
             Consumer, first and last delivery number of each row of them; nothing of those that are
             void; None, and all is as before, when one of them is not unsettled.
         """
+        if last >= self._next:
+            return None
         first = max(first, min(self._voided, last + 1))
         rows = self.unsettled.cut(first, last + 1)
         if rows != ([first, last + 1] if first <= last else []):
