@@ -52,7 +52,8 @@ class Around:
         try:
             asyncio.run(self.operations.forget(self.nodes[node]))
         except AmqpError as error:
-            assert error.code == PRECONDITION_FAILED
+            if error.code != PRECONDITION_FAILED:
+                raise
             return error.text
         return ""
 
