@@ -44,7 +44,7 @@ from headrace_broker.runtime.catalog_service import CatalogUnavailableError
 from headrace_broker.runtime.client_list import ClientListing
 from headrace_broker.runtime.counts import QueueCounts
 from headrace_broker.runtime.flow_settings import FlowSettings, Setting
-from headrace_broker.runtime.inquiry import Close, Inquiries, List, Stats
+from headrace_broker.runtime.inquiry import ANSWER_SECONDS_MAX, Close, Inquiries, List, Stats
 from headrace_broker.runtime.leader_client import LeaderUnavailableError
 from headrace_broker.runtime.message_service import FetchedMessage, Moved
 from headrace_broker.runtime.page_logins import PageLogins
@@ -158,7 +158,9 @@ class FakeStats:
         self.missing: tuple[str, ...] = ()
         self.asked: list[Stats] = []
 
-    async def ask(self, question: Stats) -> tuple[list[StatsRow], tuple[str, ...]]:
+    async def ask(
+        self, question: Stats, seconds: float = ANSWER_SECONDS_MAX
+    ) -> tuple[list[StatsRow], tuple[str, ...]]:
         self.asked.append(question)
         return self.rows, self.missing
 

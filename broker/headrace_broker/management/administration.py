@@ -20,7 +20,7 @@ from headrace_broker.runtime.browsing import Page
 from headrace_broker.runtime.client_list import ClientListing
 from headrace_broker.runtime.counts import QueueCounts
 from headrace_broker.runtime.flow_report import FlowReport
-from headrace_broker.runtime.inquiry import Stats
+from headrace_broker.runtime.inquiry import ANSWER_SECONDS_MAX, Stats
 from headrace_broker.runtime.message_service import FetchedMessage, Moved
 from headrace_broker.runtime.operations import RebalanceStatus, StepOutcome
 from headrace_broker.runtime.page_logins import PageLogins
@@ -123,7 +123,9 @@ class PublishPort(Protocol):
 class StatsPort(Protocol):
     """See `runtime.stats.StatsBook`."""
 
-    async def ask(self, question: Stats) -> tuple[list[StatsRow], tuple[str, ...]]:
+    async def ask(
+        self, question: Stats, seconds: float = ANSWER_SECONDS_MAX
+    ) -> tuple[list[StatsRow], tuple[str, ...]]:
         """Return the figures of all nodes, and the names of those that did not answer."""
 
     async def sample_forever(self) -> None:

@@ -80,7 +80,7 @@ class ManagementServer:
         self._clock = clock
         self._entrance = Entrance(source, node.view)
         self._meter = RateMeter()
-        self._page = Page(node, source, self._meter.rates)
+        self._page = Page(node, source)
         self._entrance.page = self._page.caller
         self._bodies = LargeBodies()
         self._runner: web.AppRunner | None = None

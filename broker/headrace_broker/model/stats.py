@@ -48,6 +48,8 @@ class NodeStats(msgspec.Struct, frozen=True, tag="node"):
         started_ms: Unix time of its start.
         last: its figures (NODE_FIGURES) at the last two samples.
         samples: over the time that was asked for.
+        messages_ready: in the queues that it leads, now.
+        messages_unacknowledged: likewise.
         sockets_total: connections that it takes.
         proc_total: tasks that it may have, 0 for no bound.
         run_queue: threads of its machine that run or could run.
@@ -65,6 +67,8 @@ class NodeStats(msgspec.Struct, frozen=True, tag="node"):
     listeners: tuple[Listener, ...]
     last: Samples
     samples: Samples = []
+    messages_ready: int = 0
+    messages_unacknowledged: int = 0
     fd_total: int = 0
     sockets_total: int = 0
     proc_total: int = 0

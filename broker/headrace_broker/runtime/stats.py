@@ -25,7 +25,7 @@ from headrace_broker.model.limits import (
 from headrace_broker.model.stats import Listener, NodeStats, QueueStats, StatsRow
 from headrace_broker.model.status import MessageCounters, ObjectTotals
 from headrace_broker.runtime.churn import Churn
-from headrace_broker.runtime.inquiry import NoAnswerError, Stats
+from headrace_broker.runtime.inquiry import ANSWER_SECONDS_MAX, NoAnswerError, Stats
 from headrace_broker.runtime.queue_host import QueueHost
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class StatsBook:
     def _node_row(self, question: Stats) -> NodeStats:
         node, config = self._node, self._node.config
         connections = node.broker.connections.values()
-        consumers = [int(host.machine.consumer_count) for host in self._led()]
+        machines = [host.machine for host in self._led()]
         usage = resource.getrusage(resource.RUSAGE_SELF)
         return NodeStats(
             id=config.node.id,
@@ -133,7 +133,7 @@ class StatsBook:
             totals=ObjectTotals(
                 connections=len(connections),
                 channels=sum(connection.channels for connection in connections),
-                consumers=sum(consumers),
+                consumers=sum(int(machine.consumer_count) for machine in machines),
                 exchanges=len(node.catalog.catalog.exchanges()),
                 queues=len(node.catalog.catalog.queues()),
             ),
@@ -141,6 +141,8 @@ class StatsBook:
             listeners=self._listeners(),
             last=self._own.last() if self._own is not None else [],
             samples=_samples(self._own, question),
+            messages_ready=sum(int(machine.ready_count) for machine in machines),
+            messages_unacknowledged=sum(int(machine.unsettled_count) for machine in machines),
             fd_total=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
             sockets_total=CONNECTIONS_MAX,
             run_queue=_run_queue(),
@@ -200,8 +202,10 @@ class StatsBook:
 
     # All nodes'
 
-    async def ask(self, question: Stats) -> tuple[list[StatsRow], tuple[str, ...]]:
-        """Return the rows of all nodes, and the names of those that did not answer."""
+    async def ask(
+        self, question: Stats, seconds: float = ANSWER_SECONDS_MAX
+    ) -> tuple[list[StatsRow], tuple[str, ...]]:
+        """Return the rows of all nodes, and the names of those that did not answer in time."""
         found: list[StatsRow] = []
         for row in islice(self.rows(question), LISTING_ROWS_MAX):
             found.append(row)
@@ -209,7 +213,7 @@ class StatsBook:
                 await asyncio.sleep(0)
         own = self._node.config.node.id
         peers = {each: name for each, name in self._node.names.items() if each != own}
-        answers = await asyncio.gather(*(self._asked(peer, question) for peer in peers))
+        answers = await asyncio.gather(*(self._asked(peer, question, seconds) for peer in peers))
         missing: list[str] = []
         for name, answer in zip(peers.values(), answers, strict=True):
             if answer is None:
@@ -218,11 +222,12 @@ class StatsBook:
                 found += answer
         return found, tuple(missing)
 
-    async def _asked(self, peer: int, question: Stats) -> list[StatsRow] | None:
+    async def _asked(self, peer: int, question: Stats, seconds: float) -> list[StatsRow] | None:
         inquiries = self._node.clients.inquiries
         try:
-            rows, _ = await inquiries.rows(peer, question, StatsRow, LISTING_ROWS_MAX)
-        except NoAnswerError:
+            async with asyncio.timeout(seconds):
+                rows, _ = await inquiries.rows(peer, question, StatsRow, LISTING_ROWS_MAX)
+        except (NoAnswerError, TimeoutError):
             return None
         return rows
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeVar
 
@@ -11,10 +12,12 @@ from headrace_broker.management.access import Caller
 from headrace_broker.management.administration import Administration
 from headrace_broker.management.page import rows
 from headrace_broker.management.page.feed import View
+from headrace_broker.management.page.pace import Pace
 from headrace_broker.management.status_source import StatusSource
 from headrace_broker.model.flow_status import NodeFlow
 from headrace_broker.model.limits import PAGE_TABLE_ROWS_MAX
 from headrace_broker.model.reply_code import AmqpError
+from headrace_broker.model.stats import NodeStats
 from headrace_broker.runtime.client_list import ClientListing
 from headrace_broker.runtime.flow_facts import CONNECTION, NODE, QUEUE
 from headrace_broker.runtime.flow_report import (
@@ -26,7 +29,7 @@ from headrace_broker.runtime.flow_report import (
     Viewer,
     of_kind,
 )
-from headrace_broker.runtime.inquiry import Flow
+from headrace_broker.runtime.inquiry import Flow, Stats
 
 T = TypeVar("T")
 Values = Mapping[str, Any]
@@ -46,15 +49,21 @@ class Look:
     Args:
         node: what is looked at.
         status: of this node.
-        rates: messages per second through this node, by counter.
+        pace: remembers what nodes had counted before.
+        clock: seconds of a clock that never goes back.
     """
 
     def __init__(
-        self, node: Administration, status: StatusSource, rates: Callable[[], dict[str, float]]
+        self,
+        node: Administration,
+        status: StatusSource,
+        pace: Pace,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._node = node
         self._status = status
-        self._rates = rates
+        self._pace = pace
+        self._clock = clock
         self._asked: dict[str, asyncio.Future[Any]] = {}
         self._finders: dict[str, Callable[[View, Caller], Awaitable[Maker]]] = {
             "cluster": self._cluster,
@@ -94,10 +103,24 @@ class Look:
     # What stands in the page's head, and the overview
 
     async def _cluster(self, view: View, who: Caller) -> Maker:
-        found = await self._flow(NODE)
+        found, (stats, totals) = await asyncio.gather(
+            self._flow(NODE), self._once("stats", self._stats)
+        )
         flows = {row.name: row for row in of_kind(found.rows, NodeFlow)}
         overview, alarms = self._status.overview(), self._status.alarms()
-        return lambda: rows.cluster(overview, alarms, flows, self._rates(), who, found.missing)
+        nodes = rows.nodes(overview.nodes, stats, flows)
+        return lambda: {
+            **rows.cluster(overview, alarms, found.missing),
+            "totals": totals,
+            **(nodes if who.monitors else {}),
+        }
+
+    async def _stats(self) -> tuple[dict[str, NodeStats], rows.Values]:
+        """Return what nodes say of themselves by name, and that of all together."""
+        found, _ = await self._node.stats.ask(Stats(node=True, groups=()), ASK_SECONDS_MAX)
+        nodes = {row.name: row for row in found if isinstance(row, NodeStats)}
+        counters = {name: row.counters for name, row in nodes.items()}
+        return nodes, rows.totals(nodes.values(), self._pace.look(self._clock(), counters))
 
     async def _overview(self, view: View, who: Caller) -> Maker:
         connections, queues = await asyncio.gather(self._flow(CONNECTION), self._flow(QUEUE))

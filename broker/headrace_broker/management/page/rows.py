@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -22,7 +22,8 @@ from headrace_broker.management.rendering import render_nodes
 from headrace_broker.management.rendering import render_queue as render_listed
 from headrace_broker.model.flow_status import Explanation, NodeFlow, QueueFlow
 from headrace_broker.model.limits import PAGE_TABLE_ROWS_MAX
-from headrace_broker.model.status import Overview, QueueStatus
+from headrace_broker.model.stats import NodeStats
+from headrace_broker.model.status import NodeStatus, Overview, QueueStatus
 from headrace_broker.runtime.alarms import AlarmStatus
 from headrace_broker.runtime.client_list import ClientListing
 from headrace_broker.runtime.flow_facts import blocked_rank
@@ -41,17 +42,9 @@ def key_of(vhost: str, name: str) -> str:
     return f"{quote(vhost, safe=_PLAIN)}/{quote(name, safe=_PLAIN)}"
 
 
-def cluster(
-    overview: Overview,
-    alarms: Sequence[AlarmStatus],
-    flows: Mapping[str, NodeFlow],
-    rates: dict[str, float],
-    who: Caller,
-    missing: tuple[str, ...],
-) -> Values:
-    """Return what stands in the page's head, and the overview's figures."""
-    totals = msgspec.structs.asdict(overview.totals)
-    found: Values = {
+def cluster(overview: Overview, alarms: Sequence[AlarmStatus], missing: tuple[str, ...]) -> Values:
+    """Return what stands in the page's head."""
+    return {
         "about": {
             "cluster": overview.cluster_name,
             "node": overview.node,
@@ -60,21 +53,38 @@ def cluster(
             "compiled": build_info.compiled(),
             "missing": list(missing),
         },
-        "totals": {
-            **totals,
-            "messages_ready": overview.messages_ready,
-            "messages_unacknowledged": overview.messages_unacknowledged,
-            "rates": rates,
-        },
         "alarms": [
             {"node": each.node, "resource": each.resource, "reason": each.reason} for each in alarms
         ],
     }
-    if who.monitors:
-        for node in render_nodes(overview.nodes):
-            flow = flows.get(node["name"])
-            node["figures"] = flow.figures if flow is not None else None
-            found[f"node/{node['name']}"] = node
+
+
+def totals(nodes: Collection[NodeStats], rates: dict[str, float]) -> Values:
+    """Return the overview's figures: sums over all nodes that answer."""
+    every = [node.totals for node in nodes]
+    return {
+        "connections": sum(each.connections for each in every),
+        "channels": sum(each.channels for each in every),
+        "consumers": sum(each.consumers for each in every),
+        "exchanges": max((each.exchanges for each in every), default=0),  # all nodes have them all
+        "queues": max((each.queues for each in every), default=0),
+        "messages_ready": sum(node.messages_ready for node in nodes),
+        "messages_unacknowledged": sum(node.messages_unacknowledged for node in nodes),
+        "rates": rates,
+    }
+
+
+def nodes(
+    known: Iterable[NodeStatus], stats: Mapping[str, NodeStats], flows: Mapping[str, NodeFlow]
+) -> Values:
+    """Return the nodes of the cluster."""
+    found: Values = {}
+    for node in render_nodes(known):
+        name = node["name"]
+        node["figures"] = flows[name].figures if name in flows else None
+        node["started_ms"] = stats[name].started_ms if name in stats else None
+        node["connections"] = stats[name].totals.connections if name in stats else None
+        found[f"node/{name}"] = node
     return found
 
 

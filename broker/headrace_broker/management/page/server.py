@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from aiohttp import web
 
 from headrace_broker.management.access import Caller
@@ -13,6 +11,7 @@ from headrace_broker.management.page.feed import Feed
 from headrace_broker.management.page.files import PageFiles
 from headrace_broker.management.page.login import PageLogin
 from headrace_broker.management.page.look import Look
+from headrace_broker.management.page.pace import Pace
 from headrace_broker.management.route import Route
 from headrace_broker.management.status_source import StatusSource
 
@@ -23,14 +22,12 @@ class Page:
     Args:
         node: what is looked at and changed through it.
         status: of this node.
-        rates: messages per second through this node, by counter.
     """
 
-    def __init__(
-        self, node: Administration, status: StatusSource, rates: Callable[[], dict[str, float]]
-    ) -> None:
+    def __init__(self, node: Administration, status: StatusSource) -> None:
         self._login = PageLogin(node, status)
-        self._feed = Feed(lambda: Look(node, status, rates))
+        pace = Pace()
+        self._feed = Feed(lambda: Look(node, status, pace))
 
     def routes(self) -> list[Route]:
         """Return what is answered: nothing that belongs to the API."""

@@ -1,10 +1,12 @@
 // How the cluster is: rates, depth, nodes against their marks, who is held back, what is full.
 
+import { get, Refused } from "./api.js";
 import { Chart } from "./chart.js";
 import { h } from "./dom.js";
-import { count, octets, percent, rate } from "./format.js";
+import { count, duration, octets, percent, rate } from "./format.js";
 import * as history from "./history.js";
 import { clientName, connectionHref, fullness, lately, limitCell, queueHref, section, stateCell, tile } from "./part.js";
+import { AGES, olderTotals } from "./samples.js";
 import { Table } from "./table.js";
 
 const RATES = [
@@ -36,6 +38,16 @@ export class OverviewView {
       h("div", { class: "pair" }, this.rates.element, this.depth.element),
       this.nodeSection,
       h("div", { class: "pair" }, section("Held back the most", this.held.element), section("Fullest queues", this.full.element)));
+    this.load();
+  }
+
+  /** What the nodes remember from before the page was open. */
+  async load() {
+    try {
+      history.prepend("overview", olderTotals(await get(`/api/overview?${AGES}`)));
+    } catch (refusal) {
+      if (!(refusal instanceof Refused)) throw refusal; // then there is only what comes
+    }
   }
 
   close() {
@@ -98,6 +110,8 @@ function nodeTable() {
     { id: "memory", title: "Memory", help: "against the mark from which publishers are blocked", number: true, wrap: true, value: (row) => part(row.mem_used, row.mem_limit), cell: memoryCell },
     { id: "disk", title: "Disk", help: "against the mark below which publishers are blocked", number: true, wrap: true, value: (row) => row.disk_free, cell: diskCell },
     { id: "held", title: "Held publishes", help: "read from sockets and not in the log yet", number: true, level: 2, value: (row) => row.figures?.held_octets ?? 0, cell: heldCell },
+    { id: "connections", title: "Connections", number: true, level: 2, value: (row) => row.connections, cell: (row) => count(row.connections) },
+    { id: "up", title: "Up for", number: true, level: 3, value: (row) => -(row.started_ms ?? 0), cell: (row) => (row.started_ms ? { text: duration(Date.now() - row.started_ms), title: new Date(row.started_ms).toLocaleString() } : "–") },
     { id: "waiting", title: "Waiting", help: "channels that wait for their turn on the node", number: true, level: 3, value: (row) => row.figures?.waiting_channels ?? 0, cell: (row) => count(row.figures?.waiting_channels) },
   ], { sort: ["name", false], empty: "No node is known." });
 }

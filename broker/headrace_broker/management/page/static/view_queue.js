@@ -8,13 +8,12 @@ import { count, octets, percent, rate } from "./format.js";
 import * as history from "./history.js";
 import { clientName, connectionHref, facts, fullness, lately, limitCell, marksText, section, shareCell, tile, TONES } from "./part.js";
 import { Peek } from "./peek.js";
-import { olderPoints } from "./samples.js";
+import { AGES, olderPoints } from "./samples.js";
 import { octetTicks } from "./scale.js";
 import { Table } from "./table.js";
 import { WatermarkForm } from "./watermark_form.js";
 import { Why } from "./why.js";
 
-const AGES = "lengths_age=600&lengths_incr=5&msg_rates_age=600&msg_rates_incr=5";
 const DEPTH = [{ key: "ready", name: "Ready", tone: "line-1" }, { key: "unacked", name: "Unacknowledged", tone: "line-3" }];
 const BYTES = [{ key: "bytes", name: "Held", tone: "line-2" }];
 const RATES = [

@@ -1,0 +1,58 @@
+"""Messages per second through the whole cluster, out of what nodes have counted at each look."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+import msgspec
+
+from headrace_broker.model.status import MessageCounters
+
+LOOKS_MAX: Final = 4  # the rate is the mean between the first and the last of these
+SECONDS_MAX: Final = 30.0  # after which a look says nothing of the present
+
+NAMES: Final = tuple(field.name for field in msgspec.structs.fields(MessageCounters))
+
+
+class _Look(NamedTuple):
+    at: float
+    counters: Mapping[str, MessageCounters]
+
+
+class Pace:
+    """Remembers the last few looks."""
+
+    def __init__(self) -> None:
+        self._looks: deque[_Look] = deque(maxlen=LOOKS_MAX)
+
+    def look(self, now: float, counters: Mapping[str, MessageCounters]) -> dict[str, float]:
+        """Take what nodes have counted, and return the sum of their rates by counter.
+
+        A node that does not answer now, or did not before, does not count; one that began anew
+        counts from 0.
+
+        Args:
+            now: seconds of a clock that never goes back.
+            counters: by node.
+        """
+        self._looks.append(_Look(now, counters))
+        while now - self._looks[0].at > SECONDS_MAX:
+            self._looks.popleft()
+        first = self._looks[0]
+        elapsed = now - first.at
+        if elapsed <= 0:
+            return dict.fromkeys(NAMES, 0.0)
+        known = [
+            (before, counters[node]) for node, before in first.counters.items() if node in counters
+        ]
+        return {name: round(_sum(name, known) / elapsed, 1) for name in NAMES}
+
+
+def _sum(name: str, known: Iterable[tuple[MessageCounters, MessageCounters]]) -> int:
+    total = 0
+    for before, after in known:
+        grown = int(getattr(after, name)) - int(getattr(before, name))
+        total += grown if grown >= 0 else int(getattr(after, name))
+    return total
