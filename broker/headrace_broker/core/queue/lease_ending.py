@@ -51,9 +51,11 @@ def let_leave(state: QueueState, effects: list[Effect]) -> None:
     leases = state.leases
     share: i64 = LEASE_MESSAGES_MAX // LEASE_RETURNS_MAX
     room: i64 = LEASE_MESSAGES_MAX
-    while leases.leaving and room >= share and not state.budget.spent():
+    while leases.leaving and room >= share:
         leaving = leases.leaving[0]
         accepted = leaving.operation == ACCEPT
+        if not accepted and state.budget.spent():
+            break
         messages = _part(state, leaving, room if accepted else room // share)
         count: i64 = len(messages)
         leaving.next += count
