@@ -352,7 +352,8 @@ class FlowReport:
         facts.accounts = [_redacted(each, viewer) for each in facts.accounts]
         facts.held = [row for row in facts.held if viewer.knows(row.user)]
         self._name_queues(facts.accounts, facts, viewer)
-        assert facts.queue is not None
+        if facts.queue is None:  # it was deleted meanwhile
+            facts.queue = _silent(queue)
         return explain_queue(facts.queue, facts)
 
     async def _learn_of(self, group: int, facts: Facts) -> None:
@@ -368,7 +369,7 @@ class FlowReport:
         if led:
             facts.queue = led[0]
         elif queue is not None:  # nobody leads it, or who does has not answered
-            facts.queue = QueueFlow(queue.vhost, queue.name, group, "", queue.kind)
+            facts.queue = _silent(queue)
 
     def _name_queues(self, accounts: Iterable[AccountStatus], facts: Facts, viewer: Viewer) -> None:
         for account in accounts:
@@ -385,6 +386,11 @@ class FlowReport:
                 if name in limits:
                     found.append(f"{who} may publish {limits[name]:,} {unit} per second")
         return tuple(found)
+
+
+def _silent(queue: Queue) -> QueueFlow:
+    """Return what there is to say of a queue of which no leader has told anything."""
+    return QueueFlow(queue.vhost, queue.name, queue.group, "", queue.kind)
 
 
 def of_kind(rows: Iterable[FlowRow], kind: type[T]) -> list[T]:

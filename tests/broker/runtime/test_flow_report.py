@@ -11,6 +11,7 @@ from tests.broker.runtime.flow_world import FakeHost, World, account_of, bring
 
 from headrace_broker.catalog.command import (
     DeclareQueue,
+    DeleteQueue,
     PutVhost,
     SetUserLimits,
 )
@@ -301,3 +302,16 @@ def test_a_queue_that_stands_still_costs_no_history(slow: Any) -> None:
     del world.nodes[2].hosts[host.queue.group]
     world.pass_time(1)
     assert (rates._histories, rates._quiet) == ({}, {})
+
+
+def test_a_queue_that_is_deleted_while_nodes_are_asked_is_explained_without_its_leader(world):
+    world.lead(2, "orders")
+    queue = world.catalog.queue("/", "orders")
+
+    async def explain(report: FlowReport) -> Any:
+        world.nodes[2].hosts.clear()
+        world.do(DeleteQueue("/", "orders"))
+        return await report.why_queue(queue)
+
+    found = ask(world, 1, explain).details["queue"]
+    assert (found.name, found.node) == ("orders", "")
