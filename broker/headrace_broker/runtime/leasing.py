@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from typing import Final, NamedTuple
+from weakref import WeakValueDictionary
 
 from headrace_broker.core.queue.lease_command import (
     encode_close_group,
@@ -110,7 +111,7 @@ class LeaseClient:
         self._exists = exists
         self._new_number = new_number
         self._waiting: dict[int, asyncio.Future[pb.LeaseReply | LeaseAnswer]] = {}
-        self._slots = asyncio.Semaphore(LEASE_REQUESTS_MAX)
+        self._slots: WeakValueDictionary[int, asyncio.Semaphore] = WeakValueDictionary()
         self._fetches: LeaderClient[Fetched] = LeaderClient(node, hosts, locate, send, exists)
         self._listings: LeaderClient[list[GroupInfo]] = LeaderClient(
             node, hosts, locate, send, exists
@@ -207,19 +208,21 @@ class LeaseClient:
         """Have a command applied and return its answer."""
         request = self._new_number()
         data = encode(request)
-        async with self._slots:
-            try:
-                async with asyncio.timeout(ANSWER_SECONDS_MAX):
-                    while True:
-                        answer = await self._attempt(queue, request, data)
-                        if answer is not None:
-                            return answer
-                        await asyncio.sleep(PAUSE_SECONDS)
-            except TimeoutError:
-                text = f"no leader of queue '{queue.name}' answers"
-                raise LeaderUnavailableError(text) from None
-            finally:
-                self._waiting.pop(request, None)
+        slots = self._slots.get(queue.group)  # each queue its own: one may have no leader
+        if slots is None:
+            slots = self._slots[queue.group] = asyncio.Semaphore(LEASE_REQUESTS_MAX)
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS_MAX), slots:
+                while True:
+                    answer = await self._attempt(queue, request, data)
+                    if answer is not None:
+                        return answer
+                    await asyncio.sleep(PAUSE_SECONDS)
+        except TimeoutError:
+            text = f"no leader of queue '{queue.name}' answers"
+            raise LeaderUnavailableError(text) from None
+        finally:
+            self._waiting.pop(request, None)
 
     async def _attempt(self, queue: Queue, request: int, data: bytes) -> LeaseAnswer | None:
         """Send a command once; None when there is no answer to it yet, for whatever reason."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -272,6 +273,28 @@ def test_queue_that_is_gone_or_without_leader_is_said_so(nodes, at_once, monkeyp
         nodes.run(client.open_group(queue, b"g", TTL, b"a"))
     with pytest.raises(QueueGoneError):
         nodes.run(client.fetch(queue, b"g", 1, 1, 0, 1, 1))
+
+
+def test_requests_that_wait_at_one_queue_hold_up_no_other(world, at_once, monkeypatch):
+    monkeypatch.setattr(leasing, "LEASE_REQUESTS_MAX", 1)
+    monkeypatch.setattr(leasing, "ANSWER_SECONDS_MAX", 1.0)
+    nodes = Nodes(world)
+    queue, client = world.queue, nodes.clients[3]
+    led_by_nobody = msgspec.structs.replace(queue, name="other", group=8)
+
+    async def scenario():
+        waiting = [
+            asyncio.ensure_future(client.open_group(led_by_nobody, b"g", TTL, b"a"))
+            for _ in range(2)
+        ]
+        await asyncio.sleep(0)
+        answer = await client.open_group(queue, b"g", TTL, b"a")
+        assert not any(each.done() for each in waiting)
+        for each in waiting:
+            each.cancel()
+        return answer
+
+    assert nodes.run(scenario()).status == LEASE_OK
 
 
 @EVERYWHERE
