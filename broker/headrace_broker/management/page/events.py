@@ -69,8 +69,9 @@ class PageEvents:
     async def _send(
         self, request: web.Request, answer: web.StreamResponse, seat: Seat, who: Caller
     ) -> None:
-        # Otherwise it is a program with a password or certificate, which comes again as it likes.
+        # Otherwise it is a program with a password or certificate.
         of_page = await self._login.caller(request) is not None
+        user = self._login.user(who)
         versions = [0] * len(seat.places)
         looks = self._feed.looks
         while True:
@@ -83,7 +84,9 @@ class PageEvents:
             # A comment where nothing has changed: one finds out that nobody is there any more.
             await _write(answer, text or b":\n\n")
             looks = await self._feed.wait(looks)
-            if of_page and await self._is_over(request, who):
+            # Who was deleted, or has other tags or another password, begins anew.
+            changed = self._login.user(who) != user
+            if changed or (of_page and await self._is_over(request, who)):
                 await _write(answer, b"event: over\ndata: {}\n\n")
                 return
 

@@ -22,6 +22,7 @@ from headrace_broker.management.entrance import check_verdict, name_actor
 from headrace_broker.management.origin import CHANGE_HEADER, PAGE_PREFIX, SAFE, check_origin
 from headrace_broker.management.route import NOBODY, Route
 from headrace_broker.management.status_source import StatusSource
+from headrace_broker.model.definition import User
 from headrace_broker.model.limits import PAGE_LOGIN_BYTES_MAX
 
 
@@ -72,6 +73,10 @@ class PageLogin:
             if not hmac.compare_digest(shown, change_token(token).encode()):
                 raise forbidden(f"{CHANGE_HEADER}: is not that of the log-in")
         return Caller(user.name, user.tags)
+
+    def user(self, who: Caller) -> User | None:
+        """Return what is known now of somebody who asks, None where that user is no more."""
+        return self._node.view.user(who.name)
 
     def _cookie(self) -> str:
         """Return the cookie's name; browsers keep one for all ports of a host."""

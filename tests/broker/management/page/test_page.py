@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from headrace_broker.catalog.command import PutUser
+from headrace_broker.catalog.command import DeleteUser, PutUser
 from headrace_broker.management.page.files import load_files
 from headrace_broker.management.server import ManagementServer
 from headrace_broker.model.definition import User
@@ -303,6 +303,31 @@ def test_a_stream_ends_with_the_log_in(browse, node):
                     break
             else:
                 raise AssertionError("nobody has said that it is over")
+
+    browse(check)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        DeleteUser("mon"),
+        PutUser(User("mon", b"s", b"h", ())),
+        PutUser(User("mon", b"new", b"new", ("monitoring",))),
+    ],
+)
+def test_a_stream_of_a_program_ends_when_its_user_is_another_one(browse, node, command):
+    node.flow_report = Report()
+    login = {"Authorization": f"Basic {base64.b64encode(b'mon:mon').decode()}"}
+
+    async def check(browser: Browser) -> None:
+        url = browser.base + "/page/events?view=quiet"
+        async with asyncio.timeout(10), browser.session.get(url, headers=login) as answer:
+            async for line in answer.content:
+                if line == b"event: view\n":
+                    node.do(command)
+                if line == b"event: over\n":
+                    return
+        raise AssertionError("nobody has said that it is over")
 
     browse(check)
 
