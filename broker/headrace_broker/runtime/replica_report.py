@@ -60,7 +60,8 @@ class ReplicaReport:
             yield self.load()
             return
         if isinstance(question, Replicas):
-            if question.group in self._hosts:
+            host = self._hosts.get(question.group)
+            if host is not None and host.queue.logged:
                 yield from self._members(question.group)
             return
         for group in list(self._raft.led()):
