@@ -18,13 +18,15 @@ from e2e.harness.command import run_command
 from e2e.harness.consumer import Consumer
 from e2e.harness.publisher import Publisher
 
-from headrace_broker.cli.api_client import ApiError
+from headrace_broker.cli.api_client import ApiAnswer
 
 HEADRACE: Final = (sys.executable, "-m", "headrace_broker.cli")
 BODY_BYTES: Final = 512
 STORED: Final = 3_000  # messages that wait in a queue with one replica
 CONFIRMED: Final = 2_000  # messages that must get through after each upheaval
 WAIT_SECONDS: Final = 180.0
+ANSWER_SECONDS: Final = 60.0
+WINDOW: Final = 100  # of the publisher, which is to be there and not to load the machine
 QUORUM: Final = {"x-queue-type": "quorum"}
 
 
@@ -44,36 +46,44 @@ def command(cluster: Cluster, *words: str, node: str = "n2", code: int = 0) -> s
     return run_command(cluster, (*HEADRACE, *words), node, code)
 
 
-def node_row(cluster: Cluster, name: str, ask: str = "n2") -> dict[str, Any]:
-    status, row = cluster.node(ask).api.get(f"/api/cluster/nodes/{name}")
-    return row if status == 200 else {}
+def ask(cluster: Cluster, path: str, method: str = "GET") -> ApiAnswer:
+    """Ask n2, which may be busy."""
+    return cluster.node("n2").api.request(method, path, seconds=ANSWER_SECONDS)
 
 
-def members(cluster: Cluster, queue: str, ask: str = "n2") -> dict[str, Any]:
-    """Return what the leader of a queue says, {} while nobody answers."""
+def node_row(cluster: Cluster, name: str) -> dict[str, Any]:
+    """Return what there is to say of a node, {} for one that does not belong to the cluster."""
+    answer = ask(cluster, f"/api/cluster/nodes/{name}")
+    return dict(answer.body) if answer.status == 200 else {}
+
+
+def members(cluster: Cluster, queue: str) -> dict[str, Any]:
+    """Return what the leader of a queue says of its replicas."""
+    answer = ask(cluster, f"/api/queues/%2F/{queue}/members")
+    assert answer.status == 200, answer
+    return dict(answer.body)
+
+
+def wait_settled(cluster: Cluster, queue: str, *nodes: str) -> None:
+    """Wait until a queue is on these nodes and no others, with all that it has."""
+
+    def settled() -> bool:
+        found = members(cluster, queue)
+        return bool(found["settled"]) and {row["node"] for row in found["members"]} == set(nodes)
+
     try:
-        status, found = cluster.node(ask).api.get(f"/api/queues/%2F/{queue}/members")
-    except ApiError:
-        return {}
-    return dict(found) if status == 200 else {}
-
-
-def settled(cluster: Cluster, queue: str, nodes: set[str], ask: str = "n2") -> bool:
-    found = members(cluster, queue, ask)
-    return bool(found) and found["settled"] and {r["node"] for r in found["members"]} == nodes
-
-
-def wait_settled(cluster: Cluster, queue: str, *nodes: str, ask: str = "n2") -> None:
-    wait_for(
-        f"{queue} on {nodes}: {members(cluster, queue, ask)}",
-        lambda: settled(cluster, queue, set(nodes), ask),
-        WAIT_SECONDS,
-    )
+        wait_for(f"{queue} on {nodes}", settled, WAIT_SECONDS)
+    except AssertionError as error:
+        raise AssertionError(f"{error}: {members(cluster, queue)}") from None
 
 
 def wait_ready(cluster: Cluster, name: str) -> None:
-    api = cluster.node(name).api
-    wait_for(f"{name} to be ready", lambda: api.not_ready_reason() == "", WAIT_SECONDS)
+    wait_for(f"{name} to be ready", lambda: reason(cluster, name) == "", WAIT_SECONDS)
+
+
+def reason(cluster: Cluster, name: str) -> str:
+    """Return why a node is not ready, "" if it is."""
+    return cluster.node(name).api.not_ready_reason()
 
 
 def fill(cluster: Cluster, queue: str) -> None:
@@ -169,7 +179,7 @@ def drain_and_revive(cluster: Cluster, publisher: Publisher) -> None:
     assert told.value.reply_code == 320
     with pytest.raises(pika.exceptions.AMQPConnectionError):
         cluster.connect("n3")
-    assert "is being drained" in cluster.node("n3").api.not_ready_reason()
+    assert "is being drained" in reason(cluster, "n3")
     assert cluster.leader("busy") != "n3"
     more(publisher)
     command(cluster, "node", "revive", "n3")
@@ -185,10 +195,8 @@ def kill_in_mid_move(cluster: Cluster, publisher: Publisher) -> None:
     command(cluster, "queue", "members", "remove", "busy", "n3")
     wait_settled(cluster, "busy", "n1", "n2", "n4")
     command(cluster, "queue", "transfer", "busy", "n1")
-    status, row = cluster.node("n2").api.get("/api/queues/%2F/busy/members")
-    assert (status, row["leader"]) == (200, "n1")
-    answer = cluster.node("n2").api.request("PUT", "/api/queues/%2F/busy/members/n3", seconds=30)
-    assert answer.status == 204
+    assert members(cluster, "busy")["leader"] == "n1"
+    assert ask(cluster, "/api/queues/%2F/busy/members/n3", "PUT").status == 204
     cluster.kill("n1")
     more(publisher)
     cluster.start()
@@ -209,13 +217,12 @@ def leave_again(cluster: Cluster, publisher: Publisher) -> None:
     assert node_row(cluster, "n4") == {}
     assert len(members(cluster, "single")["members"]) == 1
     more(publisher)
-    node = cluster.node("n4")
-    wait_for("n4 to notice", lambda: "removed" in node.api.not_ready_reason(), WAIT_SECONDS)
+    wait_for("n4 to notice", lambda: "removed" in reason(cluster, "n4"), WAIT_SECONDS)
     cluster.kill("n4")
     cluster.local.start()
     wait_for(
         "n4 to be refused",
-        lambda: "was removed from cluster 'local'" in node.api.not_ready_reason(),
+        lambda: "was removed from cluster 'local'" in reason(cluster, "n4"),
         WAIT_SECONDS,
     )
     assert node_row(cluster, "n4") == {}
@@ -243,8 +250,7 @@ def test_dead_node_is_forgotten_and_a_new_one_takes_its_place(three: Cluster) ->
     command(cluster, "queue", "grow", "n3")
     for queue in ("a", "b", "c"):
         wait_settled(cluster, queue, "n1", "n2", "n3")
-    voters = [row["catalog"][0]["role"] for row in api_nodes(cluster) if row["name"] == "n3"]
-    wait_for("n3 to vote on the catalog", lambda: voters == ["voter"] or refresh(cluster, voters))
+    wait_for("n3 to vote on the catalog", lambda: "voter" in catalog_roles(cluster, "n3"))
     stop_gracefully(cluster)
     cluster.kill("n1")  # two of three are enough, and one of these is the new one
     reading = cluster.connect("n2").channel()
@@ -254,26 +260,18 @@ def test_dead_node_is_forgotten_and_a_new_one_takes_its_place(three: Cluster) ->
 
 
 def nodes(cluster: Cluster) -> list[dict[str, Any]]:
-    status, rows = cluster.node("n2").api.get("/api/cluster/nodes")
-    assert status == 200
-    return list(rows)
+    """Return the nodes of the cluster."""
+    return list(ask(cluster, "/api/cluster/nodes").body)
 
 
-def api_nodes(cluster: Cluster) -> list[dict[str, Any]]:
-    status, rows = cluster.node("n2").api.get("/api/nodes")
-    assert status == 200
-    return list(rows)
-
-
-def refresh(cluster: Cluster, voters: list[str]) -> bool:
-    """Ask again what n3 is in the catalog's log."""
-    found = [row["catalog"] for row in api_nodes(cluster) if row["name"] == "n3"]
-    voters[:] = [member["role"] for member in found[0]]
-    return voters == ["voter"]
+def catalog_roles(cluster: Cluster, name: str) -> list[str]:
+    """Return what a node is in the catalog's log."""
+    rows = [row for row in ask(cluster, "/api/nodes").body if row["name"] == name]
+    return [member["role"] for member in rows[0]["catalog"]]
 
 
 def stop_gracefully(cluster: Cluster) -> None:
-    """A node that is told to stop leads nothing then, and leads as before when it is back."""
+    """A node that is told to stop leads nothing any more when it does."""
     for queue in ("a", "b", "c"):
         command(cluster, "queue", "transfer", queue, "n1")
     os.kill(cluster.pid("n1"), signal.SIGTERM)

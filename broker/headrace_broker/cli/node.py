@@ -73,6 +73,8 @@ def drain(session: Session, name: str, seconds: float) -> None:
     if seconds:
         row = wait(session, name, lambda row: bool(row["drained"]), seconds, "drained")
         session.done(f"node '{name}' is drained; it has {row['replicas']} replicas")
+        if row["alone"]:
+            session.done(f"{row['alone']} of them lead queues that have no other replica")
     else:
         session.done(f"node '{name}' is being drained")
 

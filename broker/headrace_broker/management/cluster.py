@@ -55,9 +55,10 @@ class ClusterNodeView(msgspec.Struct):
     Attributes:
         running: the answering node hears it, or is it.
         being_drained: it is to lead nothing and to take no clients.
-        drained: it does neither now.
+        drained: it does neither now, but lead queues that have no other replica.
         leaders: queues that it leads, and the catalog if it leads that; None of a node that does
             not answer.
+        alone: of these, those that have no other replica.
         connections: of clients, likewise.
         replicas: of queues that it has, or is about to give up.
         leaving: of these, those that are on their way to other nodes.
@@ -70,6 +71,7 @@ class ClusterNodeView(msgspec.Struct):
     being_drained: bool
     drained: bool
     leaders: int | None
+    alone: int | None
     connections: int | None
     replicas: int
     leaving: int
@@ -159,7 +161,7 @@ class ClusterEndpoints:
     def _view(self, node: Node, loads: dict[int, NodeLoad]) -> ClusterNodeView:
         load = loads.get(node.id)
         placed = self._node.operations.placed_on(node.id)
-        idle = load is None or (load.leaders == 0 and load.connections == 0)
+        idle = load is None or (load.leaders == load.alone and load.connections == 0)
         return ClusterNodeView(
             node.id,
             node.name,
@@ -168,6 +170,7 @@ class ClusterEndpoints:
             node.maintenance,
             node.maintenance and idle,
             load.leaders if load is not None else None,
+            load.alone if load is not None else None,
             load.connections if load is not None else None,
             len(placed),
             sum(node.id in queue.leaving for queue in placed),

@@ -196,10 +196,12 @@ class NodeLoad(msgspec.Struct, frozen=True):
     Attributes:
         leaders: queues that it leads, and the catalog if it leads that.
         connections: of clients.
+        alone: of what it leads, that which has no other replica that could.
     """
 
     leaders: int
     connections: int
+    alone: int = 0
 
 
 class MemberStatus(msgspec.Struct, frozen=True):

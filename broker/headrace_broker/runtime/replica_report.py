@@ -8,7 +8,7 @@ from typing import Final, Protocol
 from headrace_broker.model.status import LedQueue, MemberStatus, NodeLoad
 from headrace_broker.runtime.inquiry import Leads, Load, Replicas, Transfer
 from headrace_broker.runtime.queue_host import QueueHost
-from headrace_raftlog.model.membership import member_node, name_of
+from headrace_raftlog.model.membership import Membership, member_node, name_of
 from headrace_raftlog.node.queries import MemberProgress
 
 LAG_ENTRIES_MAX: Final = 1024  # a replica that lacks more keeps its queue waiting when it leads
@@ -25,6 +25,9 @@ class Replication(Protocol):
 
     def transfer(self, group: int, node: int) -> bool:
         """Begin to hand a leadership over."""
+
+    def members(self, group: int) -> Membership:
+        """Return who belongs to a group."""
 
     def led(self) -> Collection[int]:
         """Return the groups that this node leads."""
@@ -70,7 +73,9 @@ class ReplicaReport:
 
     def load(self) -> NodeLoad:
         """Return what this node does."""
-        return NodeLoad(len(self._raft.led()), self._connections())
+        led = self._raft.led()
+        alone = sum(len(self._raft.members(group).voters) == 1 for group in led)
+        return NodeLoad(len(led), self._connections(), alone)
 
     def transfer(self, question: Transfer) -> bool:
         """Begin to hand a leadership over; return whether it was."""
