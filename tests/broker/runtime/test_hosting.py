@@ -35,6 +35,7 @@ class Raft:
         self.groups = {}
         self.created = []
         self.removed = []
+        self.left = []
         self.leaders = {}
         self.members = {}
         self.renewed = {}
@@ -51,6 +52,9 @@ class Raft:
 
     def remove_group(self, group):
         self.removed.append(group)
+
+    def leave_group(self, group):
+        self.left.append(group)
 
     def leader(self, group):
         return self.leaders.get(group, 0)
