@@ -31,6 +31,7 @@ from headrace_broker.gateways.grpc.pb.messaging_pb2 import (
     Settle,
     Settled,
 )
+from headrace_broker.gateways.grpc.stream_control import cut_off_later
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.flow import CONNECTION, Cause
 from headrace_broker.model.limits import (
@@ -108,6 +109,8 @@ class ConsumeCall:
         self._settled: list[Range] = []  # not told
         self._settles = asyncio.Event()
         self._failure: CallError | None = None
+        self._task = asyncio.current_task()
+        self._cut_off: asyncio.TimerHandle | None = None
 
     def _attachment(self, credit: int) -> Attachment:
         opening = self._opening
@@ -137,6 +140,8 @@ class ConsumeCall:
             self._stream.close()
             self._broker.connection_closed(self._info)
             self._broker.ledger.close(self._account)
+            if self._cut_off is not None:
+                self._cut_off.cancel()
         if self._failure is not None:
             raise self._failure
 
@@ -308,6 +313,7 @@ class ConsumeCall:
         """End the call with an error."""
         if self._failure is None:
             self._failure = error
+            self._cut_off = cut_off_later(self._task)
         self._changed.set()
 
 

@@ -29,7 +29,7 @@ from headrace_broker.gateways.grpc.pb.messaging_pb2 import (
     Window,
 )
 from headrace_broker.gateways.grpc.publish_stream import PublishStream, Refusal
-from headrace_broker.gateways.grpc.stream_control import StreamControl
+from headrace_broker.gateways.grpc.stream_control import StreamControl, cut_off_later
 from headrace_broker.gateways.grpc.values import ValueProblemError
 from headrace_broker.model.flow import LIMIT_NAMES, NO_LIMIT, STREAM
 from headrace_broker.model.limits import (
@@ -86,6 +86,8 @@ class PublishCall(Shell):
         self._next_sequence = 1
         self._no_more = False  # the client has closed its side
         self._failure: CallError | None = None
+        self._task = asyncio.current_task()
+        self._cut_off: asyncio.TimerHandle | None = None
         self._name = name_of(opening)
         self._stream = PublishStream(broker, self, info, opening.confirms, self._name)
         info.control = StreamControl(info, self._stream, self._end)
@@ -119,8 +121,9 @@ class PublishCall(Shell):
             stream.close()
             broker.unwatch_blocked(watcher)
             broker.connection_closed(self._info)
-            if self._timer is not None:
-                self._timer.cancel()
+            for timer in (self._timer, self._cut_off):
+                if timer is not None:
+                    timer.cancel()
         if self._failure is not None:
             raise self._failure
 
@@ -279,6 +282,7 @@ class PublishCall(Shell):
         """End the call with an error, once what is known has been told."""
         if self._failure is None:
             self._failure = error
+            self._cut_off = cut_off_later(self._task)
         self._changed.set()
 
     def _blocked(self, reason: str) -> None:

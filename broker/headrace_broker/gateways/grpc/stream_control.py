@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ import grpc
 
 from headrace_broker.gateways.grpc.errors import CallError
 from headrace_broker.gateways.grpc.publish_stream import PublishStream
+from headrace_broker.model.limits import CLOSE_SECONDS_MAX
 from headrace_broker.model.status import ChannelStatus
 from headrace_broker.runtime.flow_state import activity_status, state_name
 from headrace_broker.runtime.port import ConnectionControl, ConnectionInfo
@@ -17,6 +19,12 @@ from headrace_broker.runtime.port import ConnectionControl, ConnectionInfo
 def forced(reason: str) -> CallError:
     """Return the end of a call that the broker wants to end."""
     return CallError(grpc.StatusCode.ABORTED, "CONNECTION_FORCED", reason)
+
+
+def cut_off_later(task: asyncio.Task[Any] | None) -> asyncio.TimerHandle:
+    """Cancel the task of a call that is to end, should its client not read what it is told."""
+    assert task is not None, "a call has a task"
+    return asyncio.get_running_loop().call_later(CLOSE_SECONDS_MAX, task.cancel)
 
 
 class StreamControl(ConnectionControl):

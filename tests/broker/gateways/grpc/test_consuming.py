@@ -8,6 +8,7 @@ import grpc
 import pytest
 from tests.broker.gateways.grpc.publisher import failed, pairs, until
 
+from headrace_broker.gateways.grpc import stream_control
 from headrace_broker.gateways.grpc.pb.message_pb2 import Properties, Range
 from headrace_broker.gateways.grpc.pb.messaging_pb2 import (
     Cancel,
@@ -312,6 +313,24 @@ def test_a_client_that_goes_away_gives_everything_back(serve, broker, queue) -> 
     serve(scenario)
     assert len(queue.ready) == 2
     assert broker.clients[0].closed
+
+
+def test_a_client_that_reads_nothing_is_cut_off_when_it_is_closed(
+    serve, broker, queue, monkeypatch
+) -> None:
+    monkeypatch.setattr(stream_control, "CLOSE_SECONDS_MAX", 0.05)
+    publish(queue, *[bytes(1 << 20)] * 8)
+
+    async def scenario(served) -> None:
+        consumer = await Consumer(served, credit=Credit(messages=10)).open()
+        await until(lambda: len(queue.ready) < 8)
+        await asyncio.sleep(0.2)  # until nothing more is taken from the node
+        next(iter(broker.connections.values())).control.shut_down("enough")
+        await until(lambda: not broker.connections)
+        del consumer
+
+    serve(scenario)
+    assert len(queue.ready) == 8
 
 
 def test_a_consumer_is_listed_and_may_be_closed_from_outside(serve, broker, queue) -> None:
