@@ -121,7 +121,7 @@ def test_who_does_not_lead_or_is_in_mid_change_says_nothing(run: Any) -> None:
         await asyncio.sleep(0.01)
         assert world.submitted == []
         world.led = {queue.group}
-        await world.until(lambda: world.queue.leaving == ())
+        await world.until(lambda: not world.queue.leaving)
 
     run(scenario)
 
@@ -136,7 +136,7 @@ def test_catalog_without_a_quorum_is_told_again(run: Any) -> None:
         await asyncio.sleep(0.01)
         assert world.queue.leaving == (3,)
         world.lost = False
-        await world.until(lambda: world.queue.leaving == ())
+        await world.until(lambda: not world.queue.leaving)
 
     run(scenario)
 
