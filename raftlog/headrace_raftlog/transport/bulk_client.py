@@ -141,8 +141,10 @@ class BulkClient:
     def _stub(self, peer: int) -> RaftBulkAsyncStub:
         channel = self._channels.get(peer)
         if channel is None:
-            address = self._addresses[peer]
-            channel = self._security.open(address, peer)
+            try:
+                channel = self._security.open(self._addresses[peer], peer)
+            except (KeyError, StreamRefusedError) as error:  # it was removed from the cluster
+                raise FetchFailedError(f"node {peer} is no peer any more: {error}") from error
             self._channels[peer] = channel
         return RaftBulkStub(channel)
 

@@ -19,6 +19,7 @@ from headrace_raftlog.model.limits import (
 from headrace_raftlog.model.membership import Membership, member_id
 from headrace_raftlog.model.snapshot import Snapshot
 from headrace_raftlog.transport.bulk_client import (
+    BulkClient,
     FetchFailedError,
     GoneError,
     _SnapshotReader,
@@ -26,7 +27,9 @@ from headrace_raftlog.transport.bulk_client import (
 )
 from headrace_raftlog.transport.bulk_server import _header
 from headrace_raftlog.transport.codec import FrameError
+from headrace_raftlog.transport.identity import StreamIdentity, StreamRefusedError
 from headrace_raftlog.transport.pb.transport_pb2 import LiveSteps, SnapshotHeader, SnapshotPart
+from headrace_raftlog.transport.security import NoSecurity
 
 Addresses = dict[int, str]
 MEMBERSHIP = Membership((1, 2, member_id(3, 7)))
@@ -170,6 +173,27 @@ def test_only_members_of_the_cluster_are_served_and_only_in_their_own_name(
         await two.stop()
 
     run(body)
+
+
+class Unknown(NoSecurity):
+    """Does not know whose certificate to ask for."""
+
+    def open(self, address: str, peer: int) -> Any:
+        raise StreamRefusedError(f"the name of node {peer} is not known")
+
+
+@pytest.mark.parametrize(
+    "client", [lambda me: BulkClient(me, {}), lambda me: BulkClient(me, {1: "h:1"}, Unknown())]
+)
+def test_a_fetch_from_a_node_that_is_no_peer_any_more_fails_as_others_do(client: Any) -> None:
+    async def fetch() -> None:
+        bulk = client(StreamIdentity("test", 2, 1, 2))
+        with pytest.raises(FetchFailedError, match="node 1 is no peer any more"):
+            await bulk.snapshot(1, 5, 2, 1)
+        with pytest.raises(FetchFailedError, match="node 1 is no peer any more"):
+            await collect(bulk.entries(1, 5, 2, [(1, 2)], 1))
+
+    asyncio.run(fetch())
 
 
 def test_runs_of_indexes_are_found_and_bounded() -> None:
