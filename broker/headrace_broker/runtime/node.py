@@ -269,15 +269,9 @@ class BrokerNode:
         if tls is None:
             return raft_options(self.config)
         tls.on_narrowed = self._verify_anew
-        return raft_options(self.config, lambda: tls.certificate, self._name_of)
-
-    def _name_of(self, node: int) -> str:
-        """Return the name that a node's certificate must bear, "" for a node that is not known."""
-        known = self.catalog.catalog.node(node)
-        if known is not None:
-            return known.name
-        members = self.config.cluster.nodes
-        return next((member.name for member in members if member.id == node), "")
+        return raft_options(
+            self.config, lambda: tls.certificate, lambda node: self.directory.name_of(node)
+        )
 
     def _verify_anew(self) -> None:
         log.info("an authority is no longer believed: nodes show their certificates again")

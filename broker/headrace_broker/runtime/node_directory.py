@@ -73,6 +73,14 @@ class NodeDirectory:
         """Return the nodes: the catalog's, or while that is not known the configuration's."""
         return self._view.nodes() if self._settled else list(self._seeds.values())
 
+    def name_of(self, node: int) -> str:
+        """Return the name that a node's certificate must bear, "" for a node that is not known.
+
+        One that was adopted has proved its name when it called.
+        """
+        known = self._view.node(node) or self._seeds.get(node)
+        return known.name if known is not None else ""
+
     def on_events(self, events: Iterable[Event]) -> None:
         """Follow the catalog."""
         changed = False
