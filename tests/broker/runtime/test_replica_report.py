@@ -9,6 +9,7 @@ from headrace_broker.model.definition import QUEUE_CLASSIC, QUEUE_QUORUM, Queue
 from headrace_broker.model.status import MemberStatus
 from headrace_broker.runtime.inquiry import Replicas
 from headrace_broker.runtime.replica_report import ReplicaReport
+from headrace_raftlog.model.membership import Membership
 from headrace_raftlog.node.queries import MemberProgress
 
 
@@ -24,6 +25,9 @@ class FakeRaft:
 
     def transfer(self, group: int, node: int) -> bool:
         return False
+
+    def members(self, group: int) -> Membership:
+        return Membership((1,))
 
     def led(self) -> list[int]:
         return [1]
