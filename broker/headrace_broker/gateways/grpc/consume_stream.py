@@ -133,17 +133,16 @@ class ConsumeStream(QueueListener):
         number, self._number = self._number, 0
         if number:
             await self._client.cancel(number)  # before that, what goes back would come again
-            self._give_back()
+            self.give_back()
 
-    def _give_back(self) -> None:
+    def give_back(self) -> None:
         """Return to the queue what has not been sent."""
         while self._runs:
             run = self._runs.popleft()
             first = int(run.first) + self._start
             last = int(run.first) + len(run.positions) - 1
             self._start = 0
-            if run.consumer != GET_CONSUMER:
-                self._client.settle(int(run.consumer), RELEASE, first, last)
+            self._client.settle(int(run.consumer), RELEASE, first, last)
         self._client.flush()
 
     async def fetch(self, count: int) -> bool:

@@ -293,6 +293,7 @@ class ConsumeCall:
             more = await stream.fetch(wanted)
             while await self._deliver():
                 pass
+        stream.give_back()  # the client has made its credit one of octets meanwhile
         self._draining = False
         drained = Drained(messages=stream.credit.forget())
         await self._context.write(ConsumeResponse(drained=drained))

@@ -236,6 +236,27 @@ def test_drain_sends_what_waits_and_forgets_the_rest(serve, queue) -> None:
     assert accepted(queue) == [1, 2, 3]
 
 
+def test_what_a_drain_has_no_credit_for_any_more_goes_back(serve, broker, queue) -> None:
+    publish(queue, b"1", b"2", b"3")
+
+    async def scenario(served) -> None:
+        consumer = await Consumer(served).open()
+        (stream,) = [client.listener for client in broker.clients]
+        broker.gate.opened = False
+        await consumer.credit(3, drain=True)
+        await until(lambda: stream.credit.messages == 3)
+        for _ in range(20):  # until it fetches
+            await asyncio.sleep(0)
+        await consumer.credit(0, octets=1)
+        await until(lambda: stream.credit.is_limited)
+        broker.gate.opened = True
+        assert bodies(await consumer.receive(1)) == [b"1"]
+        assert (await consumer.answer("drained")).messages == 2
+        assert len(queue.ready) == 2
+
+    serve(scenario)
+
+
 def test_no_ack_settles_what_is_sent(serve, queue) -> None:
     publish(queue, b"1", b"2", b"3")
 
