@@ -194,7 +194,7 @@ class StatsBook:
             *(churn.connection_created, churn.connection_closed, *churn.channels()),
             *(self._node.topology.declared, churn.queue_created, churn.queue_deleted),
             report.memory_used if report is not None else 0,
-            len(os.listdir("/proc/self/fd")),
+            open_files(),
             len(self._node.broker.connections),
             len(asyncio.all_tasks()),
             report.disk_free if report is not None else 0,
@@ -230,6 +230,14 @@ class StatsBook:
         except (NoAnswerError, TimeoutError):
             return None
         return rows
+
+
+def open_files() -> int:
+    """Return how many files this process has open; where there is no more to be had, the most."""
+    try:
+        return len(os.listdir("/proc/self/fd"))
+    except OSError:  # looking takes one as well
+        return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 def _run_queue() -> int:
