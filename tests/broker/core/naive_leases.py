@@ -248,7 +248,11 @@ class NaiveLeases(NaiveState):
         """Positions from `start` to `stop` came, those behind were refused."""
         if self.settings.publisher_retention_ms == 0:
             return
-        found = self.publisher_of(named) or Publisher(int(named.epoch))
+        found = self.publisher_of(named)
+        if found is None:
+            keep = self.settings.publisher_retention_ms
+            self.publishers = {n: p for n, p in self.publishers.items() if p.used + keep > self.now}
+            found = Publisher(int(named.epoch))
         self.publishers[named.publisher] = found
         found.used = self.now
         if named.epoch < found.epoch:

@@ -56,36 +56,19 @@ def enqueue(
     done: i64 = 0 if known is None else known.publish_seq
     count = command.sizes.count
     last = command.seq + count - 1
-    if command.seq > done + 1:
-        effects.append(Gap(command.session, LANE_PUBLISH, done + 1))
-        return False
-    if last <= done:
-        if known is not None:
-            effects.extend([r for r in known.refusals if r.last >= command.seq])
-            if known.withheld:
-                state.watermark.tell(known, command.seq, effects)
-        effects.append(Enqueued(command.session, done))
+    if command.seq > done + 1 or last <= done:
+        _answer_again(state, known, command, done, effects)
         return False
     session = state.open_session(command.session)
     session.publish_seq = last
-    skip = done + 1 - command.seq
-    first = skip
-    had: list[int] = []
-    named = command.named
-    if named is not None:
+    had = _had_before(state, command)
+    skip = _first_new(had, done + 1 - command.seq)
+    special = (len(had) > 0 and had[-1] > skip) or _is_special(state, data, command)
+    stop = _admit(state, data, command, skip, special) if skip < count else count
+    if command.named is not None:
         keep_ms = state.settings.publisher_retention_ms
-        had = state.publishers.had(named, state.now_ms, keep_ms)
-        first = _first_new(had, skip)
-        if first == count:
-            state.publishers.note(named, skip, count, state.now_ms, keep_ms)
-            effects.append(Enqueued(command.session, last))
-            return False
-    special = (len(had) > 0 and had[-1] > first) or _is_special(state, data, command)
-    stop = _admit(state, data, command, first, special)
-    if named is not None:
-        keep_ms = state.settings.publisher_retention_ms
-        state.publishers.note(named, skip, stop, state.now_ms, keep_ms)
-    skip = first
+        start = done + 1 - command.seq
+        state.publishers.note(command.named, start, stop, state.now_ms, keep_ms)
     if stop < count:
         why = REFUSED_NO_CONSUMER if command.now else REFUSED_OVERFLOW
         refusal = PublishRejected(command.session, command.seq + stop, last, why)
@@ -111,6 +94,28 @@ def enqueue(
     if stop < count and not command.now:
         _bury_refused(state, index, command, stop, effects)
     return kept
+
+
+def _answer_again(
+    state: QueueState, known: Session | None, command: Enqueue, done: i64, effects: list[Effect]
+) -> None:
+    """Say what is missing before a command, or what became of one that came before."""
+    if command.seq > done + 1:
+        effects.append(Gap(command.session, LANE_PUBLISH, done + 1))
+        return
+    if known is not None:
+        effects.extend([r for r in known.refusals if r.last >= command.seq])
+        if known.withheld:
+            state.watermark.tell(known, command.seq, effects)
+    effects.append(Enqueued(command.session, done))
+
+
+def _had_before(state: QueueState, command: Enqueue) -> list[int]:
+    """Return the positions that came before under their publisher's numbers, in rows."""
+    if command.named is None:
+        return []
+    keep_ms = state.settings.publisher_retention_ms
+    return state.publishers.had(command.named, state.now_ms, keep_ms)
 
 
 def _first_new(had: list[int], skip: i64) -> i64:
