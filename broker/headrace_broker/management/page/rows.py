@@ -130,7 +130,7 @@ def queues(
         for queue in view.queues()
         if _holds(wanted, queue.name, queue.vhost) and who.sees(view, queue.vhost)
     ]
-    fits.sort(key=lambda name: (_fullest(flows[name]) if name in flows else _LAST, name))
+    fits.sort(key=lambda name: (_fullest(flows.get(name)), name))
     values: Values = {}
     now_ms = time.time_ns() // 1_000_000
     for vhost, name in fits[:PAGE_TABLE_ROWS_MAX]:
@@ -230,11 +230,9 @@ def graph(
     }
 
 
-_LAST: Final = (True, 0, 0, "", "")
-
-
-def _fullest(row: QueueFlow) -> tuple[bool, int, int, str, str]:
-    return not row.saturated, -row.octets, -row.ready, row.vhost, row.name
+def _fullest(row: QueueFlow | None) -> tuple[bool, int, int]:
+    """Return what queues are sorted by; one of which its leader has told nothing is empty."""
+    return (not row.saturated, -row.octets, -row.ready) if row is not None else (True, 0, 0)
 
 
 def _is_used(row: QueueFlow) -> bool:

@@ -11,7 +11,10 @@ function begin(found) {
   frame?.close();
   frame = null;
   if (found === null) {
-    showLogin(app, begin);
+    showLogin(app, (logged) => {
+      begin(logged);
+      frame.main.focus(); // the form that had the focus is gone
+    });
     return;
   }
   frame = new Frame(app, found, async () => {

@@ -5,7 +5,8 @@ import { h, setAttribute, setText } from "./dom.js";
 /**
  * A column: {id, title, value(row), cell(row), number, level, help}.
  * `value` is what is sorted by; `cell` a text, or {text, href, tone, title, bar, mark}: a link, how
- * it stands, and a bar from 0 to 1. Columns of level 2 and 3 go where there is little room.
+ * it stands, and a bar from 0 to 1. Columns of level 2 and 3 go where there is little room, texts
+ * of `brief` ones are not broken into lines.
  */
 export class Table {
   /**
@@ -127,7 +128,7 @@ export class Table {
 }
 
 function classes(column) {
-  return [column.number && "number", column.level && `level-${column.level}`, column.wide && "wide", column.wrap && "wrap"].filter(Boolean).join(" ") || null;
+  return [column.number && "number", column.level && `level-${column.level}`, column.wide && "wide", column.wrap && "wrap", column.brief && "brief"].filter(Boolean).join(" ") || null;
 }
 
 function compare(one, other) {

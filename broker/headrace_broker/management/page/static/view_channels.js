@@ -36,8 +36,8 @@ function modes(row) {
 export const CHANNEL_COLUMNS = [
   { id: "name", title: "Channel", wide: true, value: title, cell: (row) => ({ text: title(row), href: connectionHref(row.id.slice(0, row.id.lastIndexOf("/"))), title: row.name }) },
   { id: "user", title: "User", level: 3, value: (row) => row.user, cell: (row) => row.user },
-  { id: "node", title: "Node", level: 3, value: (row) => row.node, cell: (row) => row.node },
-  { id: "state", title: "State", value: (row) => row.state, cell: stateCell },
+  { id: "node", title: "Node", brief: true, level: 3, value: (row) => row.node, cell: (row) => row.node },
+  { id: "state", title: "State", brief: true, value: (row) => row.state, cell: stateCell },
   { id: "limit", title: "Stopped by", level: 2, value: (row) => lately(row.flow).limit, cell: (row) => limitCell(row, true) },
   { id: "share", title: "10 s", help: "part of the last 10 s that it was stopped", number: true, value: (row) => row.flow.stopped.last_10s, cell: (row) => shareCell(row.flow.stopped.last_10s) },
   { id: "unconfirmed", title: "Unconfirmed", help: "groups of publishes that wait for their confirm", number: true, level: 2, value: (row) => row.messages_unconfirmed, cell: (row) => count(row.messages_unconfirmed) },

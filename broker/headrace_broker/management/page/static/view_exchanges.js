@@ -6,7 +6,7 @@ import { filterField } from "./part.js";
 const COLUMNS = [
   { id: "name", title: "Exchange", wide: true, value: (row) => row.name, cell: (row) => row.name || "(default)" },
   { id: "vhost", title: "Vhost", level: 2, value: (row) => row.vhost, cell: (row) => row.vhost },
-  { id: "type", title: "Type", value: (row) => row.type, cell: (row) => row.type },
+  { id: "type", title: "Type", brief: true, value: (row) => row.type, cell: (row) => row.type },
   { id: "features", title: "Features", level: 2, value: features, cell: features },
   { id: "policy", title: "Policy", level: 3, value: (row) => row.policy ?? "", cell: (row) => row.policy ?? "–" },
 ];

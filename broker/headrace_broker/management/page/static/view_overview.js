@@ -106,7 +106,7 @@ function heldCell(node) {
 function nodeTable() {
   return new Table("Nodes", [
     { id: "name", title: "Node", value: (row) => row.name, cell: (row) => ({ text: row.name, title: row.leads ? `${row.address}, leads the catalog` : row.address }) },
-    { id: "state", title: "State", value: (row) => Number(row.running), cell: (row) => (row.running ? { text: "running", tone: "good" } : { text: "down", tone: "bad" }) },
+    { id: "state", title: "State", brief: true, value: (row) => Number(row.running), cell: (row) => (row.running ? { text: "running", tone: "good" } : { text: "down", tone: "bad" }) },
     { id: "memory", title: "Memory", help: "against the mark from which publishers are blocked", number: true, wrap: true, value: (row) => part(row.mem_used, row.mem_limit), cell: memoryCell },
     { id: "disk", title: "Disk", help: "against the mark below which publishers are blocked", number: true, wrap: true, value: (row) => row.disk_free, cell: diskCell },
     { id: "held", title: "Held publishes", help: "read from sockets and not in the log yet", number: true, level: 2, value: (row) => row.figures?.held_octets ?? 0, cell: heldCell },
@@ -128,7 +128,7 @@ function heldTable() {
 function fullTable() {
   return new Table("Fullest queues", [
     { id: "name", title: "Queue", wide: true, value: (row) => row.name, cell: (row) => ({ text: row.name, href: queueHref(row), title: `vhost ${row.vhost}, leader ${row.leader}` }) },
-    { id: "state", title: "State", value: (row) => row.state, cell: stateCell },
+    { id: "state", title: "State", brief: true, value: (row) => row.state, cell: stateCell },
     { id: "ready", title: "Ready", number: true, value: (row) => row.messages_ready, cell: (row) => count(row.messages_ready) },
     { id: "full", title: "Held", number: true, level: 2, value: (row) => row.message_bytes_held, cell: fullCell },
   ], { sort: ["full", true], empty: "All queues are empty." });

@@ -169,8 +169,8 @@ const HELD_COLUMNS = [
 const CONSUMER_COLUMNS = [
   { id: "tag", title: "Consumer", wide: true, value: (row) => row.consumer_tag, cell: (row) => ({ text: row.consumer_tag, href: connectionHref(row.channel_details.id.slice(0, row.channel_details.id.lastIndexOf("/"))), title: row.channel_details.name }) },
   { id: "user", title: "User", level: 2, value: (row) => row.channel_details.user, cell: (row) => row.channel_details.user },
-  { id: "node", title: "Node", level: 2, value: (row) => row.channel_details.node, cell: (row) => row.channel_details.node },
-  { id: "ack", title: "Acks", value: (row) => Number(row.ack_required), cell: (row) => (row.ack_required ? "yes" : "no") },
+  { id: "node", title: "Node", brief: true, level: 2, value: (row) => row.channel_details.node, cell: (row) => row.channel_details.node },
+  { id: "ack", title: "Acks", brief: true, value: (row) => Number(row.ack_required), cell: (row) => (row.ack_required ? "yes" : "no") },
   { id: "prefetch", title: "Prefetch", number: true, value: (row) => row.prefetch_count, cell: (row) => (row.prefetch_count > 0 ? count(row.prefetch_count) : "none") },
 ];
 

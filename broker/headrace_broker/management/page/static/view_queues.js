@@ -32,8 +32,8 @@ const lately = (name) => (row) => row.flow?.[name]?.last_10s ?? 0;
 const COLUMNS = [
   { id: "name", title: "Queue", wide: true, value: (row) => row.name, cell: (row) => ({ text: row.name, href: queueHref(row), title: `leader ${row.leader || "none"}, members ${row.members.join(", ")}` }) },
   { id: "vhost", title: "Vhost", level: 3, value: (row) => row.vhost, cell: (row) => row.vhost },
-  { id: "type", title: "Type", level: 3, value: (row) => row.type, cell: (row) => row.type },
-  { id: "state", title: "State", help: "flow: it withholds confirms", value: (row) => row.state, cell: stateCell },
+  { id: "type", title: "Type", brief: true, level: 3, value: (row) => row.type, cell: (row) => row.type },
+  { id: "state", title: "State", brief: true, help: "flow: it withholds confirms", value: (row) => row.state, cell: stateCell },
   { id: "ready", title: "Ready", number: true, value: (row) => row.messages_ready, cell: (row) => count(row.messages_ready) },
   { id: "unacked", title: "Unacked", number: true, level: 2, value: (row) => row.messages_unacknowledged, cell: (row) => count(row.messages_unacknowledged) },
   { id: "held", title: "Held", help: "octets it holds against its high watermark", number: true, level: 2, value: (row) => fullness(row) ?? 0, cell: fullCell },
