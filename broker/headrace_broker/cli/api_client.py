@@ -12,7 +12,7 @@ import msgspec
 from headrace_broker.config import split_address
 
 PARTIAL_HEADER = "X-Headrace-Partial"  # of a listing that lacks something
-REQUEST_S_MAX = 2.0  # seconds until a node counts as not answering
+REQUEST_S_MAX = 8.0  # seconds until a node counts as not answering; it may wait five for others
 
 
 class ApiError(Exception):
