@@ -201,7 +201,8 @@ class NaiveQueue(NaiveLeases):
             self.place(message, batch, position)
         lettered = self.settings.overflow == 2 and self.settings.dead_letter > 0
         if lettered and not command.now:
-            told.dead |= {("once", e.REASON_MAXLEN, index, at) for at in range(stop, count)}
+            refused = [at for at in range(stop, count) if not had or not had[at]]
+            told.dead |= {("once", e.REASON_MAXLEN, index, at) for at in refused}
 
     def above(
         self, index: int, command: c.Enqueue, skip: int, stop: int

@@ -18,6 +18,7 @@ from tests.broker.core.conftest import (
 
 from headrace_broker.core.queue import command
 from headrace_broker.core.queue.effect import (
+    DeadLettered,
     Effect,
     Enqueued,
     EntryDead,
@@ -130,6 +131,19 @@ def test_message_that_is_refused_again_is_still_not_had(queue: Publishing) -> No
     assert queue.numbers() == [1, 3]
     queue.send(2, 3)
     assert sorted(queue.numbers()) == [1, 2, 3]
+
+
+def test_repetition_behind_a_refused_message_is_no_dead_letter(queue: Publishing) -> None:
+    once = {"overflow": 2, "dead_letter": 1}
+    queue.configure(3, max_length=1, **once)
+    queue.send(1, 2)
+    queue.configure(3, max_length=-1, **once)
+    queue.send(3)
+    queue.configure(3, max_length=1, **once)
+    effects = queue.send(1, 2, 3, 4, session=BERT)
+    (letters,) = [effect for effect in effects if isinstance(effect, DeadLettered)]
+    assert [message.position for message in letters.messages] == [1, 3]
+    assert queue.numbers() == [1, 3]
 
 
 def test_repetition_among_new_ones_is_not_withheld(queue: Publishing) -> None:

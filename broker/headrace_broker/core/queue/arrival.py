@@ -92,7 +92,7 @@ def enqueue(
         batch = Batch(index, id_base, skip, stop, command.sizes, state.now_ms, expires)
         state.ready.append(batch, 0, b"")
     if stop < count and not command.now:
-        _bury_refused(state, index, command, stop, effects)
+        _bury_refused(state, index, command, stop, had, effects)
     return kept
 
 
@@ -229,9 +229,17 @@ def _delay(state: QueueState, data: bytes, properties: i64) -> i64:
 
 
 def _bury_refused(
-    state: QueueState, index: i64, command: Enqueue, stop: i64, effects: list[Effect]
+    state: QueueState,
+    index: i64,
+    command: Enqueue,
+    stop: i64,
+    had: list[int],
+    effects: list[Effect],
 ) -> None:
-    """Dead-letter what was refused, at most once: its publisher knows of it."""
+    """Dead-letter what was refused, at most once: its publisher knows of it.
+
+    What came before, by `had`, is in the queue or was; it is no letter, though it is refused too.
+    """
     settings = state.settings
     if settings.overflow != OVERFLOW_REJECT_PUBLISH_DLX:
         return
@@ -239,10 +247,13 @@ def _bury_refused(
         return
     refused: list[Acquired] = []
     for position in range(stop, command.sizes.count):
+        if bisect_right(had, position) % 2 == 1:
+            continue
         message = Acquired(0, index, position, command.sizes.octets(position), 0, 0)
         message.arrived_ms = state.now_ms
         refused.append(message)
-    effects.append(DeadLettered(refused, REASON_MAXLEN))
+    if refused:
+        effects.append(DeadLettered(refused, REASON_MAXLEN))
 
 
 @final
