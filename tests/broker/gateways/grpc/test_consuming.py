@@ -1,4 +1,4 @@
-"""The calls Consume and Get against a real server with queues in memory."""
+"""The call Consume against a real server with queues in memory."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 
 import grpc
 import pytest
+from tests.broker.gateways.grpc.consumer import Consumer, accepted, bodies, publish
 from tests.broker.gateways.grpc.publisher import failed, pairs, until
 
 from headrace_broker.gateways.grpc import stream_control
@@ -15,66 +16,13 @@ from headrace_broker.gateways.grpc.pb.messaging_pb2 import (
     ConsumeOpen,
     ConsumeRequest,
     Credit,
-    Delivery,
-    GetRequest,
     Outcome,
     Settle,
 )
 from headrace_broker.gateways.grpc.pb.value_pb2 import Table, Value
 from headrace_broker.gateways.grpc.properties import encode_properties
 from headrace_broker.model.limits import STREAM_CREDIT_MAX
-from headrace_broker.model.message import Publish
 from headrace_broker.runtime.port import ACCEPT, MODIFY_FAILED, REJECT, RELEASE
-
-
-class Consumer:
-    """A consume stream as a client has it."""
-
-    def __init__(self, served, **opening) -> None:
-        self.call = served.messaging.Consume(metadata=served.GUEST)
-        self.opening = ConsumeOpen(**{"vhost": "/", "queue": "q", **opening})
-
-    async def open(self):
-        await self.send(open=self.opening)
-        self.opened = (await self.call.read()).opened
-        assert self.opened.node == "n1"
-        return self
-
-    async def send(self, **request):
-        await self.call.write(ConsumeRequest(**request))
-
-    async def credit(self, messages, octets=0, drain=False):
-        await self.send(credit=Credit(messages=messages, octets=octets, drain=drain))
-
-    async def settle(self, *ranges, outcome=Outcome.ACCEPT, **more):
-        rows = [Range(first=first, last=last) for first, last in ranges]
-        await self.send(settle=Settle(ranges=rows, outcome=outcome, **more))
-
-    async def answer(self, kind):
-        response = await self.call.read()
-        assert response.WhichOneof("kind") == kind, response
-        return getattr(response, kind)
-
-    async def receive(self, count):
-        """That many deliveries, in however many responses."""
-        found: list[Delivery] = []
-        while len(found) < count:
-            found += (await self.answer("deliveries")).deliveries
-        assert len(found) == count
-        return found
-
-
-def publish(queue, *bodies, properties=b"\0\0"):
-    queue.enqueue([Publish(1, b"\x01e\x01k", False, False, properties, body) for body in bodies])
-    queue.dispatch()
-
-
-def bodies(deliveries):
-    return [each.body for each in deliveries]
-
-
-def accepted(queue):
-    return [number for operation, number in queue.settled if operation == ACCEPT]
 
 
 @pytest.fixture
@@ -488,56 +436,3 @@ def test_a_queue_declared_elsewhere_a_moment_ago_is_found(serve, broker) -> None
         await Consumer(served, credit=Credit(messages=1)).open()
 
     serve(scenario)
-
-
-def test_get_takes_what_waits_and_settles_it_first(serve, broker, queue) -> None:
-    publish(queue, b"1", b"2", b"3")
-
-    async def scenario(served) -> None:
-        get = served.messaging.Get
-        request = GetRequest(vhost="/", queue="q", messages_max=2)
-        answer = await get(request, metadata=served.GUEST)
-        assert bodies(answer.deliveries) == [b"1", b"2"]
-        assert [each.delivery_id for each in answer.deliveries] == [0, 0]
-        assert answer.messages_left == 1
-        answer = await get(GetRequest(vhost="/", queue="q"), metadata=served.GUEST)
-        assert bodies(answer.deliveries) == [b"3"]
-        answer = await get(request, metadata=served.GUEST)
-        assert (list(answer.deliveries), answer.messages_left) == ([], 0)
-
-    serve(scenario)
-    assert queue.settled == [(ACCEPT, 1), (ACCEPT, 2), (ACCEPT, 3)]
-    assert all(client.closed for client in broker.clients)
-
-
-@pytest.mark.parametrize(
-    ("request_", "code"),
-    [
-        (GetRequest(vhost="none", queue="q"), grpc.StatusCode.NOT_FOUND),
-        (GetRequest(vhost="/", queue="none"), grpc.StatusCode.NOT_FOUND),
-        (GetRequest(vhost="/", queue="q", messages_max=501), grpc.StatusCode.INVALID_ARGUMENT),
-        (GetRequest(vhost="/", queue="one"), grpc.StatusCode.FAILED_PRECONDITION),
-    ],
-)
-def test_a_get_that_is_refused(serve, broker, queue, request_, code) -> None:
-    broker.add_queue("one", arguments={"x-single-active-consumer": True})
-
-    async def scenario(served) -> None:
-        with pytest.raises(grpc.aio.AioRpcError) as failure:
-            await served.messaging.Get(request_, metadata=served.GUEST)
-        assert failure.value.code() is code
-
-    serve(scenario)
-
-
-def test_a_get_stops_at_its_octets(serve, queue) -> None:
-    publish(queue, *[bytes(600_000)] * 3)
-
-    async def scenario(served) -> None:
-        request = GetRequest(vhost="/", queue="q", messages_max=3)
-        answer = await served.messaging.Get(request, metadata=served.GUEST)
-        assert len(answer.deliveries) == 2
-        assert answer.messages_left == 1
-
-    serve(scenario)
-    assert len(queue.ready) == 1
