@@ -11,6 +11,7 @@ import msgspec
 from headrace_broker.model.status import MessageCounters
 
 LOOKS_MAX: Final = 4  # the rate is the mean between the first and the last of these
+SECONDS_MIN: Final = 0.8  # between these; over less a rate says little
 SECONDS_MAX: Final = 30.0  # after which a look says nothing of the present
 
 NAMES: Final = tuple(field.name for field in msgspec.structs.fields(MessageCounters))
@@ -27,7 +28,7 @@ class Pace:
     def __init__(self) -> None:
         self._looks: deque[_Look] = deque(maxlen=LOOKS_MAX)
 
-    def look(self, now: float, counters: Mapping[str, MessageCounters]) -> dict[str, float]:
+    def look(self, now: float, counters: Mapping[str, MessageCounters]) -> dict[str, float] | None:
         """Take what nodes have counted, and return the sum of their rates by counter.
 
         A node that does not answer now, or did not before, does not count; one that began anew
@@ -36,14 +37,19 @@ class Pace:
         Args:
             now: seconds of a clock that never goes back.
             counters: by node.
+
+        Returns:
+            None where nobody has looked for long.
         """
-        self._looks.append(_Look(now, counters))
-        while now - self._looks[0].at > SECONDS_MAX:
-            self._looks.popleft()
-        first = self._looks[0]
+        looks = self._looks
+        while looks and now - looks[0].at > SECONDS_MAX:
+            looks.popleft()
+        if not looks or now - looks[-1].at >= SECONDS_MIN:
+            looks.append(_Look(now, counters))
+        first = looks[0]
         elapsed = now - first.at
-        if elapsed <= 0:
-            return dict.fromkeys(NAMES, 0.0)
+        if elapsed < SECONDS_MIN:
+            return None
         known = [
             (before, counters[node]) for node, before in first.counters.items() if node in counters
         ]

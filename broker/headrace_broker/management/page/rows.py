@@ -22,7 +22,7 @@ from headrace_broker.management.rendering import render_nodes
 from headrace_broker.management.rendering import render_queue as render_listed
 from headrace_broker.model.flow_status import Explanation, NodeFlow, QueueFlow
 from headrace_broker.model.limits import PAGE_TABLE_ROWS_MAX
-from headrace_broker.model.stats import NodeStats
+from headrace_broker.model.stats import NODE_FIGURES, NodeStats
 from headrace_broker.model.status import NodeStatus, Overview, QueueStatus
 from headrace_broker.runtime.alarms import AlarmStatus
 from headrace_broker.runtime.client_list import ClientListing
@@ -33,6 +33,10 @@ TOP: Final = 8  # rows of the overview's short lists
 MORE: Final = "more"  # key of what a list lacks
 
 _PLAIN: Final = "!'()*~"
+_SAMPLED: Final = {
+    **{name: name for name in ("publish", "confirm", "redeliver", "ack")},
+    "deliver": "deliver_get",
+}
 
 Values = dict[str, Any]
 
@@ -59,8 +63,13 @@ def cluster(overview: Overview, alarms: Sequence[AlarmStatus], missing: tuple[st
     }
 
 
-def totals(nodes: Collection[NodeStats], rates: dict[str, float]) -> Values:
-    """Return the overview's figures: sums over all nodes that answer."""
+def totals(nodes: Collection[NodeStats], rates: dict[str, float] | None) -> Values:
+    """Return the overview's figures: sums over all nodes that answer.
+
+    Args:
+        nodes: what they say of themselves.
+        rates: by counter; None where they are to be those of the nodes' last samples.
+    """
     every = [node.totals for node in nodes]
     return {
         "connections": sum(each.connections for each in every),
@@ -70,8 +79,22 @@ def totals(nodes: Collection[NodeStats], rates: dict[str, float]) -> Values:
         "queues": max((each.queues for each in every), default=0),
         "messages_ready": sum(node.messages_ready for node in nodes),
         "messages_unacknowledged": sum(node.messages_unacknowledged for node in nodes),
-        "rates": rates,
+        "rates": rates if rates is not None else _sampled_rates(nodes),
     }
+
+
+def _sampled_rates(nodes: Iterable[NodeStats]) -> dict[str, float]:
+    """Return messages per second between the last two samples that nodes have taken."""
+    rates = dict.fromkeys(_SAMPLED, 0.0)
+    for node in nodes:
+        samples = sorted(node.last)
+        if len(samples) < 2:
+            continue
+        (before, *_), (after, *_) = samples[-2:]
+        for name, figure in _SAMPLED.items():
+            at = NODE_FIGURES.index(figure) + 1
+            rates[name] += 1000 * (samples[-1][at] - samples[-2][at]) / max(after - before, 1)
+    return {name: round(rate, 1) for name, rate in rates.items()}
 
 
 def nodes(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from headrace_broker.catalog.command import DeclareQueue, PutVhost
@@ -73,6 +74,14 @@ def test_totals_are_sums_of_clients_and_one_catalog():
     assert (found["connections"], found["queues"], found["messages_ready"]) == (4, 3, 12)
     assert found["rates"] == {"publish": 1.0}
     assert rows.totals([], {})["queues"] == 0
+
+
+def test_rates_that_nobody_has_measured_yet_are_those_of_the_last_samples():
+    first = (1000, 0, 0, 10, 20, 30, 0, 0)
+    second = (6000, 0, 0, 60, 30, 80, 5, 0)
+    node = msgspec.structs.replace(stats("n1", 0), last=[second, first])
+    found = rows.totals([node, node, stats("n2", 0)], None)["rates"]
+    assert found == {"publish": 20, "confirm": 4, "deliver": 20, "redeliver": 2, "ack": 0}
 
 
 def test_nodes_are_shown_with_what_they_tell_of_themselves():

@@ -78,7 +78,7 @@ export class Graph {
     const faded = this.selected !== null && !link.through.has(this.selected);
     const line = svg("path", { class: `link${held ? " held" : ""}${faded ? " faded" : ""}`, d: path, "stroke-width": width.toFixed(1) },
       svg("title", {}, `${octets(link.load)} owed or brought in the last 10 s${held ? `; held by ${held}` : ""}`));
-    const gates = [link.begin && gate(x1 + 6, y1, width), link.end && gate(x2 - 6, y2, width)].filter(Boolean);
+    const gates = [link.begin && gate(x1 + 6, y1, width, link.now), link.end && gate(x2 - 6, y2, width, link.now)].filter(Boolean);
     return svg("g", { class: faded ? "faded" : null }, line, ...gates);
   }
 
@@ -131,10 +131,10 @@ export class Graph {
   }
 }
 
-/** The sign of a limit that binds: a closed gate across the link. */
-function gate(x, y, width) {
+/** The sign of a limit that binds: a closed gate across the link; pale where it has just opened. */
+function gate(x, y, width, closed) {
   const half = Math.max(width / 2 + 4, 7);
-  return svg("g", { class: "gate" },
+  return svg("g", { class: closed ? "gate" : "gate open" },
     svg("line", { x1: x - 2.5, x2: x - 2.5, y1: y - half, y2: y + half }),
     svg("line", { x1: x + 2.5, x2: x + 2.5, y1: y - half, y2: y + half }));
 }
@@ -156,7 +156,7 @@ function sourceLines(node) {
   const more = `user ${node.user || "–"}, node ${node.node || "–"}, ${rate(node.rate)}`;
   if (!node.limit) return { name, note: `${rate(node.rate)} · ${node.node}`, more, tone: "" };
   const share = connection ? ` · ${percent(connection.flow.stopped.last_10s)}` : "";
-  return { name, note: `held: ${node.limit}${share}`, more, tone: node.limit.endsWith("-alarm") ? "bad" : "warn" };
+  return { name, note: `${node.now ? "held" : "was held"}: ${node.limit}${share}`, more, tone: node.limit.endsWith("-alarm") ? "bad" : "warn" };
 }
 
 function exchangeLines(node) {

@@ -1,6 +1,7 @@
 // Small pieces that several views are made of.
 
 import { h, setAttribute, setText } from "./dom.js";
+import { lately } from "./limit.js";
 import { count, duration, octets, peer, percent } from "./format.js";
 
 /** A heading with what belongs below it. */
@@ -48,14 +49,6 @@ export function stateCell(row) {
 /** A cell with a part of the last ten seconds, as a bar too. */
 export function shareCell(share) {
   return { text: share > 0 ? percent(share) : "–", bar: share, mark: share > 0.5 ? "bad" : share > 0 ? "warn" : null };
-}
-
-/** The limit that stops something, or took most of its last ten seconds: {limit, queue, now}. */
-export function lately(flow) {
-  if (flow.limit) return { limit: flow.limit, queue: flow.queue ?? "", now: true };
-  const found = Object.entries(flow.by_limit).filter(([, parts]) => parts.last_10s > 0);
-  const [limit, parts] = found.sort(([, one], [, other]) => other.last_10s - one.last_10s)[0] ?? ["", {}];
-  return { limit, queue: parts.queue ?? "", now: false };
 }
 
 /** A cell with that limit, and with the queue behind it where that is wanted. */

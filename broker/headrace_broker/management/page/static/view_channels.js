@@ -2,7 +2,8 @@
 
 import { h, setText } from "./dom.js";
 import { count, peer } from "./format.js";
-import { connectionHref, filterField, lacks, lately, limitCell, shareCell, stateCell } from "./part.js";
+import { lately } from "./limit.js";
+import { connectionHref, filterField, lacks, limitCell, shareCell, stateCell } from "./part.js";
 import { Table } from "./table.js";
 
 export class ChannelsView {

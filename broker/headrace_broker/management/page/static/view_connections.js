@@ -2,7 +2,8 @@
 
 import { h, setText } from "./dom.js";
 import { count, octets } from "./format.js";
-import { clientName, connectionHref, filterField, lacks, lately, limitCell, shareCell, stateCell } from "./part.js";
+import { lately } from "./limit.js";
+import { clientName, connectionHref, filterField, lacks, limitCell, shareCell, stateCell } from "./part.js";
 import { Table } from "./table.js";
 
 export class ConnectionsView {

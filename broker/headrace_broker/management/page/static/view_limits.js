@@ -36,7 +36,7 @@ export class LimitsView {
     const form = h("form", { class: "limit" },
       h("div", {}, h("strong", {}, limit.name), h("p", { class: "hint" }, limit.description)),
       h("fieldset", { disabled: !this.may }, input, h("button", { class: "primary", type: "submit" }, "Set"), reset),
-      h("p", { class: "limit-now" }, `${shown(limit)}, from ${limit.source}; otherwise ${limit.default}`), problem);
+      h("p", { class: "limit-now" }, now(limit)), problem);
     form.addEventListener("submit", (event) => {
       event.preventDefault();
       this.act(problem, "PUT", limit.name, { value: Number(input.value) });
@@ -56,7 +56,14 @@ export class LimitsView {
   }
 }
 
-function shown(limit) {
-  if (limit.unit !== "bytes") return `${count(limit.value)} ${limit.unit}`;
-  return limit.value > 0 && limit.value < 1000 ? `${limit.value} of memory` : octets(limit.value);
+const SOURCES = { default: "the default", configuration: "as configured", cluster: "set for the cluster" };
+
+function now(limit) {
+  const otherwise = limit.set ? `; otherwise ${shown(limit, limit.default)}` : "";
+  return `${shown(limit, limit.value)}, ${SOURCES[limit.source] ?? limit.source}${otherwise}`;
+}
+
+function shown(limit, value) {
+  if (limit.unit !== "bytes") return `${count(value)} ${limit.unit}`;
+  return !Number.isInteger(value) ? `${value} of memory` : octets(value);
 }

@@ -5,7 +5,8 @@ import { Chart } from "./chart.js";
 import { h } from "./dom.js";
 import { count, duration, octets, percent, rate } from "./format.js";
 import * as history from "./history.js";
-import { clientName, connectionHref, fullness, lately, limitCell, queueHref, section, stateCell, tile } from "./part.js";
+import { lately } from "./limit.js";
+import { clientName, connectionHref, fullness, limitCell, queueHref, section, stateCell, tile } from "./part.js";
 import { AGES, olderTotals } from "./samples.js";
 import { Table } from "./table.js";
 

@@ -8,7 +8,7 @@ function edge(account, queue, load, more = {}) {
 }
 
 function client(id, limit = null, queue = null) {
-  return { id, name: `${id} -> here`, node: "n1", user: "app", vhost: "/", flow: { limit, queue, stopped: { last_10s: 0.5 } } };
+  return { id, name: `${id} -> here`, node: "n1", user: "app", vhost: "/", flow: { limit, queue, stopped: { last_10s: 0.5 }, by_limit: {} } };
 }
 
 function told(edges, clients = [], queues = {}) {
@@ -45,6 +45,16 @@ test("a limit of the publisher's stands where its links begin", () => {
   assert.equal(find(links, "source a > exchange / shop").begin, "account");
   assert.equal(find(links, "exchange / shop > queue / q").end, "");
   assert.equal(find(nodes, "queue / q").limit, "");
+});
+
+test("what bound a moment ago is marked as that", () => {
+  const row = client("a");
+  row.flow.by_limit = { watermark: { last_10s: 0.4, queue: "q" }, account: { last_10s: 0.1, queue: "q" } };
+  const { nodes, links } = buildGraph(told([edge("a", "q", 1), edge("a", "r", 1)], [row]));
+  assert.deepEqual([find(nodes, "source a").limit, find(nodes, "source a").now], ["watermark", false]);
+  const link = find(links, "exchange / shop > queue / q");
+  assert.deepEqual([link.end, link.now], ["watermark", false]);
+  assert.equal(find(links, "exchange / shop > queue / r").end, "");
 });
 
 test("who is stopped is there though nothing moves any more", () => {

@@ -1,0 +1,9 @@
+// What stops somebody, out of the field `flow` of connections and channels. Pure.
+
+/** The limit that stops something, or took most of its last ten seconds: {limit, queue, now}. */
+export function lately(flow) {
+  if (flow.limit) return { limit: flow.limit, queue: flow.queue ?? "", now: true };
+  const found = Object.entries(flow.by_limit).filter(([, parts]) => parts.last_10s > 0);
+  const [limit, parts] = found.sort(([, one], [, other]) => other.last_10s - one.last_10s)[0] ?? ["", {}];
+  return { limit, queue: parts.queue ?? "", now: false };
+}
