@@ -140,6 +140,7 @@ class Feed:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
             self._task = None
+            await self._tell()
 
     def _place(self, view: View, who: Caller) -> Place:
         key = (view, _sees(who))

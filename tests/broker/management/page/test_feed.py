@@ -108,6 +108,17 @@ def test_a_fault_ends_all_seats_and_who_joins_again_begins_anew(caplog):
     assert "not kept up to date" in caplog.text
 
 
+def test_who_waits_hears_that_the_node_stops():
+    async def check(feed: Feed, world: World) -> None:
+        feed.join(ADMIN, (View("queues"),))
+        await feed.wait(feed.looks)
+        await feed.stop()
+        with pytest.raises(FeedOverError):
+            await feed.wait(feed.looks)
+
+    run(check)
+
+
 def test_viewers_are_bounded():
     async def check(feed: Feed, world: World) -> None:
         seats = [feed.join(ADMIN, (View("queues"),)) for _ in range(PAGE_USER_VIEWERS_MAX)]

@@ -16,6 +16,7 @@ from headrace_broker.catalog.command import DeleteUser, PutUser
 from headrace_broker.management.page.files import load_files
 from headrace_broker.management.server import ManagementServer
 from headrace_broker.model.definition import User
+from headrace_broker.model.flow import LIMIT_NAMES
 from headrace_broker.model.flow_status import NodeFlow
 from headrace_broker.model.limits import PAGE_LOGIN_BYTES_MAX
 from headrace_broker.runtime.flow_report import Listing
@@ -121,6 +122,13 @@ def test_files_name_only_files_that_are_there_and_nobody_else():
         assert outside <= {"http://www.w3.org"}, name
         assert not re.search(r"<script(?! src| type=\"module\" src)| on[a-z]+=|style=", text), name
         assert "innerHTML" not in text, name
+
+
+def test_the_page_knows_every_limit_by_its_name():
+    text = load_files()["part.js"].content.decode()
+    table = text[text.index("export const LIMITS") :].partition("};")[0]
+    named = set(re.findall(r"^  \"?([a-z-]+)\"?: ", table, re.MULTILINE))
+    assert named == set(LIMIT_NAMES[1:])
 
 
 def test_files_are_short():

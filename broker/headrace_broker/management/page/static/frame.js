@@ -117,6 +117,7 @@ export class Frame {
   /** The node has sent its last word: ask whether the log-in is over. */
   async check() {
     const found = await session().catch(() => this.session);
-    if (found === null || found.user !== this.session.user) location.reload();
+    const known = JSON.stringify([this.session.user, this.session.tags]);
+    if (found === null || JSON.stringify([found.user, found.tags]) !== known) location.reload();
   }
 }

@@ -39,6 +39,7 @@ export const LIMITS = {
   "publish-rate": "the publish rate of its user or vhost",
   intake: "deliveries go first on its node",
   "held-bytes": "as much is held for it as may be",
+  "queue-outflow": "the queue takes no more than leaves it",
 };
 
 /** A cell with a state. */
