@@ -3,6 +3,7 @@
 import { h, setText } from "./dom.js";
 import { count, percent, rate } from "./format.js";
 import { Graph } from "./graph.js";
+import { bindsAtSource } from "./graph_model.js";
 import { connectionHref, queueHref, section } from "./part.js";
 import { Table } from "./table.js";
 import { accountName, Why } from "./why.js";
@@ -79,8 +80,14 @@ function rows(told) {
   for (const edge of told.edges) totals.set(place(edge), (totals.get(place(edge)) ?? 0) + edge.load);
   return told.edges.map((edge, at) => [
     edge.account ? `${edge.account} ${place(edge)}` : `${at} ${place(edge)}`,
-    { ...edge, share: totals.get(place(edge)) > 0 ? edge.load / totals.get(place(edge)) : 0 },
+    { ...edge, limit: edge.limit || limitAtSource(told.connections[edge.account]), share: totals.get(place(edge)) > 0 ? edge.load / totals.get(place(edge)) : 0 },
   ]);
+}
+
+/** The limit that stops a connection wherever it publishes to, "" for none. */
+function limitAtSource(connection) {
+  const limit = connection?.flow.limit ?? "";
+  return bindsAtSource(limit) ? limit : "";
 }
 
 const through = (edge) => edge.exchanges.map(([name]) => name || "(default)").join(", ");
