@@ -55,4 +55,5 @@ rewrite_imports() {
 
 package headrace/raftlog/v1 raftlog/headrace_raftlog/transport/pb
 package headrace/cluster/v1 broker/headrace_broker/runtime/pb
-package headrace/broker/v1 broker/headrace_broker/gateways/grpc/pb
+package headrace/broker/v1 broker/headrace_broker/gateways/grpc/pb client/headrace_client/pb
+package headrace/client/v1 client/headrace_client/status_pb

@@ -1,0 +1,42 @@
+"""How long to wait before the next attempt: longer each time, within bounds, and never in step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from headrace_client.limits import BACKOFF_SECONDS_MAX, BACKOFF_SECONDS_MIN
+
+
+class Backoff:
+    """Pauses between attempts.
+
+    Args:
+        random: returns numbers from 0 to 1, so that clients do not come back all at once.
+        low: seconds of the first pause at most.
+        high: seconds of the longest.
+    """
+
+    def __init__(
+        self,
+        random: Callable[[], float],
+        low: float = BACKOFF_SECONDS_MIN,
+        high: float = BACKOFF_SECONDS_MAX,
+    ) -> None:
+        self._random = random
+        self._low = low
+        self._high = high
+        self._next = low
+
+    def failed(self, hint_s: float = 0.0) -> float:
+        """Return how many seconds to wait after an attempt that failed.
+
+        Args:
+            hint_s: what the broker asked for, 0 for nothing; followed up to the longest pause.
+        """
+        pause = self._next * (0.5 + self._random() / 2)
+        self._next = min(2 * self._next, self._high)
+        return max(pause, min(hint_s, self._high))
+
+    def succeeded(self) -> None:
+        """Begin anew."""
+        self._next = self._low

@@ -1,0 +1,269 @@
+"""Publishers and consumers for those who block."""
+
+from __future__ import annotations
+
+import functools
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from types import TracebackType
+
+from headrace_client import confirm as confirms
+from headrace_client import consumer as consumers
+from headrace_client import delivery as deliveries
+from headrace_client import publisher as publishers
+from headrace_client.limits import DELIVERIES_AT_ONCE
+from headrace_client.loop_thread import LoopThread
+from headrace_client.message import Properties
+from headrace_client.waiting import waiting
+
+
+class Confirm:
+    """What becomes of a message that was published."""
+
+    def __init__(self, thread: LoopThread, inner: confirms.Confirm) -> None:
+        self._thread = thread
+        self._inner = inner
+
+    @property
+    def sequence(self) -> int:
+        """Number of the message."""
+        return self._inner.sequence
+
+    @property
+    def resent(self) -> bool:
+        """It was sent again after its stream was lost."""
+        return self._inner.resent
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it is known what became of the message."""
+        return self._inner.is_done
+
+    def wait(self) -> None:
+        """Return once the message is safe.
+
+        Raises:
+            PublishRefusedError: it is not.
+            HeadraceError: that is not known, for the publisher failed.
+        """
+
+        async def wait() -> None:
+            await self._inner
+
+        self._thread.run(wait())
+
+
+class Publisher:
+    """See `headrace_client.publisher.Publisher`; a context manager that closes it."""
+
+    def __init__(self, thread: LoopThread, inner: publishers.Publisher) -> None:
+        self._thread = thread
+        self._inner = inner
+
+    flush = waiting(publishers.Publisher.flush)
+    close = waiting(publishers.Publisher.close)
+
+    def open(self) -> Publisher:
+        """Connect, unless it is done already."""
+        self._thread.run(self._inner.open())
+        return self
+
+    def __enter__(self) -> Publisher:
+        return self.open()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._thread.run(self._inner.__aexit__(kind, error, trace))
+
+    def publish(
+        self,
+        body: bytes,
+        routing_key: str | None = None,
+        *,
+        exchange: str | None = None,
+        properties: Properties | None = None,
+        sequence: int | None = None,
+        timeout_s: float | None = None,
+    ) -> Confirm:
+        """Have a message sent, once the broker has room for it; see the asyncio client."""
+        work = self._inner.publish(
+            body,
+            routing_key,
+            exchange=exchange,
+            properties=properties,
+            sequence=sequence,
+            timeout_s=timeout_s,
+        )
+        return Confirm(self._thread, self._thread.run(work))
+
+    def publish_many(
+        self,
+        bodies: Iterable[bytes],
+        routing_key: str | None = None,
+        *,
+        exchange: str | None = None,
+        properties: Properties | None = None,
+    ) -> list[Confirm]:
+        """Have messages sent, each once the broker has room for it; faster than one by one."""
+
+        async def publish() -> list[confirms.Confirm]:
+            return [
+                await self._inner.publish(
+                    body, routing_key, exchange=exchange, properties=properties
+                )
+                for body in bodies
+            ]
+
+        return [Confirm(self._thread, each) for each in self._thread.run(publish())]
+
+    @property
+    def node(self) -> str:
+        """That it publishes through."""
+        return self._inner.node
+
+    @property
+    def stopped_by(self) -> publishers.Stop | None:
+        """What holds the publisher back."""
+        return self._inner.stopped_by
+
+    @property
+    def unconfirmed_count(self) -> int:
+        """Messages that are not answered."""
+        return self._inner.unconfirmed_count
+
+    @property
+    def resent_count(self) -> int:
+        """Messages that were sent again after a stream was lost."""
+        return self._inner.resent_count
+
+
+class Settlement:
+    """What becomes of an outcome; nobody has to wait for it."""
+
+    def __init__(self, thread: LoopThread, outcome: Callable[[], deliveries.Settlement]) -> None:
+        self._thread = thread
+        self._outcome = outcome
+        self._inner: deliveries.Settlement | None = None
+
+    def begin(self) -> None:
+        """Tell the consumer; in the loop's thread."""
+        self._inner = self._outcome()
+
+    def wait(self) -> None:
+        """Return once the queue knows.
+
+        Raises:
+            StaleDeliveryError: it will not, for the stream is gone.
+        """
+
+        async def wait() -> None:
+            assert self._inner is not None, "the loop has taken it before it comes here"
+            await self._inner
+
+        self._thread.run(wait())
+
+
+class Delivery:
+    """A message that came to a consumer; see `headrace_client.delivery.Delivery`."""
+
+    def __init__(self, thread: LoopThread, inner: deliveries.Delivery) -> None:
+        self._thread = thread
+        self._inner = inner
+        self._settled = inner.is_settled
+        self.body = inner.body
+        self.exchange = inner.exchange
+        self.routing_key = inner.routing_key
+        self.redelivered = inner.redelivered
+        self.delivery_count = inner.delivery_count
+        self.acquired_count = inner.acquired_count
+        self.delivery_id = inner.delivery_id
+
+    @property
+    def properties(self) -> Properties:
+        """Its properties."""
+        return self._inner.properties
+
+    def accept(self) -> Settlement:
+        """It is done: it leaves the queue."""
+        return self._settle(self._inner.accept)
+
+    def release(self) -> Settlement:
+        """It goes back to its place, and does not count as failed."""
+        return self._settle(self._inner.release)
+
+    def reject(self) -> Settlement:
+        """It will never do: it is dead-lettered, or dropped."""
+        return self._settle(self._inner.reject)
+
+    def modify(self, *, failed: bool = True, undeliverable: bool = False) -> Settlement:
+        """It goes back to its place; see the asyncio client."""
+        modify = self._inner.modify
+        return self._settle(functools.partial(modify, failed=failed, undeliverable=undeliverable))
+
+    def _settle(self, outcome: Callable[[], deliveries.Settlement]) -> Settlement:
+        if self._settled:
+            raise ValueError(f"delivery {self.delivery_id} is settled already")
+        self._settled = True
+        found = Settlement(self._thread, outcome)
+        self._thread.soon(found.begin)
+        return found
+
+
+class Consumer:
+    """See `headrace_client.consumer.Consumer`: an iterator, and context manager that closes it.
+
+    One thread takes deliveries; they may be settled in others.
+    """
+
+    def __init__(self, thread: LoopThread, inner: consumers.Consumer) -> None:
+        self._thread = thread
+        self._inner = inner
+        self._here: deque[deliveries.Delivery] = deque()
+
+    close = waiting(consumers.Consumer.close)
+
+    def open(self) -> Consumer:
+        """Connect, unless it is done already."""
+        self._thread.run(self._inner.open())
+        return self
+
+    def __enter__(self) -> Consumer:
+        return self.open()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[Delivery]:
+        return self
+
+    def __next__(self) -> Delivery:
+        found = self.next()
+        if found is None:
+            raise StopIteration
+        return found
+
+    def next(self, timeout_s: float | None = None) -> Delivery | None:
+        """Return the next delivery; None at the end.
+
+        Raises:
+            TooLateError: none came in time.
+        """
+        if not self._here:
+            self._here.extend(
+                self._thread.run(self._inner.next_many(DELIVERIES_AT_ONCE, timeout_s))
+            )
+        return Delivery(self._thread, self._here.popleft()) if self._here else None
+
+    @property
+    def node(self) -> str:
+        """That it consumes through."""
+        return self._inner.node
+
+    @property
+    def stale_count(self) -> int:
+        """Deliveries that were settled after their stream was lost."""
+        return self._inner.stale_count

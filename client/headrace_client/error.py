@@ -1,0 +1,205 @@
+"""What can go wrong, as a hierarchy made of the broker's google.rpc details."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import grpc
+from google.protobuf.message import DecodeError
+
+from headrace_client.status_pb.status_pb2 import BadRequest, ErrorInfo, RetryInfo, Status
+
+DETAILS_KEY: Final = "grpc-status-details-bin"  # of the trailing metadata that carries them
+
+
+class FieldProblem(NamedTuple):
+    """A field of a request and the rule it broke."""
+
+    field: str
+    rule: str
+
+
+class HeadraceError(Exception):
+    """Everything that this package raises, but for mistakes in calling it (TypeError, ValueError).
+
+    Args:
+        text: for people: what was wrong, naming the thing.
+        code: name of the gRPC status, "" where there was none.
+        reason: for programs: UPPER_SNAKE_CASE, "" where there is none.
+        fields: of the request that are wrong.
+        metadata: for programs: more about the reason.
+        retry_after_s: seconds until another attempt is worth it, 0 where that is not said.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        code: str = "",
+        reason: str = "",
+        fields: Sequence[FieldProblem] = (),
+        metadata: Mapping[str, str] | None = None,
+        retry_after_s: float = 0.0,
+    ) -> None:
+        super().__init__(text)
+        self.text = text
+        self.code = code
+        self.reason = reason
+        self.fields = tuple(fields)
+        self.metadata = dict(metadata or {})
+        self.retry_after_s = retry_after_s
+
+    def __reduce__(self) -> tuple[object, ...]:
+        more = (self.code, self.reason, self.fields, self.metadata, self.retry_after_s)
+        return type(self), (self.text, *more)
+
+
+class UnavailableError(HeadraceError):
+    """The node cannot do it now: it is down, starts, or too few nodes are running."""
+
+
+class ConnectFailedError(UnavailableError):
+    """No node could be reached in time; the text says what became of each."""
+
+
+class NotAuthenticatedError(HeadraceError):
+    """The log-in is not right, or is not looked at for a while (`retry_after_s`)."""
+
+
+class AccessRefusedError(HeadraceError):
+    """The user may not do that."""
+
+
+class NotFoundError(HeadraceError):
+    """It is not there."""
+
+
+class InvalidArgumentError(HeadraceError):
+    """A value that cannot be; `fields` names it."""
+
+
+class PreconditionError(HeadraceError):
+    """It cannot be as things are: it differs, is in use, is not empty, belongs to somebody else."""
+
+
+class ExhaustedError(HeadraceError):
+    """A limit is reached."""
+
+
+class NotSupportedError(HeadraceError):
+    """The broker, or this version of it, cannot do that."""
+
+
+class AbortedError(HeadraceError):
+    """The broker gave it up: a stream that an administrator closed, for instance."""
+
+
+class FencedError(AbortedError):
+    """Somebody else goes on with this publisher id or group, under a later epoch."""
+
+
+class TooLateError(HeadraceError, TimeoutError):
+    """It took too long."""
+
+
+class BrokerFaultError(HeadraceError):
+    """A fault of the broker; the text helps its makers only."""
+
+
+class ClosedError(HeadraceError):
+    """This object was closed, and does nothing any more."""
+
+
+class PublishRefusedError(HeadraceError):
+    """A message is in none of its queues, or not in all of them.
+
+    Attributes:
+        limit: name of the limit that refuses it, "" where it is none.
+    """
+
+    limit = ""
+
+
+class UnroutableError(PublishRefusedError):
+    """A mandatory message reached no queue."""
+
+
+class HeldBackError(TooLateError):
+    """The broker did not take a message in time; the text says which limit holds it back."""
+
+
+class StaleDeliveryError(HeadraceError):
+    """The stream on which a message came is gone: unless settled before, it went back."""
+
+
+_BY_CODE: Final[dict[grpc.StatusCode, type[HeadraceError]]] = {
+    grpc.StatusCode.UNAVAILABLE: UnavailableError,
+    grpc.StatusCode.UNAUTHENTICATED: NotAuthenticatedError,
+    grpc.StatusCode.PERMISSION_DENIED: AccessRefusedError,
+    grpc.StatusCode.NOT_FOUND: NotFoundError,
+    grpc.StatusCode.INVALID_ARGUMENT: InvalidArgumentError,
+    grpc.StatusCode.OUT_OF_RANGE: InvalidArgumentError,
+    grpc.StatusCode.FAILED_PRECONDITION: PreconditionError,
+    grpc.StatusCode.ALREADY_EXISTS: PreconditionError,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: ExhaustedError,
+    grpc.StatusCode.UNIMPLEMENTED: NotSupportedError,
+    grpc.StatusCode.ABORTED: AbortedError,
+    grpc.StatusCode.CANCELLED: AbortedError,
+    grpc.StatusCode.DEADLINE_EXCEEDED: TooLateError,
+}
+_BY_REASON: Final[dict[str, type[HeadraceError]]] = {"FENCED": FencedError}
+_CODES: Final = {int(each.value[0]): each for each in grpc.StatusCode}
+
+
+def from_call(error: grpc.aio.AioRpcError) -> HeadraceError:
+    """Return what a call failed with."""
+    code = error.code()
+    text = error.details() or code.name
+    info, fields, retry_after_s = _details(error)
+    kind = _BY_REASON.get(info.reason) or _BY_CODE.get(code, BrokerFaultError)
+    return kind(text, code.name, info.reason, fields, dict(info.metadata), retry_after_s)
+
+
+def code_name(number: int) -> str:
+    """Return the name of a google.rpc.Code."""
+    code = _CODES.get(number)
+    return code.name if code is not None else str(number)
+
+
+def from_code(number: int, text: str) -> HeadraceError:
+    """Return an error by its google.rpc.Code, as streams tell it."""
+    code = _CODES.get(number, grpc.StatusCode.UNKNOWN)
+    return _BY_CODE.get(code, BrokerFaultError)(text, code.name)
+
+
+def _details(error: grpc.aio.AioRpcError) -> tuple[ErrorInfo, list[FieldProblem], float]:
+    info = ErrorInfo()
+    fields: list[FieldProblem] = []
+    retry_after_s = 0.0
+    for detail in _status(error).details:
+        kind = detail.type_url.rpartition("/")[2]
+        try:
+            if kind == "google.rpc.ErrorInfo":
+                info = ErrorInfo.FromString(detail.value)
+            elif kind == "google.rpc.BadRequest":
+                bad = BadRequest.FromString(detail.value)
+                fields += [
+                    FieldProblem(each.field, each.description) for each in bad.field_violations
+                ]
+            elif kind == "google.rpc.RetryInfo":
+                delay = RetryInfo.FromString(detail.value).retry_delay
+                retry_after_s = max(delay.seconds + delay.nanos / 1e9, 0.0)
+        except DecodeError:  # what is not understood is left out; code and text are there
+            continue
+    return info, fields, retry_after_s
+
+
+def _status(error: grpc.aio.AioRpcError) -> Status:
+    trailing: Any = error.trailing_metadata()
+    for key, value in trailing or ():
+        if key == DETAILS_KEY and isinstance(value, bytes):
+            try:
+                return Status.FromString(value)
+            except DecodeError:
+                break
+    return Status()

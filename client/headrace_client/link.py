@@ -1,0 +1,215 @@
+"""One client's way to the cluster: which node is asked, and which next when it fails."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import random
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NoReturn, Protocol, TypeVar
+
+import grpc
+
+from headrace_client.backoff import Backoff
+from headrace_client.endpoint import Tls, channel_options
+from headrace_client.error import (
+    AbortedError,
+    BrokerFaultError,
+    ClosedError,
+    ConnectFailedError,
+    FencedError,
+    HeadraceError,
+    TooLateError,
+    UnavailableError,
+    from_call,
+)
+from headrace_client.limits import CALL_SECONDS
+
+NOT_READY: Final = "NOT_READY"  # reason of a node that has not begun with a call
+ENDPOINT: Final = "endpoint"  # in an error's metadata: the node that should be asked instead
+
+Q = TypeVar("Q", contravariant=True)
+A = TypeVar("A", covariant=True)
+Request = TypeVar("Request")
+Answer = TypeVar("Answer")
+
+
+class Method(Protocol[Q, A]):
+    """A unary method of a stub."""
+
+    def __call__(self, request: Q, /, *, timeout: float, metadata: Any) -> Any:
+        """Call it."""
+
+
+class Link:
+    """Channels to the endpoints, of which one is preferred until it fails.
+
+    Args:
+        endpoints: HOST:PORT each.
+        user: None for who is known by a certificate.
+        password: of the user.
+        tls: None for none.
+
+    Attributes:
+        endpoints: likewise.
+        current: the endpoint that is preferred.
+    """
+
+    def __init__(
+        self,
+        endpoints: Sequence[str],
+        user: str | None = None,
+        password: str = "",
+        tls: Tls | None = None,
+    ) -> None:
+        self.endpoints = tuple(endpoints)
+        self.current = self.endpoints[0]
+        self._options = channel_options(tls)
+        self._credentials = tls.credentials() if tls is not None else None
+        self._metadata: tuple[tuple[str, str], ...] = ()
+        if user is not None:
+            text = base64.b64encode(f"{user}:{password}".encode()).decode()
+            self._metadata = (("authorization", f"Basic {text}"),)
+        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._closed = False
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a client cannot be pickled: connect anew in the other process")
+
+    @property
+    def metadata(self) -> tuple[tuple[str, str], ...]:
+        """What each call carries."""
+        return self._metadata
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing can be called any more."""
+        return self._closed
+
+    def channel(self, endpoint: str) -> grpc.aio.Channel:
+        """Return the channel to an endpoint.
+
+        Raises:
+            ClosedError: the client is closed.
+        """
+        if self._closed:
+            raise ClosedError("the client is closed")
+        channel = self._channels.get(endpoint)
+        if channel is None:
+            if self._credentials is None:
+                channel = grpc.aio.insecure_channel(endpoint, options=self._options)
+            else:
+                channel = grpc.aio.secure_channel(
+                    endpoint, self._credentials, options=self._options
+                )
+            self._channels[endpoint] = channel
+        return channel
+
+    async def close(self) -> None:
+        """Close all channels; calls that are under way end."""
+        self._closed = True
+        channels = list(self._channels.values())
+        self._channels.clear()
+        for channel in channels:
+            await channel.close(None)
+
+    def failed(self, endpoint: str, error: HeadraceError) -> None:
+        """Prefer another endpoint than one that failed: that which the error names, or the next."""
+        hint = error.metadata.get(ENDPOINT, "")
+        if hint in self.endpoints:  # and nowhere else: credentials go there
+            self.current = hint
+        elif endpoint == self.current:
+            at = self.endpoints.index(endpoint) + 1
+            self.current = self.endpoints[at % len(self.endpoints)]
+
+    async def call(
+        self,
+        method: Callable[[grpc.aio.Channel], Method[Request, Answer]],
+        request: Request,
+        timeout_s: float = CALL_SECONDS,
+        repeat: bool = True,
+        attempt_s: float | None = None,
+    ) -> Answer:
+        """Call a unary method, at another node where one cannot answer.
+
+        Args:
+            method: returns it for a channel.
+            request: of the call.
+            timeout_s: for all attempts.
+            repeat: it may be done twice; otherwise only a node that has not begun is passed over.
+            attempt_s: for one attempt; None for most of the time that is left.
+
+        Raises:
+            HeadraceError: it failed.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        attempts = Attempts(self)
+        while True:
+            endpoint = self.current
+            left = deadline - loop.time()
+            wait_s = left if len(self.endpoints) == 1 or not repeat else left * 2 / 3
+            wait_s = max(min(wait_s, attempt_s or wait_s), 0.001)
+            try:
+                answer: Answer = await method(self.channel(endpoint))(
+                    request, timeout=wait_s, metadata=self._metadata
+                )
+            except grpc.aio.AioRpcError as error:
+                failure = from_call(error)
+            else:
+                return answer
+            left = deadline - loop.time()
+            late = isinstance(failure, TooLateError) and left > 0
+            again = isinstance(failure, UnavailableError) or late
+            if not again or not (repeat or failure.reason == NOT_READY):
+                raise failure
+            pause_s = attempts.failed(endpoint, failure)
+            if pause_s >= left:
+                raise attempts.error(failure)
+            await asyncio.sleep(pause_s)
+
+
+class Attempts:
+    """Attempts of one call or stream, at one endpoint after the other.
+
+    Args:
+        link: whose endpoints.
+    """
+
+    def __init__(self, link: Link, rng: Callable[[], float] = random.random) -> None:
+        self._link = link
+        self._backoff = Backoff(rng)
+        self._tried: dict[str, str] = {}  # what became of each endpoint since the last pause
+        self._known: dict[str, str] = {}
+
+    def failed(self, endpoint: str, error: HeadraceError) -> float:
+        """Note an attempt that failed, and return how many seconds to wait before the next.
+
+        There is no pause as long as another endpoint was not tried.
+        """
+        self._link.failed(endpoint, error)
+        self._tried[endpoint] = self._known[endpoint] = error.text
+        if self._link.current not in self._tried:
+            return 0.0
+        self._tried.clear()
+        return self._backoff.failed(error.retry_after_s)
+
+    def succeeded(self) -> None:
+        """Begin anew."""
+        self._tried.clear()
+        self._known.clear()
+        self._backoff.succeeded()
+
+    def error(self, last: HeadraceError) -> HeadraceError:
+        """Return what to raise when there is no time for another attempt."""
+        if len(self._link.endpoints) == 1 or len(self._known) < 2:
+            return last
+        text = "; ".join(f"{endpoint}: {each}" for endpoint, each in self._known.items())
+        return ConnectFailedError(text, last.code, last.reason, retry_after_s=last.retry_after_s)
+
+
+def is_passing(error: HeadraceError) -> bool:
+    """Return whether a stream that ended so is worth to be opened again, here or elsewhere."""
+    if isinstance(error, FencedError):
+        return False
+    return isinstance(error, UnavailableError | AbortedError | BrokerFaultError | TooLateError)

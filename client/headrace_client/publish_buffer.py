@@ -1,0 +1,278 @@
+"""A publisher's messages between the application and the broker: no I/O, no clock.
+
+Messages are accepted as far as the broker's window and the client's own bounds go, sent in batches,
+kept until they are answered, and sent again on the next stream when one is lost.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from headrace_client.confirm import Confirm
+from headrace_client.error import HeadraceError, PublishRefusedError, UnroutableError, code_name
+from headrace_client.limits import (
+    REFUSALS_KEPT_MAX,
+    UNCONFIRMED_BYTES_MAX,
+    UNCONFIRMED_MESSAGES_MAX,
+    UNSENT_BYTES_MAX,
+    UNSENT_MESSAGES_MAX,
+)
+from headrace_client.pb.message_pb2 import Message, Range
+from headrace_client.pb.messaging_pb2 import PublishBatch, PublishOpened, Refused, Returned, Window
+
+SEQUENCE_OCTETS: Final = 11  # of a batch's first sequence as it is encoded, at most
+
+
+class Entry:
+    """A message that was accepted.
+
+    Attributes:
+        message: as it is sent.
+        size: octets that it takes in a batch.
+        confirm: what its publisher holds.
+        returned: what was told of a mandatory message that reached no queue.
+    """
+
+    __slots__ = ("confirm", "message", "returned", "size")
+
+    def __init__(self, message: Message, confirm: Confirm) -> None:
+        self.message = message
+        self.size = size_in_batch(message)
+        self.confirm = confirm
+        self.returned: HeadraceError | None = None
+
+
+class PublishBuffer:
+    """See the module.
+
+    Args:
+        confirms: every message is answered; otherwise it is forgotten as soon as it is written.
+        named: messages have the sequence of their confirms on every stream, so that the broker
+            knows one again; otherwise each stream numbers anew.
+        messages_max: of messages that are not answered.
+        octets_max: of these.
+
+    Attributes:
+        window: what the broker allows on this stream, None while there is none.
+        octets_in: of messages that are accepted and not answered.
+        resent_count: messages that were sent again.
+        refused: confirms of messages that were refused, as long as nobody has asked about them.
+        refused_count: of all refused messages.
+    """
+
+    def __init__(
+        self,
+        confirms: bool = True,
+        named: bool = False,
+        messages_max: int = UNCONFIRMED_MESSAGES_MAX,
+        octets_max: int = UNCONFIRMED_BYTES_MAX,
+    ) -> None:
+        self.window: Window | None = None
+        self.octets_in = 0
+        self.resent_count = 0
+        self.refused: list[Confirm] = []
+        self.refused_count = 0
+        self._confirms = confirms
+        self._named = named
+        self._messages_max = messages_max
+        self._octets_max = octets_max
+        self._unsent: deque[Entry] = deque()
+        self._unsent_octets = 0
+        self._sent: dict[int, Entry] = {}  # by the stream's sequence, ascending
+        self._next_sequence = 1
+        self._sent_messages = 0
+        self._sent_octets = 0
+        self._batch_messages_max = 1
+        self._batch_octets_max = 0
+
+    # Accepting
+
+    def __len__(self) -> int:
+        """Return how many messages are accepted and not answered."""
+        return len(self._unsent) + len(self._sent)
+
+    def has_room(self, size: int) -> bool:
+        """Return whether a message of a size would be accepted."""
+        window = self.window
+        if window is None:
+            return False
+        if len(self) and (
+            len(self) >= self._messages_max
+            or self.octets_in + size > self._octets_max
+            or len(self._unsent) >= UNSENT_MESSAGES_MAX
+        ):
+            return False
+        if self._sent_messages + len(self._unsent) >= window.messages:
+            return False
+        ahead = self._sent_octets + self._unsent_octets
+        if self._unsent:
+            fits = ahead + size + SEQUENCE_OCTETS <= window.octets
+            return fits and self._unsent_octets + size <= UNSENT_BYTES_MAX
+        return ahead < window.octets  # one goes whatever its size
+
+    def add(self, entry: Entry) -> None:
+        """Accept a message for which there is room."""
+        self._unsent.append(entry)
+        self._unsent_octets += entry.size
+        self.octets_in += entry.size
+
+    def withdraw(self, entry: Entry) -> bool:
+        """Take a message back; False when it was sent already."""
+        if entry.confirm.is_done or entry not in self._unsent:
+            return False
+        self._unsent.remove(entry)
+        self._unsent_octets -= entry.size
+        self.octets_in -= entry.size
+        return True
+
+    # Streams
+
+    def opened(self, opened: PublishOpened) -> None:
+        """A stream has begun."""
+        self.window = opened.window
+        self._next_sequence = max(opened.next_sequence, 1)
+        self._sent_messages = self._sent_octets = 0
+        self._batch_messages_max = max(opened.batch_messages_max, 1)
+        self._batch_octets_max = opened.batch_octets_max
+
+    def lost(self) -> None:
+        """A stream is gone: what was not answered goes again, before everything else."""
+        self.window = None
+        again = list(self._sent.values())
+        self._sent.clear()
+        for entry in again:
+            entry.confirm.resent = True
+            entry.returned = None
+        self.resent_count += len(again)
+        self._unsent.extendleft(reversed(again))
+        self._unsent_octets += sum(entry.size for entry in again)
+
+    def renew(self, window: Window) -> None:
+        """The broker allows something else."""
+        self.window = window
+
+    def next_batch(self) -> PublishBatch | None:
+        """Return what may be sent now, None for nothing; it counts as sent."""
+        entries = list(self._fitting())
+        if not entries:
+            return None
+        first = entries[0].confirm.sequence if self._named else self._next_sequence
+        batch = PublishBatch(first_sequence=first, messages=[entry.message for entry in entries])
+        self._next_sequence = first + len(entries)
+        self._sent_messages += len(entries)
+        self._sent_octets += batch.ByteSize()
+        for sequence, entry in enumerate(entries, first):
+            if self._confirms:
+                self._sent[sequence] = entry
+            else:
+                self._forget(entry)
+        return batch
+
+    def _fitting(self) -> Iterator[Entry]:
+        """Take the first messages that make a batch which fits the window."""
+        window = self.window
+        if window is None:
+            return
+        octets = SEQUENCE_OCTETS
+        taken = 0
+        last = 0
+        while self._unsent and taken < self._batch_messages_max:
+            entry = self._unsent[0]
+            octets += entry.size
+            if self._sent_messages + taken >= window.messages:
+                return
+            fits = self._sent_octets + octets <= window.octets
+            if taken and (not fits or octets > self._batch_octets_max):
+                return
+            if not fits and self._sent_octets >= window.octets:
+                return
+            if taken and self._named and entry.confirm.sequence != last + 1:
+                return  # what lay between was answered on an earlier stream
+            self._unsent.popleft()
+            self._unsent_octets -= entry.size
+            taken += 1
+            last = entry.confirm.sequence
+            yield entry
+
+    # Answers
+
+    def confirmed(self, ranges: Iterable[Range]) -> None:
+        """Messages are safe."""
+        for entry in self._answered(ranges):
+            self._settle(entry, entry.returned)
+
+    def refused_by(self, answer: Refused) -> None:
+        """Messages are refused."""
+        for entry in self._answered(answer.ranges):
+            self._settle(entry, _refusal(answer))
+        if not self._confirms:
+            self._refused_unknown(_refusal(answer))
+
+    def returned(self, answer: Returned) -> None:
+        """A mandatory message reached no queue."""
+        error = UnroutableError(answer.text, "NOT_FOUND", "NO_ROUTE")
+        entry = self._sent.get(answer.sequence)
+        if entry is not None:
+            entry.returned = error
+        elif not self._confirms:
+            self._refused_unknown(error)
+
+    def fail(self, error: HeadraceError) -> None:
+        """Nothing is sent any more: all that is not answered is not safe, as far as is known."""
+        self.window = None
+        for entry in [*self._sent.values(), *self._unsent]:
+            self._forget(entry, error)
+        self._sent.clear()
+        self._unsent.clear()
+        self._unsent_octets = 0
+
+    def take_refused(self) -> list[Confirm]:
+        """Return the refused messages that nobody has asked about, and forget them."""
+        found, self.refused = self.refused, []
+        return [confirm for confirm in found if not confirm.is_seen]
+
+    def _answered(self, ranges: Iterable[Range]) -> Iterator[Entry]:
+        for each in ranges:
+            if each.last - each.first < len(self._sent):
+                numbers: Iterable[int] = range(each.first, each.last + 1)
+            else:  # more than can be meant
+                numbers = [number for number in self._sent if each.first <= number <= each.last]
+            for number in numbers:
+                entry = self._sent.pop(number, None)
+                if entry is not None:
+                    yield entry
+
+    def _settle(self, entry: Entry, error: HeadraceError | None) -> None:
+        self._forget(entry, error)
+        if error is not None:
+            self._note(entry.confirm)
+
+    def _forget(self, entry: Entry, error: HeadraceError | None = None) -> None:
+        self.octets_in -= entry.size
+        entry.confirm.settle(error)
+
+    def _refused_unknown(self, error: HeadraceError) -> None:
+        confirm = Confirm(0)
+        confirm.settle(error)
+        self._note(confirm)
+
+    def _note(self, confirm: Confirm) -> None:
+        self.refused_count += 1
+        if len(self.refused) >= REFUSALS_KEPT_MAX:
+            self.refused = [each for each in self.refused if not each.is_seen]
+        if len(self.refused) < REFUSALS_KEPT_MAX:
+            self.refused.append(confirm)
+
+
+def _refusal(answer: Refused) -> PublishRefusedError:
+    error = PublishRefusedError(answer.text, code_name(answer.code), answer.reason)
+    error.limit = answer.limit
+    return error
+
+
+def size_in_batch(message: Message) -> int:
+    """Return how many octets a message takes in a batch: with its tag and length."""
+    octets = message.ByteSize()
+    return octets + 1 + max((octets.bit_length() + 6) // 7, 1)

@@ -1,0 +1,143 @@
+"""The client for programs without asyncio."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from tests.client.conftest import new_broker
+
+from headrace_client import (
+    NotAuthenticatedError,
+    PublishRefusedError,
+    TooLateError,
+)
+from headrace_client.blocking import Client
+from headrace_client.loop_thread import SHARED, LoopThread
+from headrace_client.pb import flow_pb2 as flow
+from headrace_client.pb import topology_pb2 as topology
+
+
+@pytest.fixture
+def broker() -> Iterator[Any]:
+    """A broker in the clients' own loop, since gRPC does not like two."""
+    thread = SHARED.acquire()
+    try:
+
+        async def start() -> Any:
+            return await new_broker().start()
+
+        broker = thread.run(start())
+        yield broker
+        thread.run(broker.stop())
+    finally:
+        SHARED.release()
+
+
+@pytest.fixture
+def client(broker: Any) -> Iterator[Client]:
+    with Client.connect(broker.endpoint) as client:
+        yield client
+
+
+def test_messages_go_there_and_come_back(broker: Any, client: Client) -> None:
+    broker.queues["q"] = deque()
+    with client.publisher(routing_key="q") as publisher:
+        confirm = publisher.publish(b"0")
+        confirm.wait()
+        assert (confirm.sequence, confirm.is_done, confirm.resent) == (1, True, False)
+        for each in publisher.publish_many(b"%d" % number for number in range(1, 10)):
+            each.wait()
+        publisher.flush()
+        assert (publisher.node, publisher.unconfirmed_count) == ("n1", 0)
+    with client.consumer("q", prefetch=4) as consumer:
+        found = []
+        for delivery in consumer:
+            found.append(delivery.body)
+            settlement = delivery.accept()
+            if len(found) == 10:
+                break
+        settlement.wait()
+        with pytest.raises(TooLateError):
+            consumer.next(timeout_s=0.01)
+        with pytest.raises(ValueError, match="settled already"):
+            delivery.reject()
+    assert found == [b"%d" % number for number in range(10)]
+
+
+def test_outcomes_and_the_end_of_a_queue(broker: Any, client: Client) -> None:
+    broker.queues["q"] = deque([b"a", b"b", b"c", b"d"])
+    with client.consumer("q", until_empty=True) as consumer:
+        first, second, third, fourth = consumer
+        first.accept()
+        second.reject()
+        third.release()
+        fourth.modify(failed=False).wait()
+        assert fourth.properties.headers == {}
+    assert [outcome for outcome, _, _ in broker.settles] == [1, 3, 2, 4]
+    with pytest.raises(ValueError, match="settled already"):
+        first.accept()
+
+
+def test_what_fails_is_raised_in_the_thread_that_asked(broker: Any, client: Client) -> None:
+    broker.refuses = {b"bad"}
+    with pytest.raises(NotAuthenticatedError):
+        Client.connect(broker.endpoint, password="wrong")
+    publisher = client.publisher().open()
+    with pytest.raises(PublishRefusedError):
+        publisher.publish(b"bad").wait()
+    publisher.publish(b"bad")
+    with pytest.raises(PublishRefusedError):
+        publisher.close()
+
+
+def test_several_threads_share_a_client(broker: Any, client: Client) -> None:
+    broker.queues["q"] = deque()
+    with client.publisher(routing_key="q") as publisher, ThreadPoolExecutor(4) as pool:
+        for confirm in pool.map(publisher.publish, [b"x"] * 100):
+            confirm.wait()
+    assert len(broker.queues["q"]) == 100
+    assert [each.body for each in client.get("q", 2)] == [b"x", b"x"]
+
+
+def test_topology_flow_and_watches(broker: Any, client: Client) -> None:
+    broker.answers = {
+        "DeclareQueue": topology.DeclareQueueResponse(name="q", created=True),
+        "ListQueues": topology.ListQueuesResponse(
+            queues=[topology.QueueDescription(name=name) for name in "abc"]
+        ),
+        "Why": flow.WhyResponse(sentence="it is slow"),
+        "GetLimit": flow.Limit(name="credit", value=flow.LimitValue(number=5)),
+    }
+    assert client.topology.declare_queue("q", durable=True).created
+    assert [queue.name for queue in client.topology.queues()] == ["a", "b", "c"]
+    assert client.why("q").sentence == "it is slow"
+    assert client.flow.limit("credit").value == 5
+    broker.alarms = [flow.Alarm(node="n1", kind=flow.MEMORY, stage=flow.ALARM_BLOCKED)]
+    with client.watch_alarms() as watch:
+        assert next(watch).node == "n1"
+        assert [each.stage for each in watch.snapshot()] == ["blocked"]
+    assert list(watch) == []
+
+
+def test_the_thread_ends_with_the_last_client(broker: Any) -> None:
+    names = {thread.name for thread in threading.enumerate()}
+    assert "headrace-client" in names
+    client = Client.connect(broker.endpoint)
+    client.close()
+    client.close()
+    thread = LoopThread()
+
+    async def inside() -> None:
+        async def nothing() -> None:
+            raise AssertionError("it is not begun")
+
+        with pytest.raises(RuntimeError, match="use the asyncio client here"):
+            thread.run(nothing())
+
+    thread.run(inside())
+    thread.stop()

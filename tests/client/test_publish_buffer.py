@@ -1,0 +1,178 @@
+"""The buffer of a publisher against a broker that counts what it gets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from headrace_client.confirm import Confirm
+from headrace_client.error import ClosedError
+from headrace_client.pb.message_pb2 import Message, Range
+from headrace_client.pb.messaging_pb2 import PublishBatch, PublishOpened, Refused, Window
+from headrace_client.publish_buffer import Entry, PublishBuffer, size_in_batch
+
+BATCH_MESSAGES = 4
+BATCH_OCTETS = 400
+
+
+def opened(messages: int, octets: int, next_sequence: int = 1) -> PublishOpened:
+    return PublishOpened(
+        next_sequence=next_sequence,
+        batch_messages_max=BATCH_MESSAGES,
+        batch_octets_max=BATCH_OCTETS,
+        window=Window(messages=messages, octets=octets),
+    )
+
+
+@given(st.integers(0, 300_000))
+def test_the_size_of_a_message_in_a_batch_is_known_beforehand(octets: int) -> None:
+    message = Message(body=b"x" * octets)
+    one, two = PublishBatch(messages=[message]), PublishBatch(messages=[message, message])
+    assert size_in_batch(message) == one.ByteSize() == two.ByteSize() - one.ByteSize()
+
+
+class Broker(RuleBasedStateMachine):
+    """What a publisher's messages do between accepting and answering, in any order of events."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.buffer = PublishBuffer(messages_max=12, octets_max=2000)
+        self.entries: list[Entry] = []
+        self.arrived: list[int] = []  # numbers of messages on this stream, in order
+        self.ever: dict[int, int] = {}  # how often a message arrived
+        self.octets = 0
+        self.window: tuple[int, int] | None = None
+        self.answered: set[int] = set()
+
+    @rule(size=st.integers(0, 600))
+    def publish(self, size: int) -> None:
+        number = len(self.entries)
+        message = Message(body=b"x" * size, routing_key=str(number))
+        entry = Entry(message, Confirm(number + 1))
+        if self.buffer.has_room(entry.size):
+            self.entries.append(entry)
+            self.buffer.add(entry)
+
+    @precondition(lambda self: self.window is None)
+    @rule(messages=st.integers(0, 8), octets=st.integers(0, 1500), first=st.integers(1, 5))
+    def open(self, messages: int, octets: int, first: int) -> None:
+        self.buffer.opened(opened(messages, octets, first))
+        self.window = (messages, octets)
+        self.first = first
+
+    @precondition(lambda self: self.window is not None)
+    @rule()
+    def send(self) -> None:
+        assert self.window is not None
+        while (batch := self.buffer.next_batch()) is not None:
+            assert batch.first_sequence == self.first + len(self.arrived)
+            count, size = len(batch.messages), batch.ByteSize()
+            assert 1 <= count <= BATCH_MESSAGES
+            fits = self.octets + size <= self.window[1]
+            if count > 1:
+                assert fits
+                assert size <= BATCH_OCTETS
+            assert fits or self.octets < self.window[1]
+            assert len(self.arrived) + count <= self.window[0]
+            for each in batch.messages:
+                number = int(each.routing_key)
+                self.arrived.append(number)
+                self.ever[number] = self.ever.get(number, 0) + 1
+            self.octets += size
+
+    @precondition(lambda self: self.window is not None)
+    @rule(messages=st.integers(0, 8), octets=st.integers(0, 1500))
+    def renew(self, messages: int, octets: int) -> None:
+        self.window = (len(self.arrived) + messages, self.octets + octets)
+        self.buffer.renew(Window(messages=self.window[0], octets=self.window[1]))
+
+    @precondition(lambda self: self.arrived)
+    @rule(data=st.data(), refuse=st.booleans())
+    def answer(self, data: Any, refuse: bool) -> None:
+        low = data.draw(st.integers(0, len(self.arrived) - 1))
+        high = data.draw(st.integers(low, len(self.arrived) - 1))
+        ranges = [Range(first=self.first + low, last=self.first + high)]
+        fresh = set(self.arrived[low : high + 1]) - self.answered
+        if refuse:
+            self.buffer.refused_by(Refused(ranges=ranges, text="full"))
+        else:
+            self.buffer.confirmed(ranges)
+        for number in fresh:
+            confirm = self.entries[number].confirm
+            assert confirm.is_done
+            assert (confirm.error is not None) == refuse
+        self.answered |= fresh
+
+    @precondition(lambda self: self.window is not None)
+    @rule()
+    def lose(self) -> None:
+        self.buffer.lost()
+        self.window = None
+        self.arrived.clear()
+        self.octets = 0
+
+    @invariant()
+    def nothing_is_lost_or_forgotten(self) -> None:
+        waiting = {n for n in range(len(self.entries)) if n not in self.answered}
+        assert len(self.buffer) == len(waiting)
+        assert self.buffer.octets_in == sum(self.entries[n].size for n in waiting)
+        for number in waiting:
+            assert not self.entries[number].confirm.is_done
+
+    @invariant()
+    def messages_arrive_in_order_on_each_stream(self) -> None:
+        assert self.arrived == sorted(set(self.arrived))
+
+    @invariant()
+    def what_arrived_twice_is_marked(self) -> None:
+        for number, times in self.ever.items():
+            assert times == 1 or self.entries[number].confirm.resent
+
+    def teardown(self) -> None:
+        self.buffer.fail(ClosedError("closed"))
+        assert all(entry.confirm.is_done for entry in self.entries)
+        assert (len(self.buffer), self.buffer.octets_in) == (0, 0)
+
+
+TestBroker = Broker.TestCase
+
+
+def test_a_message_larger_than_the_window_goes_alone_when_it_is_open() -> None:
+    buffer = PublishBuffer()
+    buffer.opened(opened(5, 100))
+    large = Entry(Message(body=b"x" * 500), Confirm(1))
+    assert buffer.has_room(large.size)
+    buffer.add(large)
+    assert not buffer.has_room(1)
+    batch = buffer.next_batch()
+    assert batch is not None
+    assert not buffer.has_room(1)
+    buffer.renew(Window(messages=5, octets=batch.ByteSize() + 1))
+    assert buffer.has_room(1000)
+
+
+def test_ranges_that_cannot_be_meant_cost_nothing() -> None:
+    buffer = PublishBuffer()
+    buffer.opened(opened(5, 1000))
+    entry = Entry(Message(body=b"x"), Confirm(1))
+    buffer.add(entry)
+    buffer.next_batch()
+    buffer.confirmed([Range(first=7, last=(1 << 64) - 1), Range(first=5, last=1)])
+    assert not entry.confirm.is_done
+    buffer.confirmed([Range(first=0, last=(1 << 64) - 1)])
+    assert entry.confirm.is_done
+
+
+def test_a_message_is_withdrawn_only_before_it_is_sent() -> None:
+    buffer = PublishBuffer()
+    buffer.opened(opened(5, 1000))
+    first, second = (Entry(Message(body=b"x"), Confirm(n)) for n in (1, 2))
+    buffer.add(first)
+    buffer.next_batch()
+    buffer.add(second)
+    assert not buffer.withdraw(first)
+    assert buffer.withdraw(second)
+    assert buffer.next_batch() is None
