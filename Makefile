@@ -5,8 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 CONSTRAINTS := constraints.txt
-INTERPRETED := PYTHONPATH=raftlog:broker PYTHONDONTWRITEBYTECODE=1
-SOURCES := $(shell find raftlog broker -name '*.py' -o -type d ! -name __pycache__)
+INTERPRETED := PYTHONPATH=raftlog:broker:client PYTHONDONTWRITEBYTECODE=1
+SOURCES := $(shell find raftlog broker client -name '*.py' -o -type d ! -name __pycache__)
 
 NODES ?= 3
 TEST_JOBS ?= 2
@@ -39,7 +39,7 @@ $(VENV)/stamp-build: $(VENV)/stamp-venv pyproject.toml $(CONSTRAINTS)
 	@touch $@
 
 $(VENV)/stamp-install: $(VENV)/stamp-build hatch_build.py LICENSE README.md $(SOURCES)
-	$(PIP) install --no-build-isolation -c $(CONSTRAINTS) .
+	$(PIP) install --no-build-isolation -c $(CONSTRAINTS) . ./client
 	@$(BIN)/headrace version
 	@touch $@
 
@@ -56,7 +56,7 @@ build: $(VENV)/stamp-install ## compile and install into .venv what has changed
 
 .PHONY: wheel
 wheel: $(VENV)/stamp-build ## a wheel in dist/
-	$(PIP) wheel --no-build-isolation --no-deps -w dist .
+	$(PIP) wheel --no-build-isolation --no-deps -w dist . ./client
 
 # --- running ---------------------------------------------------------------------------------
 
@@ -70,7 +70,7 @@ run: $(VENV)/stamp-install ## start a cluster on this machine and show it; Ctrl-
 lint: $(VENV)/stamp-tools $(VENV)/stamp-install ## ruff, mypy strict, import contracts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy raftlog broker tests e2e bench conformance hatch_build.py
+	$(BIN)/mypy raftlog broker client tests e2e bench conformance hatch_build.py
 	$(INTERPRETED) $(BIN)/lint-imports
 
 .PHONY: format
@@ -94,7 +94,7 @@ protos: $(VENV)/stamp-tools ## generate the protobuf code
 protos-check: $(VENV)/stamp-tools ## fail when the generated protobuf code is not what protos/ gives
 	rm -rf build/protos
 	PYTHON=$(BIN)/python protos/generate.sh build/protos
-	cd build/protos && find . -name pb -type d | while read -r folder; do \
+	cd build/protos && find . \( -name pb -o -name status_pb \) -type d | while read -r folder; do \
 		diff -r -x __pycache__ "$$folder" "../../$$folder" || exit 1; done
 
 .PHONY: sim
@@ -182,4 +182,4 @@ ci: lint protos-check test-interpreted sim crash test e2e conformance-ci ## what
 .PHONY: clean
 clean: ## remove what was built; ./data stays
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
-	find raftlog broker tests e2e bench conformance -name __pycache__ -type d -prune -exec rm -rf {} +
+	find raftlog broker client tests e2e bench conformance -name __pycache__ -type d -prune -exec rm -rf {} +

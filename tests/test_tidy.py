@@ -12,6 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = (
     "raftlog",
     "broker",
+    "client",
     "operator",
     "pipeline",
     "tests",
