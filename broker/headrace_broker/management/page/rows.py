@@ -258,10 +258,6 @@ def _fullest(row: QueueFlow | None) -> tuple[bool, int, int]:
     return (not row.saturated, -row.octets, -row.ready) if row is not None else (True, 0, 0)
 
 
-def _is_used(row: QueueFlow) -> bool:
-    return bool(row.ready or row.unsettled or any(row.arrived) or row.saturated)
-
-
 def _holds(wanted: str, *texts: str) -> bool:
     return not wanted or any(wanted.casefold() in text.casefold() for text in texts)
 
