@@ -9,7 +9,7 @@ import pytest
 from tests.broker.gateways.grpc.consumer import Consumer, accepted, bodies, publish
 from tests.broker.gateways.grpc.publisher import failed, pairs, until
 
-from headrace_broker.gateways.grpc import stream_control
+from headrace_broker.gateways.grpc import consuming, stream_control
 from headrace_broker.gateways.grpc.pb.message_pb2 import Properties, Range
 from headrace_broker.gateways.grpc.pb.messaging_pb2 import (
     Cancel,
@@ -287,19 +287,35 @@ def test_a_client_that_goes_away_gives_everything_back(serve, broker, queue) -> 
 def test_a_client_that_reads_nothing_is_cut_off_when_it_is_closed(
     serve, broker, queue, monkeypatch
 ) -> None:
+    cut = []
+
+    class Observed:
+        def __init__(self, task) -> None:
+            self._task = task
+
+        def cancel(self) -> None:
+            cut.append(self._task)
+            self._task.cancel()
+
+    def cut_off_later(task):
+        return stream_control.cut_off_later(Observed(task))
+
     monkeypatch.setattr(stream_control, "CLOSE_SECONDS_MAX", 0.05)
-    publish(queue, *[bytes(1 << 20)] * 8)
+    monkeypatch.setattr(consuming, "cut_off_later", cut_off_later)
+    publish(queue, bytes(12 << 20))
 
     async def scenario(served) -> None:
         consumer = await Consumer(served, credit=Credit(messages=10)).open()
-        await until(lambda: len(queue.ready) < 8)
-        await asyncio.sleep(0.2)  # until nothing more is taken from the node
-        next(iter(broker.connections.values())).control.shut_down("enough")
+        control = next(iter(broker.connections.values())).control
+        # One message is more than a client that reads nothing lets in: its write waits.
+        await until(lambda: control.channels(0)[0].messages_unacknowledged > 0)
+        control.shut_down("enough")
         await until(lambda: not broker.connections)
         del consumer
 
     serve(scenario)
-    assert len(queue.ready) == 8
+    assert len(cut) == 1  # it did not end by itself
+    assert len(queue.ready) == 1
 
 
 def test_a_consumer_is_listed_and_may_be_closed_from_outside(serve, broker, queue) -> None:
