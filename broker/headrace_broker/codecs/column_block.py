@@ -1,0 +1,203 @@
+"""Rows as columns: buffers that a reader can use as they are as Arrow arrays.
+
+A block is the buffers of its columns, one behind the other, each at a multiple of 8 octets: a
+bitmap of which rows have a value (empty where all have), for text and octets 32-bit offsets, and
+the values, little-endian.
+
+Source: Arrow columnar format 1.x, "Physical memory layout".
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
+
+# Types of columns; numbers are those of ExportType in export.proto.
+INT64: Final = 1
+INT32: Final = 2
+FLOAT64: Final = 3
+BOOL: Final = 4
+UTF8: Final = 5
+BINARY: Final = 6
+TIMESTAMP_MS: Final = 7
+
+ALIGNMENT: Final = 8  # octets at whose multiples buffers begin
+BLOCK_OCTETS_MAX: Final = (1 << 31) - 1  # of a column's values, for its offsets are 32 bits
+
+Column: TypeAlias = tuple[str, int]  # name and type
+
+_TYPECODES: Final = {INT64: "q", INT32: "i", FLOAT64: "d", TIMESTAMP_MS: "q"}
+_PADDING: Final = bytes(ALIGNMENT)
+
+
+class Schema(NamedTuple):
+    """What the rows of a block have.
+
+    Attributes:
+        version: grows when columns are added at the end; none is ever removed or changed.
+        columns: names and types.
+    """
+
+    version: int
+    columns: tuple[Column, ...]
+
+
+class ColumnBlock(NamedTuple):
+    """Rows as octets.
+
+    Attributes:
+        rows: how many, 1 or more.
+        buffer_octets: length of each buffer: two of each column, three of UTF8 and BINARY ones.
+        body: the buffers.
+    """
+
+    rows: int
+    buffer_octets: tuple[int, ...]
+    body: bytes
+
+
+def encode_columns(schema: Schema, columns: Sequence[Sequence[Any]]) -> ColumnBlock:
+    """Return a block.
+
+    Args:
+        schema: of the block.
+        columns: of each column the values, all as many: int, float, bool, str or bytes, None for
+            none.
+
+    Raises:
+        ValueError: a column is missing, or has another number of values than the first one.
+        OverflowError: a number does not fit its column.
+    """
+    if len(columns) != len(schema.columns):
+        raise ValueError(f"there are {len(columns)} columns, not {len(schema.columns)}")
+    rows = len(columns[0])
+    buffers: list[bytes] = []
+    for (name, kind), values in zip(schema.columns, columns, strict=True):
+        if len(values) != rows:
+            raise ValueError(f"{name}: there are {len(values)} values, not {rows}")
+        _encode_column(buffers, kind, values)
+    parts: list[bytes] = []
+    lengths: list[int] = []
+    for buffer in buffers:
+        parts.append(buffer)
+        lengths.append(len(buffer))
+        parts.append(_PADDING[: -len(buffer) % ALIGNMENT])
+    return ColumnBlock(rows, tuple(lengths), b"".join(parts))
+
+
+def _encode_column(buffers: list[bytes], kind: int, values: Sequence[Any]) -> None:
+    if None in values:
+        buffers.append(_bitmap([value is not None for value in values]))
+        empty: Any = "" if kind == UTF8 else b"" if kind == BINARY else 0
+        values = [empty if value is None else value for value in values]
+    else:
+        buffers.append(b"")
+    if kind == BOOL:
+        buffers.append(_bitmap(values))
+    elif kind == UTF8:
+        _encode_octets(buffers, [text.encode("utf-8", "replace") for text in values])
+    elif kind == BINARY:
+        _encode_octets(buffers, values)
+    else:
+        buffers.append(_octets(array(_TYPECODES[kind], values)))
+
+
+def _encode_octets(buffers: list[bytes], values: Sequence[bytes]) -> None:
+    offsets = array("i", [0])
+    end = 0
+    for value in values:
+        end += len(value)
+        offsets.append(end)
+    buffers.append(_octets(offsets))
+    buffers.append(b"".join(values))
+
+
+def _bitmap(values: Sequence[Any]) -> bytes:
+    """Return one bit for each value, the first in the lowest bit of the first octet."""
+    bits = "".join(["1" if value else "0" for value in reversed(values)])
+    return int(bits, 2).to_bytes((len(values) + 7) // 8, "little")
+
+
+def _octets(values: array[Any]) -> bytes:
+    if sys.byteorder == "big":
+        values.byteswap()
+    return values.tobytes()
+
+
+# Reading, where no Arrow is at hand: of tests, commands, and other nodes' blocks.
+
+
+def decode_columns(schema: Schema, block: ColumnBlock) -> list[list[Any]]:
+    """Return the values of each column.
+
+    Raises:
+        ValueError: the block is none of this schema.
+    """
+    found: list[list[Any]] = []
+    reader = _Reader(block)
+    for _, kind in schema.columns:
+        valid = reader.take()
+        if kind in (UTF8, BINARY):
+            values = _decode_octets(reader.take(), reader.take(), kind, block.rows)
+        elif kind == BOOL:
+            values = _bits(reader.take(), block.rows)
+        else:
+            values = _decode_numbers(reader.take(), kind, block.rows)
+        if valid:
+            values = [
+                value if known else None
+                for value, known in zip(values, _bits(valid, block.rows), strict=True)
+            ]
+        found.append(values)
+    return found
+
+
+class _Reader:
+    """Takes one buffer after the other."""
+
+    def __init__(self, block: ColumnBlock) -> None:
+        self._block = block
+        self._number = 0
+        self._offset = 0
+
+    def take(self) -> bytes:
+        """Return the next buffer.
+
+        Raises:
+            ValueError: there is none.
+        """
+        block = self._block
+        if self._number >= len(block.buffer_octets):
+            raise ValueError("the block has too few buffers")
+        length = block.buffer_octets[self._number]
+        start = self._offset
+        if start + length > len(block.body):
+            raise ValueError("the block is too short for its buffers")
+        self._number += 1
+        self._offset = start + length + -length % ALIGNMENT
+        return block.body[start : start + length]
+
+
+def _decode_numbers(data: bytes, kind: int, rows: int) -> list[Any]:
+    values = array(_TYPECODES[kind])
+    values.frombytes(data)
+    if sys.byteorder == "big":
+        values.byteswap()
+    if len(values) != rows:
+        raise ValueError(f"a column has {len(values)} values, not {rows}")
+    return values.tolist()
+
+
+def _decode_octets(offsets: bytes, data: bytes, kind: int, rows: int) -> list[Any]:
+    ends = _decode_numbers(offsets, INT32, rows + 1)
+    found: list[Any] = [data[ends[row] : ends[row + 1]] for row in range(rows)]
+    if kind == UTF8:
+        return [value.decode() for value in found]
+    return found
+
+
+def _bits(data: bytes, rows: int) -> list[Any]:
+    number = int.from_bytes(data, "little")
+    return [bool(number >> row & 1) for row in range(rows)]
