@@ -115,6 +115,21 @@ class PutUser(Command, frozen=True, tag="put_user"):
     user: User
 
 
+class RehashUser(Command, frozen=True, tag="rehash_user"):
+    """Prove a user's password, which stays, by a scrypt hash from now on.
+
+    Attributes:
+        current: the hash that proves it now; if another one does, nothing changes.
+        salt: of the new hash.
+        password_hash: the new hash.
+    """
+
+    name: str
+    current: bytes
+    salt: bytes
+    password_hash: bytes
+
+
 class DeleteUser(Command, frozen=True, tag="delete_user"):
     """Delete a user."""
 
@@ -312,6 +327,7 @@ AnyCommand = (
     | DeleteVhost
     | SetVhostLimits
     | PutUser
+    | RehashUser
     | DeleteUser
     | SetUserLimits
     | PutPermission

@@ -10,10 +10,13 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
+
 from headrace_broker.catalog import command as commands
 from headrace_broker.catalog.result import Exists, NotFound, Ok, Refused, Result
 from headrace_broker.catalog.store import CatalogStore
 from headrace_broker.model.definition import (
+    HASHED_SCRYPT,
     Exchange,
     Permission,
     Vhost,
@@ -102,6 +105,21 @@ class Governance(CatalogStore):
             return Refused(problem)
         self.put_user(command.user)
         return Ok(command.user)
+
+    def _rehash_user(self, command: commands.RehashUser) -> Result:
+        user = self.user(command.name)
+        if user is None:
+            return NotFound(f"user '{command.name}'")
+        if user.password_hash != command.current:
+            return Exists(user)
+        hashed = msgspec.structs.replace(
+            user,
+            salt=command.salt,
+            password_hash=command.password_hash,
+            hashing=HASHED_SCRYPT,
+        )
+        self.put_user(hashed)
+        return Ok(hashed)
 
     def _delete_user(self, command: commands.DeleteUser) -> Result:
         user = self.user(command.name)

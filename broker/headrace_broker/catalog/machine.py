@@ -75,6 +75,7 @@ class Catalog(ClusterChanges):
             commands.DeleteVhost: self._delete_vhost,
             commands.SetVhostLimits: self._set_vhost_limits,
             commands.PutUser: self._put_user,
+            commands.RehashUser: self._rehash_user,
             commands.DeleteUser: self._delete_user,
             commands.SetUserLimits: self._set_user_limits,
             commands.PutPermission: self._put_permission,

@@ -41,7 +41,7 @@ from headrace_broker.management.definition_file import (
 from headrace_broker.management.parameters import global_command, parameter_command
 from headrace_broker.management.users import given_hash
 from headrace_broker.management.vhosts import DEFAULT_QUEUE_TYPE
-from headrace_broker.model.definition import Binding, Exchange, Permission, Policy, User, Vhost
+from headrace_broker.model.definition import Binding, Exchange, Permission, Policy, Vhost
 from headrace_broker.model.limits import IMPORTS_AT_ONCE, LISTING_TURN_ROWS
 from headrace_broker.runtime.password import new_user
 
@@ -171,8 +171,8 @@ def _user(given: UserDefinition, view: CatalogView) -> AnyCommand:
         if not given.password:
             raise bad_request("password: must not be empty")
         return PutUser(new_user(given.name, given.password, tags, loopback_only))
-    salt, password_hash = given_hash(given.password_hash, given.hashing_algorithm)
-    return PutUser(User(given.name, salt, password_hash, tags, loopback_only))
+    proof = given_hash(given.password_hash, given.hashing_algorithm)
+    return PutUser(proof.user(given.name, tags, loopback_only))
 
 
 def _queue(vhost: str, given: QueueDefinition) -> DeclareQueue:

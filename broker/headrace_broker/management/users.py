@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-from typing import Annotated, Final
+from typing import Annotated, Final, NamedTuple
 
 import msgspec
 from aiohttp import web
@@ -21,11 +21,22 @@ from headrace_broker.management.answer import bad_request, check, done, json_ans
 from headrace_broker.management.body import decode
 from headrace_broker.management.listing import listing
 from headrace_broker.management.route import ADMINISTRATOR, Route, deleted, got, listed, posted, put
-from headrace_broker.model.definition import User
+from headrace_broker.model.definition import (
+    HASHED_SCRYPT,
+    HASHED_SHA256,
+    HASHED_SHA512,
+    User,
+)
 from headrace_broker.model.limits import BULK_USERS_MAX
-from headrace_broker.runtime.password import HASH_OCTETS, SALT_OCTETS, new_user
+from headrace_broker.runtime.password import OCTETS, new_user
 
 HASHING_ALGORITHM: Final = "scrypt"  # with the parameters of runtime/password.py
+ALGORITHMS: Final = {
+    HASHING_ALGORITHM: HASHED_SCRYPT,
+    "rabbit_password_hashing_sha256": HASHED_SHA256,
+    "rabbit_password_hashing_sha512": HASHED_SHA512,
+}
+_NAMES: Final = {hashing: name for name, hashing in ALGORITHMS.items()}
 
 
 class UserBody(msgspec.Struct):
@@ -137,8 +148,8 @@ class UserEndpoints:
                 raise bad_request("password: must not be empty")
             user = await asyncio.to_thread(new_user, name, body.password, tags, loopback_only)
         else:
-            salt, password_hash = given_hash(body.password_hash, body.hashing_algorithm)
-            user = User(name, salt, password_hash, tags, loopback_only)
+            proof = given_hash(body.password_hash, body.hashing_algorithm)
+            user = proof.user(name, tags, loopback_only)
         check(await self._node.submit(PutUser(user)))
         return done(created=current is None)
 
@@ -154,29 +165,48 @@ def render_user(user: User, limits: dict[str, int]) -> UserView:
     return {
         "name": user.name,
         "password_hash": secret if user.password_hash else "",
-        "hashing_algorithm": HASHING_ALGORITHM,
+        "hashing_algorithm": _NAMES.get(user.hashing, user.hashing),
         "tags": list(user.tags),
         "limits": limits,
     }
 
 
-def given_hash(password_hash: str | None, algorithm: str | None) -> tuple[bytes, bytes]:
-    """Return salt and hash in a body without password; both empty for no password at all.
+class Proof(NamedTuple):
+    """What proves a password."""
+
+    hashing: str
+    salt: bytes
+    password_hash: bytes
+
+    def user(self, name: str, tags: tuple[str, ...], loopback_only: bool) -> User:
+        """Return a user with that password."""
+        return User(name, self.salt, self.password_hash, tags, loopback_only, self.hashing)
+
+
+def given_hash(password_hash: str | None, algorithm: str | None) -> Proof:
+    """Return the hash in a body without password; an empty one for no password at all.
+
+    Without an algorithm it is known by its length.
 
     Raises:
-        ApiError: 400, it is none that this broker makes.
+        ApiError: 400, it is none that this broker can verify.
     """
     if not password_hash:
-        return b"", b""
-    if algorithm not in (None, HASHING_ALGORITHM):
-        raise bad_request(f"hashing_algorithm: must be '{HASHING_ALGORITHM}', not '{algorithm}'")
+        return Proof(HASHED_SCRYPT, b"", b"")
+    if algorithm is not None and algorithm not in ALGORITHMS:
+        known = ", ".join(ALGORITHMS)
+        raise bad_request(f"hashing_algorithm: must be one of {known}, not '{algorithm:.64}'")
     try:
         octets = base64.b64decode(password_hash, validate=True)
     except (binascii.Error, ValueError):
         octets = b""
-    if len(octets) != SALT_OCTETS + HASH_OCTETS:
-        raise bad_request(
-            f"password_hash: must be {SALT_OCTETS} octets of salt and {HASH_OCTETS} of hash in "
-            "base64"
-        )
-    return octets[:SALT_OCTETS], octets[SALT_OCTETS:]
+    wanted = ALGORITHMS if algorithm is None else {algorithm: ALGORITHMS[algorithm]}
+    for hashing in wanted.values():
+        salt, hashed = OCTETS[hashing]
+        if len(octets) == salt + hashed:
+            return Proof(hashing, octets[:salt], octets[salt:])
+    rules = [
+        f"{OCTETS[hashing][0]} octets of salt and {OCTETS[hashing][1]} of hash ({name})"
+        for name, hashing in wanted.items()
+    ]
+    raise bad_request(f"password_hash: must be {', or '.join(rules)}, in base64")

@@ -43,15 +43,21 @@ class Vhost(msgspec.Struct, frozen=True, omit_defaults=True):
     tags: tuple[str, ...] = ()
 
 
+HASHED_SCRYPT: Final = ""
+HASHED_SHA256: Final = "sha256"  # of salt and password, once, as RabbitMQ does
+HASHED_SHA512: Final = "sha512"
+
+
 class User(msgspec.Struct, frozen=True):
     """A user and what proves it.
 
     Attributes:
         name: 1 to 255 octets.
         salt: random octets of the password hash.
-        password_hash: scrypt of the password (parameters in runtime/password.py).
+        password_hash: of the password (`runtime/password.py`).
         tags: management roles, for instance ("administrator",).
         loopback_only: refuse log-ins from other than loopback addresses.
+        hashing: one of HASHED_SCRYPT, HASHED_SHA256 and HASHED_SHA512.
     """
 
     name: str
@@ -59,6 +65,7 @@ class User(msgspec.Struct, frozen=True):
     password_hash: bytes
     tags: tuple[str, ...] = ()
     loopback_only: bool = False
+    hashing: str = HASHED_SCRYPT
 
 
 class Exchange(msgspec.Struct, frozen=True):

@@ -171,6 +171,7 @@ _DESCRIBED: Final[dict[type[commands.Command], Callable[[Any], _Shown]]] = {
     commands.PutVhost: _vhost,
     commands.DeleteVhost: _named,
     commands.PutUser: _user,
+    commands.RehashUser: _named,
     commands.DeleteUser: _named,
     commands.PutPermission: _permission,
     commands.DeletePermission: _no_permission,

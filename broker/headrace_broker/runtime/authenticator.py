@@ -6,7 +6,7 @@ import asyncio
 import ipaddress
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from headrace_broker.model.definition import User
@@ -26,6 +26,10 @@ def is_loopback(host: str | None) -> bool:
         return False
     mapped = getattr(address, "ipv4_mapped", None)
     return bool((mapped or address).is_loopback)
+
+
+async def _renew_nothing(user: User, kept: User) -> bool:
+    return False
 
 
 class Verdict:
@@ -54,11 +58,16 @@ class Authenticator:
     Args:
         user: looks a user up.
         clock: seconds of a clock that never goes back.
+
+    Attributes:
+        renew: has a user's hash replaced: called with the user and with that as it is to be kept;
+            returns whether that is done.
     """
 
     def __init__(
         self, user: Callable[[str], User | None], clock: Callable[[], float] = time.monotonic
     ) -> None:
+        self.renew: Callable[[User, User], Awaitable[bool]] = _renew_nothing
         self._user = user
         self._checker = PasswordChecker()
         self._limit = LoginLimit(clock)
@@ -93,15 +102,17 @@ class Authenticator:
             if found is not None:
                 return found
             user = self._candidate(name, host)
-            right = await asyncio.to_thread(self._checker.verify, user, password)
-        if right:
-            self._limit.succeeded(name, host)
-        else:
+            kept = await asyncio.to_thread(self._checker.verify, user, password)
+        if kept is None or user is None:
             audit.record("login", name, "refused")
             wait_s = self._limit.failed(name, host)
             if wait_s:
                 _LOG.warning("log-ins from %s are not looked at for %d s", host, wait_s)
-        return Verdict(right)
+            return Verdict(False)
+        self._limit.succeeded(name, host)
+        if kept is not user and not await self.renew(user, kept):
+            self._checker.forget(user, password)  # so that the next log-in tries again
+        return Verdict(True)
 
     def _candidate(self, name: str, host: str) -> User | None:
         user = self._user(name)

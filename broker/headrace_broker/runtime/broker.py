@@ -89,7 +89,7 @@ class NodeBroker(Broker):
         self._counts = counts
         self._reaper = reaper
         self._replies = replies
-        self._authenticator = Authenticator(view.user)
+        self.authenticator = Authenticator(view.user)
         self._blocked = ""
         self._watchers: list[Callable[[str], None]] = []
 
@@ -145,11 +145,11 @@ class NodeBroker(Broker):
 
     @override
     async def authenticate(self, user: str, password: str, host: str) -> Verdict:
-        return await self._authenticator.check(user, password, host)
+        return await self.authenticator.check(user, password, host)
 
     @override
     def admits(self, user: str, host: str) -> bool:
-        return self._authenticator.admits(user, host)
+        return self.authenticator.admits(user, host)
 
     @override
     def vhost_exists(self, vhost: str) -> bool:

@@ -41,6 +41,7 @@ from headrace_broker.runtime.operations import Operations, Surroundings
 from headrace_broker.runtime.pb.cluster_pb2 import ClusterPayload
 from headrace_broker.runtime.queue_rates import QueueRates
 from headrace_broker.runtime.reaper import Reaper
+from headrace_broker.runtime.rehashing import Rehashing
 from headrace_broker.runtime.remote_debt import RemoteDebts
 from headrace_broker.runtime.replica_report import ReplicaReport
 from headrace_broker.runtime.replies import Replies
@@ -319,6 +320,7 @@ class BrokerNode:
             self.replies,
             self.leases,
         )
+        self.broker.authenticator.renew = Rehashing(self.catalog).renew
         self.catalog.subscribe(self.broker.permissions.on_events)
         self.catalog.subscribe(self.broker.quotas.on_events)
         self.catalog.subscribe(self.clients.on_events)

@@ -1,5 +1,8 @@
 """Password hashes: scrypt, salted, verified in constant time.
 
+Those that RabbitMQ makes (SHA-256 or SHA-512 of salt and password) are verified as well, and give
+way to ours once the password is seen.
+
 Hashing takes a good part of a second of a core on purpose: call `hash_password` and
 `PasswordChecker.verify` in a thread, never on the event loop.
 
@@ -13,7 +16,12 @@ import hmac
 import secrets
 from typing import Final, final
 
-from headrace_broker.model.definition import User
+from headrace_broker.model.definition import (
+    HASHED_SCRYPT,
+    HASHED_SHA256,
+    HASHED_SHA512,
+    User,
+)
 from headrace_broker.model.limits import PASSWORDS_REMEMBERED_MAX
 
 SCRYPT_COST: Final = 1 << 14  # N: 128 * N * r octets of memory, 16 MiB
@@ -22,6 +30,12 @@ SCRYPT_PARALLELISM: Final = 5  # p: rounds one after the other
 SCRYPT_MEMORY_OCTETS_MAX: Final = 32 << 20  # twice what the parameters need
 HASH_OCTETS: Final = 32
 SALT_OCTETS: Final = 16
+# Octets of salt and hash by how a password is hashed.
+OCTETS: Final = {
+    HASHED_SCRYPT: (SALT_OCTETS, HASH_OCTETS),
+    HASHED_SHA256: (4, 32),
+    HASHED_SHA512: (4, 64),
+}
 
 
 def hash_password(password: str, salt: bytes) -> bytes:
@@ -32,7 +46,7 @@ def hash_password(password: str, salt: bytes) -> bytes:
         salt: SALT_OCTETS random octets.
     """
     return hashlib.scrypt(
-        password.encode("utf-8", "surrogateescape"),
+        _octets(password),
         salt=salt,
         n=SCRYPT_COST,
         r=SCRYPT_BLOCK_SIZE,
@@ -40,6 +54,10 @@ def hash_password(password: str, salt: bytes) -> bytes:
         maxmem=SCRYPT_MEMORY_OCTETS_MAX,
         dklen=HASH_OCTETS,
     )
+
+
+def _octets(password: str) -> bytes:
+    return password.encode("utf-8", "surrogateescape")
 
 
 def new_user(
@@ -68,24 +86,40 @@ class PasswordChecker:
         """Return whether `verify` found this password right before; fast, for the event loop."""
         return user is not None and self._mark(user, password) in self._right
 
-    def verify(self, user: User | None, password: str) -> bool:
-        """Return whether the password is the user's; slow, for a thread.
+    def verify(self, user: User | None, password: str) -> User | None:
+        """Return the user if the password is right, else None; slow, for a thread.
 
-        None stands for a user that does not exist and takes as long.
+        A user with a hash of another kind comes back with one of ours, to be kept instead. None
+        stands for a user that does not exist; all take as long.
         """
+        if user is not None and user.hashing not in OCTETS:
+            user = None  # a later version knows
         known = user if user is not None else self._nobody
-        right = hmac.compare_digest(hash_password(password, known.salt), known.password_hash)
-        if right and user is not None:
-            if len(self._right) >= PASSWORDS_REMEMBERED_MAX:
-                self._right = {}
-            self._right[self._mark(user, password)] = None
-            return True
-        return False
+        if known.hashing == HASHED_SCRYPT:
+            hashed, kept = hash_password(password, known.salt), known
+        else:
+            hashed = hashlib.new(known.hashing, known.salt + _octets(password)).digest()
+            kept = new_user(known.name, password, known.tags, known.loopback_only)
+        if not hmac.compare_digest(hashed, known.password_hash) or user is None:
+            return None
+        self._remember(user, password)
+        if kept is not user:
+            self._remember(kept, password)
+        return kept
+
+    def _remember(self, user: User, password: str) -> None:
+        if len(self._right) >= PASSWORDS_REMEMBERED_MAX:
+            self._right = {}
+        self._right[self._mark(user, password)] = None
+
+    def forget(self, user: User, password: str) -> None:
+        """Have a password verified again, as if it had not been right before."""
+        self._right.pop(self._mark(user, password), None)
 
     def _mark(self, user: User, password: str) -> bytes:
         mark = hashlib.blake2b(key=self._key, digest_size=HASH_OCTETS)
         mark.update(len(user.password_hash).to_bytes(4, "big"))
         mark.update(user.password_hash)
         mark.update(user.salt)
-        mark.update(password.encode("utf-8", "surrogateescape"))
+        mark.update(_octets(password))
         return mark.digest()

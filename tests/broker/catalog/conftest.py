@@ -118,8 +118,10 @@ class RandomCommands:
         if roll < 93:
             return commands.DropTransient(pick.choice(["", "c1", "c2"]), pick.randrange(4))
         if roll < 95:
-            return commands.PutUser(User(queue, b"s", bytes([pick.randrange(256)])))
+            return commands.PutUser(User(queue, b"s", bytes([pick.randrange(4)])))
         if roll < 96:
+            if pick.random() < 0.5:
+                return commands.RehashUser(queue, bytes([pick.randrange(4)]), b"t", b"new")
             return commands.DeleteUser(queue)
         if roll < 98:
             return commands.DeclareVhost("v")

@@ -26,10 +26,19 @@ from headrace_broker.catalog.machine import Catalog
 from headrace_broker.catalog.permission import CONFIGURE, READ, allowed
 from headrace_broker.catalog.policy import applies, effective
 from headrace_broker.catalog.proposal import command_problem
-from headrace_broker.catalog.request import Request
+from headrace_broker.catalog.request import Request, encode_envelope
 from headrace_broker.catalog.result import Exists, NotFound, Ok, Refused
 from headrace_broker.catalog.setting import QUEUE_SETTINGS
-from headrace_broker.model.definition import Node, Permission, Policy, Queue, User, Vhost
+from headrace_broker.model.definition import (
+    HASHED_SCRYPT,
+    HASHED_SHA256,
+    Node,
+    Permission,
+    Policy,
+    Queue,
+    User,
+    Vhost,
+)
 from headrace_broker.model.limits import PATTERN_OCTETS_MAX
 
 ALL = (".*", ".*", ".*")
@@ -447,3 +456,31 @@ def test_parameters_are_kept_in_snapshots_that_older_nodes_refuse(driver: Any) -
         ParameterChanged("commands", 8),
         ParameterChanged("memory-high-watermark", "0.4"),
     }
+
+
+class TestHashes:
+    def test_a_hash_gives_way_to_another_one_of_the_same_password(self, driver: Any) -> None:
+        user = User("eve", b"s", b"old", ("monitoring",), True, HASHED_SHA256)
+        driver.do(commands.PutUser(user))
+        kept = User("eve", b"salt", b"new", ("monitoring",), True)
+        command = commands.RehashUser("eve", b"old", b"salt", b"new")
+        assert driver.do(command) == Ok(kept)
+        assert driver.events == [UserChanged("eve", kept)]
+        assert driver.catalog.user("eve") == kept
+
+    def test_a_password_that_was_changed_meanwhile_stays(self, driver: Any) -> None:
+        user = User("eve", b"s", b"changed")
+        driver.do(commands.PutUser(user))
+        command = commands.RehashUser("eve", b"old", b"salt", b"new")
+        assert driver.do(command) == Exists(user)
+        assert driver.catalog.user("eve") == user
+
+    def test_a_user_that_is_gone_has_none(self, driver: Any) -> None:
+        command = commands.RehashUser("eve", b"old", b"salt", b"new")
+        assert driver.do(command) == NotFound("user 'eve'")
+
+    def test_logs_from_before_there_were_other_hashes_are_read(self, driver: Any) -> None:
+        named = {"name": "eve", "salt": b"s", "password_hash": b"h", "tags": []}
+        old = msgspec.msgpack.encode({"do": "put_user", "user": {**named, "loopback_only": True}})
+        command = commands.decode_command(encode_envelope(Request(1, 1, 1), old))
+        assert command == commands.PutUser(User("eve", b"s", b"h", (), True, HASHED_SCRYPT))

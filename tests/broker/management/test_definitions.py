@@ -214,7 +214,7 @@ GOOD = {"name": "new", "vhost": "/"}
                     }
                 ],
             },
-            ("users[0] 'u'", "hashing_algorithm"),
+            ("users[0] 'u'", "password_hash"),
         ),
         ({"queues": [GOOD], "users": [{"name": ""}]}, ("users[0] ''", "user")),
         ({"queues": [GOOD], "topic_permissions": [{}]}, ("topic_permissions[0]",)),

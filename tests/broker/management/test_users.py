@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 
 import pytest
 
@@ -11,7 +12,7 @@ from headrace_broker.runtime.password import PasswordChecker, new_user
 
 
 def knows(user: User | None, password: str) -> bool:
-    return PasswordChecker().verify(user, password)
+    return PasswordChecker().verify(user, password) is not None
 
 
 def test_a_user_is_created_with_a_salted_hash_and_shown_without_its_password(api, node):
@@ -35,6 +36,31 @@ def test_tags_change_and_the_password_stays_when_its_hash_comes_back(api, node):
     assert api("PUT", "/api/users/bob", body) == (204, None)
     assert node.view.user("bob").tags == ("monitoring",)
     assert knows(node.view.user("bob"), "sesame")
+
+
+# The example of RabbitMQ's documentation, "Passwords"; and the same with SHA-512.
+SHA256 = "kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR"
+SHA512 = base64.b64encode(
+    b"\x90\x8d\xc6\x0a" + hashlib.sha512(b"\x90\x8d\xc6\x0a" + b"test12").digest()
+).decode()
+
+
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize(("name", "secret"), [("sha256", SHA256), ("sha512", SHA512)])
+def test_hashes_that_rabbitmq_makes_prove_a_password(api, node, name, secret, named):
+    algorithm = f"rabbit_password_hashing_{name}"
+    body = {"password_hash": secret, "tags": "monitoring"}
+    if named:
+        body["hashing_algorithm"] = algorithm
+    assert api("PUT", "/api/users/bob", body) == (201, None)
+    assert knows(node.view.user("bob"), "test12")
+    assert not knows(node.view.user("bob"), "test13")
+    shown = api("GET", "/api/users/bob")[1]
+    assert (shown["password_hash"], shown["hashing_algorithm"]) == (secret, algorithm)
+    assert api("PUT", "/api/users/bob", shown) == (204, None)
+    file = {"users": [{"name": "eve", "tags": "", **body}]}
+    assert api("POST", "/api/definitions", file) == (204, None)
+    assert knows(node.view.user("eve"), "test12")
 
 
 @pytest.mark.parametrize("body", [{"tags": ""}, {"tags": "", "password_hash": ""}])
@@ -63,12 +89,23 @@ def test_a_user_that_may_log_in_from_loopback_only_stays_so(api, node):
             "password_hash: is not allowed beside password",
         ),
         (
-            {"password_hash": "AAAA", "hashing_algorithm": "rabbit_sha256", "tags": ""},
-            "hashing_algorithm: must be 'scrypt', not 'rabbit_sha256'",
+            {
+                "password_hash": "AAAA",
+                "hashing_algorithm": "rabbit_password_hashing_md5",
+                "tags": "",
+            },
+            "hashing_algorithm: must be one of scrypt, rabbit_password_hashing_sha256, "
+            "rabbit_password_hashing_sha512, not 'rabbit_password_hashing_md5'",
         ),
         (
-            {"password_hash": "???", "tags": ""},
-            "password_hash: must be 16 octets of salt and 32 of hash in base64",
+            {"password_hash": "???", "hashing_algorithm": "scrypt", "tags": ""},
+            "password_hash: must be 16 octets of salt and 32 of hash (scrypt), in base64",
+        ),
+        (
+            {"password_hash": "AAAA", "tags": ""},
+            "password_hash: must be 16 octets of salt and 32 of hash (scrypt), or 4 octets of salt "
+            "and 32 of hash (rabbit_password_hashing_sha256), or 4 octets of salt and 64 of hash "
+            "(rabbit_password_hashing_sha512), in base64",
         ),
     ],
 )

@@ -184,4 +184,4 @@ def test_outcomes(lines):
 def test_every_field_of_a_user_is_looked_at_when_one_is_added():
     """A new field may be a secret: then it must not be shown; otherwise it may."""
     names = {field.name for field in msgspec.structs.fields(User)}
-    assert names == {"name", "salt", "password_hash", "tags", "loopback_only"}
+    assert names == {"name", "salt", "password_hash", "tags", "loopback_only", "hashing"}

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from hashlib import sha256
 
 import pytest
 
+from headrace_broker.model.definition import HASHED_SCRYPT, HASHED_SHA256, User
 from headrace_broker.model.limits import LOGIN_FAILURES_OF_USER, LOGINS_CHECKED_MAX
 from headrace_broker.runtime import password as passwords
 from headrace_broker.runtime.audit import ACTOR, Actor
@@ -24,6 +26,9 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
+
+
+imported = User("ann", b"salt", sha256(b"saltsecret").digest(), hashing=HASHED_SHA256)
 
 
 @pytest.fixture(autouse=True)
@@ -86,6 +91,44 @@ def test_right_password_is_hashed_once_and_a_wrong_one_each_time(users, threads)
         assert len(threads) == 3
 
     asyncio.run(work())
+
+
+def test_an_imported_hash_is_replaced_at_the_first_right_password(users, threads):
+    users["ann"] = imported
+    authenticator = Authenticator(users.get)
+    asked = []
+
+    async def renew(user, kept):
+        asked.append((user, kept))
+        users["ann"] = kept
+        return True
+
+    authenticator.renew = renew
+
+    async def work():
+        assert not await authenticator.check("ann", "wrong", FAR)
+        assert asked == []
+        assert await authenticator.check("ann", "secret", FAR)
+        assert await authenticator.check("ann", "secret", FAR)
+        assert not await authenticator.check("ann", "wrong", FAR)
+
+    asyncio.run(work())
+    [(user, kept)] = asked
+    assert user is imported
+    assert kept.hashing == HASHED_SCRYPT
+    assert len(threads) == 3
+
+
+def test_a_hash_that_could_not_be_replaced_is_tried_again_and_the_log_in_is_right(users, threads):
+    users["ann"] = imported
+    authenticator = Authenticator(users.get)
+
+    async def work():
+        assert await authenticator.check("ann", "secret", FAR)
+        assert await authenticator.check("ann", "secret", FAR)
+
+    asyncio.run(work())
+    assert len(threads) == 2
 
 
 def test_unknown_user_costs_as_much_as_a_wrong_password(users, threads):

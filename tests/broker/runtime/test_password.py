@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
+import hashlib
 
-from headrace_broker.model.definition import User
+import pytest
+from msgspec import structs
+
+from headrace_broker.model.definition import (
+    HASHED_SCRYPT,
+    HASHED_SHA256,
+    HASHED_SHA512,
+    User,
+)
 from headrace_broker.model.limits import PASSWORDS_REMEMBERED_MAX
 from headrace_broker.runtime import password as password_module
 from headrace_broker.runtime.password import (
@@ -55,6 +63,52 @@ class TestUsers:
         checker = PasswordChecker()
         assert not checker.verify(None, "")
         assert not checker.remembered(None, "")
+
+
+def imported(hashing: str = HASHED_SHA256) -> User:
+    """A user whose password is "secret", as RabbitMQ hashes it."""
+    hashed = hashlib.new(hashing, b"saltsecret").digest()
+    return User("a", b"salt", hashed, ("monitoring",), True, hashing)
+
+
+@pytest.mark.usefixtures("cheap")
+class TestImportedHashes:
+    @pytest.mark.parametrize("hashing", [HASHED_SHA256, HASHED_SHA512])
+    def test_a_right_password_gives_a_hash_of_ours_for_the_same_user(self, hashing: str) -> None:
+        checker = PasswordChecker()
+        user = imported(hashing)
+        kept = checker.verify(user, "secret")
+        assert kept is not None
+        assert (len(kept.salt), kept.hashing) == (SALT_OCTETS, HASHED_SCRYPT)
+        assert kept.password_hash == hash_password("secret", kept.salt)
+        assert (kept.name, kept.tags, kept.loopback_only) == ("a", ("monitoring",), True)
+        assert checker.remembered(user, "secret")
+        assert checker.remembered(kept, "secret")
+        assert checker.verify(kept, "secret") is kept
+
+    def test_a_wrong_password_is_wrong_and_costs_a_slow_hash_all_the_same(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        slow: list[str] = []
+
+        def noted(password: str, salt: bytes) -> bytes:
+            slow.append(password)
+            return b""
+
+        monkeypatch.setattr(password_module, "hash_password", noted)
+        assert PasswordChecker().verify(imported(), "other") is None
+        assert slow == ["other"]
+
+    def test_a_password_that_is_forgotten_is_asked_for_again(self) -> None:
+        checker = PasswordChecker()
+        user = imported()
+        assert checker.verify(user, "secret")
+        checker.forget(user, "secret")
+        assert not checker.remembered(user, "secret")
+
+    def test_a_hash_of_a_later_version_proves_nothing(self) -> None:
+        user = structs.replace(imported(), hashing="md6")
+        assert PasswordChecker().verify(user, "secret") is None
 
 
 @pytest.mark.usefixtures("cheap")

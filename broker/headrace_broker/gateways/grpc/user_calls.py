@@ -20,7 +20,7 @@ from headrace_broker.gateways.grpc.errors import bad_field
 from headrace_broker.gateways.grpc.page import Pager
 from headrace_broker.gateways.grpc.pb import topology_pb2 as messages
 from headrace_broker.gateways.grpc.vhost_calls import checked_limits, checked_tags
-from headrace_broker.model.definition import Permission, User
+from headrace_broker.model.definition import HASHED_SCRYPT, Permission, User
 from headrace_broker.runtime.password import new_user
 
 
@@ -180,7 +180,7 @@ async def _with_secret(user: User, request: messages.DeclareUserRequest) -> User
         tags, local = user.tags, user.loopback_only
         return await asyncio.to_thread(new_user, user.name, request.password, tags, local)
     if kind == "no_password" and request.no_password:
-        return msgspec.structs.replace(user, salt=b"", password_hash=b"")
+        return msgspec.structs.replace(user, salt=b"", password_hash=b"", hashing=HASHED_SCRYPT)
     return user
 
 
