@@ -16,12 +16,15 @@ from headrace_broker.catalog.permission import (
     CONFIGURE,
     DEFAULT_EXCHANGE_NAME,
     READ,
+    TOPIC,
     WRITE,
     allowed,
     may_enter,
+    topic_allowed,
 )
 from headrace_broker.catalog.view import CatalogView
-from headrace_broker.model.definition import EXCHANGE_TYPES, Queue
+from headrace_broker.model.definition import EXCHANGE_TYPES, Binding, Queue
+from headrace_broker.model.limits import NAME_OCTETS_MAX
 from headrace_broker.model.reply_code import (
     ACCESS_REFUSED,
     PRECONDITION_FAILED,
@@ -46,10 +49,19 @@ SENDS_ON: Final = {QUEUE: "x-dead-letter-exchange", EXCHANGE: "alternate-exchang
 # which remembers answers, or `judge`.
 May: TypeAlias = Callable[[str, str, str, str], bool]
 
+# Answers whether a user may do an operation in a vhost at an exchange with a routing key:
+# `Permissions.may_route`, which remembers answers, or `judge_routes`.
+MayRoute: TypeAlias = Callable[[str, str, str, str, str], bool]
+
 
 def judge(view: CatalogView) -> May:
     """Return what answers from a catalog, without a memory of its own."""
     return partial(allowed, view)
+
+
+def judge_routes(view: CatalogView) -> MayRoute:
+    """Return what answers from a catalog, without a memory of its own."""
+    return partial(topic_allowed, view)
 
 
 class Caller(NamedTuple):
@@ -185,16 +197,44 @@ def check_any(may: May, user: str, vhost: str, kind: str, name: str) -> None:
         raise _without(user, vhost, CONFIGURE, kind, name)
 
 
-def check_binding(
-    may: May, user: str, vhost: str, source: str, kind: str, destination: str
+def check_topic(
+    may_route: MayRoute, user: str, vhost: str, operation: str, exchange: str, routing_key: str
 ) -> None:
+    """Refuse a routing key at an exchange.
+
+    Args:
+        may_route: who knows.
+        user: who asks.
+        vhost: where.
+        operation: WRITE to publish, READ to bind.
+        exchange: its name.
+        routing_key: of the message or binding.
+
+    Raises:
+        AmqpError: ACCESS_REFUSED.
+    """
+    if not may_route(user, vhost, operation, exchange, routing_key):
+        key = (
+            routing_key[:NAME_OCTETS_MAX]
+            .encode("utf-8", "surrogateescape")
+            .decode("utf-8", "replace")
+        )
+        raise refused(
+            f"{operation} access to {TOPIC} '{key}' in exchange '{exchange}' in vhost '{vhost}' "
+            f"refused for user '{user}'"
+        )
+
+
+def check_binding(may: May, may_route: MayRoute, user: str, binding: Binding) -> None:
     """Refuse to bind a queue or exchange to an exchange, or to unbind it.
 
     Raises:
         AmqpError: ACCESS_REFUSED.
     """
-    check_allowed(may, user, vhost, WRITE, kind, destination)
+    vhost, source = binding.vhost, binding.source
+    check_allowed(may, user, vhost, WRITE, binding.destination_type, binding.destination)
     check_allowed(may, user, vhost, READ, EXCHANGE, source)
+    check_topic(may_route, user, vhost, READ, source, binding.routing_key)
 
 
 def check_declares(

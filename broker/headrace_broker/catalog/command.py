@@ -18,6 +18,7 @@ from headrace_broker.model.definition import (
     Node,
     Permission,
     Policy,
+    TopicPermission,
     User,
     Vhost,
 )
@@ -147,6 +148,24 @@ class DeletePermission(Command, frozen=True, tag="delete_permission"):
 
     user: str
     vhost: str
+
+
+class PutTopicPermission(Command, frozen=True, tag="put_topic_permission"):
+    """Set which routing keys a user may use at a topic exchange."""
+
+    permission: TopicPermission
+
+
+class DeleteTopicPermissions(Command, frozen=True, tag="delete_topic_permissions"):
+    """Let a user use any routing key again.
+
+    Attributes:
+        exchange: where, "" at all exchanges of the vhost.
+    """
+
+    user: str
+    vhost: str
+    exchange: str = ""
 
 
 class PutPolicy(Command, frozen=True, tag="put_policy"):
@@ -332,6 +351,8 @@ AnyCommand = (
     | SetUserLimits
     | PutPermission
     | DeletePermission
+    | PutTopicPermission
+    | DeleteTopicPermissions
     | PutPolicy
     | DeletePolicy
     | SetParameter

@@ -16,6 +16,7 @@ from headrace_broker.catalog.event import (
     QueueAdded,
     QueueChanged,
     QueueRemoved,
+    TopicPermissionChanged,
     UserChanged,
     UserLimitsChanged,
     VhostAdded,
@@ -81,6 +82,11 @@ def _told_no_more(before: CatalogView, after: CatalogView) -> list[Event]:
             if after.permission(each.user, each.vhost) is None
         ),
         *(
+            TopicPermissionChanged(each.user, each.vhost, each.exchange, None)
+            for each in before.topic_permissions()
+            if after.topic_permission(each.user, each.vhost, each.exchange) is None
+        ),
+        *(
             VhostLimitsChanged(vhost.name, {})
             for vhost in before.vhosts()
             if before.vhost_limits(vhost.name) and not after.vhost_limits(vhost.name)
@@ -121,6 +127,11 @@ def _told_now(before: CatalogView, after: CatalogView) -> list[Event]:
             PermissionChanged(each.user, each.vhost, each)
             for each in after.permissions()
             if before.permission(each.user, each.vhost) != each
+        ),
+        *(
+            TopicPermissionChanged(each.user, each.vhost, each.exchange, each)
+            for each in after.topic_permissions()
+            if before.topic_permission(each.user, each.vhost, each.exchange) != each
         ),
         *(
             PolicyChanged(policy.vhost, policy.name, operator, policy)

@@ -11,6 +11,7 @@ from headrace_broker.model.definition import (
     Permission,
     Policy,
     Queue,
+    TopicPermission,
     User,
     Vhost,
 )
@@ -73,6 +74,15 @@ class PermissionChanged(msgspec.Struct, frozen=True):
     user: str
     vhost: str
     permission: Permission | None
+
+
+class TopicPermissionChanged(msgspec.Struct, frozen=True):
+    """Which routing keys a user may use was set, or is open again when `permission` is None."""
+
+    user: str
+    vhost: str
+    exchange: str
+    permission: TopicPermission | None
 
 
 class PolicyChanged(msgspec.Struct, frozen=True):
@@ -143,6 +153,7 @@ Event = (
     | UserChanged
     | UserLimitsChanged
     | PermissionChanged
+    | TopicPermissionChanged
     | PolicyChanged
     | ParameterChanged
     | ExchangeAdded

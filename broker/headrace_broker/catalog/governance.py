@@ -170,6 +170,36 @@ class Governance(CatalogStore):
             self.drop_permission(permission)
         return Ok(permission)
 
+    # Topic permissions
+
+    def _put_topic_permission(self, command: commands.PutTopicPermission) -> Result:
+        wanted = command.permission
+        problem = name_problem("exchange", wanted.exchange)
+        if problem:
+            return Refused(problem)
+        if self.vhost(wanted.vhost) is None:
+            return no_vhost(wanted.vhost)
+        if self.user(wanted.user) is None:
+            return NotFound(f"user '{wanted.user}'")
+        if self.topic_permission(wanted.user, wanted.vhost, wanted.exchange) == wanted:
+            return Exists(wanted)
+        self.put_topic_permission(wanted)
+        return Ok(wanted)
+
+    def _delete_topic_permissions(self, command: commands.DeleteTopicPermissions) -> Result:
+        if self.vhost(command.vhost) is None:
+            return no_vhost(command.vhost)
+        if self.user(command.user) is None:
+            return NotFound(f"user '{command.user}'")
+        doomed = [
+            told
+            for told in self.topic_permissions(command.vhost)
+            if told.user == command.user and command.exchange in ("", told.exchange)
+        ]
+        for told in doomed:
+            self.drop_topic_permission(told)
+        return Ok(tuple(doomed))
+
     # Policies
 
     def _put_policy(self, command: commands.PutPolicy) -> Result:

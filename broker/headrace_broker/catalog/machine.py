@@ -80,6 +80,8 @@ class Catalog(ClusterChanges):
             commands.SetUserLimits: self._set_user_limits,
             commands.PutPermission: self._put_permission,
             commands.DeletePermission: self._delete_permission,
+            commands.PutTopicPermission: self._put_topic_permission,
+            commands.DeleteTopicPermissions: self._delete_topic_permissions,
             commands.PutPolicy: self._put_policy,
             commands.DeletePolicy: self._delete_policy,
             commands.SetParameter: self._set_parameter,

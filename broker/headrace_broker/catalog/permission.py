@@ -1,4 +1,9 @@
-"""Who may do what: a user's permission in a vhost, as RabbitMQ reads it.
+"""Who may do what: a user's permissions in a vhost, as RabbitMQ reads them.
+
+At a topic exchange a topic permission narrows down which routing keys are allowed; without one all
+are. A variable in its expressions stands for a name as it is: what means something in an expression
+means nothing there, other than with RabbitMQ, so that nobody gets more by a name of dots and stars.
+`{client_id}` is a thing of MQTT's; as with RabbitMQ's AMQP clients it stands for itself.
 
 A catalog from before there were permissions (`CatalogView.guarded` is False) lets everybody do
 everything, as its nodes did, until the first permission is set or taken away; then everybody is
@@ -8,17 +13,26 @@ everything in the default vhost.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Final, final
 
-from headrace_broker.catalog.event import Event, PermissionChanged
+from headrace_broker.catalog.event import Event, PermissionChanged, TopicPermissionChanged
 from headrace_broker.catalog.pattern import matches
 from headrace_broker.catalog.view import CatalogView
-from headrace_broker.model.limits import PERMISSIONS_CACHED_MAX
+from headrace_broker.model.definition import EXCHANGE_DELAYED, Exchange, TopicPermission
+from headrace_broker.model.exchange_argument import DELAYED_TYPE
+from headrace_broker.model.limits import (
+    NAME_OCTETS_MAX,
+    PERMISSIONS_CACHED_MAX,
+    TOPIC_ANSWERS_CACHED_MAX,
+)
 
 CONFIGURE: Final = "configure"
 WRITE: Final = "write"
 READ: Final = "read"
+
+TOPIC: Final = "topic"
 
 DEFAULT_EXCHANGE_NAME: Final = "amq.default"  # what the exchange "" is called in permissions
 
@@ -47,6 +61,50 @@ def allowed(view: CatalogView, user: str, vhost: str, operation: str, name: str)
     return pattern != "" and matches(pattern, name or DEFAULT_EXCHANGE_NAME)
 
 
+def topic_allowed(
+    view: CatalogView, user: str, vhost: str, operation: str, exchange: str, routing_key: str
+) -> bool:
+    """Return whether a user may use a routing key at an exchange that the user may use.
+
+    Args:
+        view: the catalog.
+        user: who asks.
+        vhost: where.
+        operation: WRITE to publish, READ to bind.
+        exchange: its name; only those that route by topics ask for anything.
+        routing_key: of the message or binding.
+    """
+    told = view.topic_permission(user, vhost, exchange)
+    if told is None or not _routes_by_topic(view.exchange(vhost, exchange)):
+        return True
+    return _fits(told, operation, routing_key)
+
+
+def expanded(pattern: str, told: TopicPermission) -> str:
+    """Return an expression of a topic permission with the names that its variables stand for."""
+    for variable, name in (("{username}", told.user), ("{vhost}", told.vhost)):
+        if variable in pattern:
+            pattern = pattern.replace(variable, re.escape(name))
+    return pattern
+
+
+def _routes_by_topic(exchange: Exchange | None) -> bool:
+    if exchange is None:
+        return False
+    if exchange.type == EXCHANGE_DELAYED:
+        return exchange.arguments.get(DELAYED_TYPE) == TOPIC
+    return exchange.type == TOPIC
+
+
+def _fits(told: TopicPermission, operation: str, routing_key: str) -> bool:
+    if len(routing_key) > NAME_OCTETS_MAX:
+        return False  # a key in CC that no message could have: what expressions cost is bounded
+    pattern = {WRITE: told.write, READ: told.read}[operation]
+    if not pattern:
+        return not routing_key
+    return matches(expanded(pattern, told), routing_key)
+
+
 def may_enter(view: CatalogView, user: str, vhost: str) -> bool:
     """Return whether a user may open a connection to a vhost: with any permission there."""
     return not view.guarded or view.permission(user, vhost) is not None
@@ -65,15 +123,18 @@ class Permissions:
         self._view = view
         self._guarded = view.guarded
         self._answers: dict[tuple[str, str, str, str], bool] = {}
+        self._topic_answers: dict[tuple[TopicPermission, str, str], bool] = {}
 
     def on_events(self, events: Iterable[Event]) -> None:
         """Follow changes of the catalog."""
         guarded = self._view.guarded
-        changed = any(isinstance(event, PermissionChanged) for event in events)
+        kinds = (PermissionChanged, TopicPermissionChanged)
+        changed = any(isinstance(event, kinds) for event in events)
         if changed or guarded != self._guarded:
             self._guarded = guarded
             self.version += 1
             self._answers = {}
+            self._topic_answers = {}
 
     def may(self, user: str, vhost: str, operation: str, name: str) -> bool:
         """Return what `allowed` does."""
@@ -89,3 +150,25 @@ class Permissions:
     def may_enter(self, user: str, vhost: str) -> bool:
         """Return what `may_enter` does."""
         return may_enter(self._view, user, vhost)
+
+    def narrows(self, user: str, vhost: str, exchange: str) -> bool:
+        """Return whether `may_route` is to be asked: a user has a topic permission there."""
+        return self._view.topic_permission(user, vhost, exchange) is not None
+
+    def may_route(
+        self, user: str, vhost: str, operation: str, exchange: str, routing_key: str
+    ) -> bool:
+        """Return what `topic_allowed` does."""
+        told = self._view.topic_permission(user, vhost, exchange)
+        if told is None or not _routes_by_topic(self._view.exchange(vhost, exchange)):
+            return True
+        key = (told, operation, routing_key)
+        answer = self._topic_answers.get(key)
+        if answer is None:
+            if len(routing_key) > NAME_OCTETS_MAX:
+                return False
+            answer = _fits(told, operation, routing_key)
+            if len(self._topic_answers) >= TOPIC_ANSWERS_CACHED_MAX:
+                self._topic_answers = {}
+            self._topic_answers[key] = answer
+        return answer

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from headrace_broker.catalog import command as commands
 from headrace_broker.catalog.pattern import pattern_problem
+from headrace_broker.catalog.permission import expanded
 from headrace_broker.catalog.setting import (
     INT32_MAX,
     USER_LIMITS,
@@ -20,6 +21,7 @@ from headrace_broker.model.definition import (
     QUEUE_QUORUM,
     Permission,
     Policy,
+    TopicPermission,
 )
 from headrace_broker.model.flow_parameter import parameter_problem
 
@@ -30,6 +32,8 @@ def command_problem(command: commands.Command) -> str:
         return _policy_problem(command.policy)
     if isinstance(command, commands.PutPermission):
         return _permission_problem(command.permission)
+    if isinstance(command, commands.PutTopicPermission):
+        return _topic_permission_problem(command.permission)
     if isinstance(command, commands.SetVhostLimits):
         return limits_problem(command.limits, VHOST_LIMITS)
     if isinstance(command, commands.SetUserLimits):
@@ -65,4 +69,10 @@ def _permission_problem(permission: Permission) -> str:
         pattern_problem("configure", permission.configure)
         or pattern_problem("write", permission.write)
         or pattern_problem("read", permission.read)
+    )
+
+
+def _topic_permission_problem(told: TopicPermission) -> str:
+    return pattern_problem("write", expanded(told.write, told)) or pattern_problem(
+        "read", expanded(told.read, told)
     )

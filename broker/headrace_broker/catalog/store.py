@@ -22,6 +22,7 @@ from headrace_broker.catalog.event import (
     QueueAdded,
     QueueChanged,
     QueueRemoved,
+    TopicPermissionChanged,
     UserChanged,
     UserLimitsChanged,
     VhostAdded,
@@ -39,20 +40,23 @@ from headrace_broker.model.definition import (
     Permission,
     Policy,
     Queue,
+    TopicPermission,
     User,
     Vhost,
 )
 from headrace_broker.model.limits import FORGOTTEN_NODES_MAX
 
-SNAPSHOT_VERSION: Final = 4
+SNAPSHOT_VERSION: Final = 5
 # What has none of the newer tables is written as these versions, which older nodes read as well.
-SNAPSHOT_VERSION_SETTLED: Final = 3  # without forgotten nodes
+SNAPSHOT_VERSION_FORGOTTEN: Final = 4  # without topic permissions
+SNAPSHOT_VERSION_SETTLED: Final = 3  # nor forgotten nodes
 SNAPSHOT_VERSION_UNSET: Final = 2  # nor parameters
 SNAPSHOT_VERSION_PLAIN: Final = 1
 SNAPSHOT_VERSIONS: Final = (
     SNAPSHOT_VERSION_PLAIN,
     SNAPSHOT_VERSION_UNSET,
     SNAPSHOT_VERSION_SETTLED,
+    SNAPSHOT_VERSION_FORGOTTEN,
     SNAPSHOT_VERSION,
 )
 
@@ -61,7 +65,7 @@ class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True):
     """All of the catalog's state; lists are in order of creation.
 
     What stands after `requests` came with version 2, `parameters` with version 3, `forgotten`
-    with version 4.
+    with version 4, `topic_permissions` with version 5.
     """
 
     version: int
@@ -82,6 +86,7 @@ class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True):
     policies: list[Policy] = []
     parameters: list[tuple[str, int | str]] = []
     forgotten: list[tuple[int, int]] = []
+    topic_permissions: list[TopicPermission] = []
 
 
 class SnapshotError(ValueError):
@@ -146,6 +151,8 @@ class CatalogStore(CatalogView):
         for operator in (False, True):
             for policy in self.policies(vhost.name, operator):
                 self.drop_policy(policy)
+        for topic_permission in self.topic_permissions(vhost.name):
+            self.drop_topic_permission(topic_permission)
         for permission in self.permissions(vhost.name):
             self.drop_permission(permission)
         self.put_vhost_limits(vhost.name, {})
@@ -159,6 +166,9 @@ class CatalogStore(CatalogView):
 
     def drop_user(self, name: str) -> None:
         """Remove a user, and what was said about them."""
+        for topic_permission in self.topic_permissions():
+            if topic_permission.user == name:
+                self.drop_topic_permission(topic_permission)
         for permission in self.permissions():
             if permission.user == name:
                 self.drop_permission(permission)
@@ -189,6 +199,18 @@ class CatalogStore(CatalogView):
         """Remove a user's permission in a vhost."""
         del self._permissions[permission.user, permission.vhost]
         self._events.append(PermissionChanged(permission.user, permission.vhost, None))
+
+    def put_topic_permission(self, told: TopicPermission) -> None:
+        """Add or replace a user's topic permission at an exchange."""
+        self._topic_permissions[told.user, told.vhost, told.exchange] = told
+        event = TopicPermissionChanged(told.user, told.vhost, told.exchange, told)
+        self._events.append(event)
+
+    def drop_topic_permission(self, told: TopicPermission) -> None:
+        """Remove a user's topic permission at an exchange."""
+        del self._topic_permissions[told.user, told.vhost, told.exchange]
+        event = TopicPermissionChanged(told.user, told.vhost, told.exchange, None)
+        self._events.append(event)
 
     def put_policy(self, policy: Policy) -> None:
         """Add or replace a policy."""
@@ -337,8 +359,10 @@ class CatalogStore(CatalogView):
         version = SNAPSHOT_VERSION_PLAIN if plain else SNAPSHOT_VERSION_UNSET
         if self._parameters:
             version = SNAPSHOT_VERSION_SETTLED
+        if self._forgotten:
+            version = SNAPSHOT_VERSION_FORGOTTEN
         snapshot = Snapshot(
-            version=SNAPSHOT_VERSION if self._forgotten else version,
+            version=SNAPSHOT_VERSION if self._topic_permissions else version,
             applied_index=self.applied_index,
             bootstrapped=self.bootstrapped,
             next_group=self.next_group,
@@ -356,6 +380,7 @@ class CatalogStore(CatalogView):
             policies=self.policies() + self.policies(operator=True),
             parameters=sorted(self._parameters.items()),
             forgotten=self.forgotten(),
+            topic_permissions=self.topic_permissions(),
         )
         return _ENCODER.encode(snapshot)
 
@@ -372,6 +397,10 @@ class CatalogStore(CatalogView):
             *(UserChanged(user.name, user) for user in self.users()),
             *(UserLimitsChanged(*each) for each in self._user_limits.items()),
             *(PermissionChanged(each.user, each.vhost, each) for each in self.permissions()),
+            *(
+                TopicPermissionChanged(each.user, each.vhost, each.exchange, each)
+                for each in self.topic_permissions()
+            ),
             *(
                 PolicyChanged(each.vhost, each.name, operator, each)
                 for operator in (False, True)
@@ -422,6 +451,8 @@ class CatalogStore(CatalogView):
             self.put_user_limits(user_name, limits)
         for permission in snapshot.permissions:
             self.put_permission(permission)
+        for topic_permission in snapshot.topic_permissions:
+            self.put_topic_permission(topic_permission)
         for policy in snapshot.policies:
             self.put_policy(policy)
         for name, value in snapshot.parameters:

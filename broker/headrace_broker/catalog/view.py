@@ -10,6 +10,7 @@ from headrace_broker.model.definition import (
     Permission,
     Policy,
     Queue,
+    TopicPermission,
     User,
     Vhost,
 )
@@ -43,6 +44,7 @@ class CatalogView:
         self._vhost_limits: dict[str, dict[str, int]] = {}
         self._user_limits: dict[str, dict[str, int]] = {}
         self._permissions: dict[tuple[str, str], Permission] = {}
+        self._topic_permissions: dict[tuple[str, str, str], TopicPermission] = {}
         self._policies: dict[tuple[bool, str], dict[str, Policy]] = {}
         self._parameters: dict[str, int | str] = {}
         self._exchanges: dict[tuple[str, str], Exchange] = {}
@@ -111,6 +113,15 @@ class CatalogView:
     def permissions(self, vhost: str | None = None) -> list[Permission]:
         """Return the permissions in a vhost, or all."""
         return [p for p in self._permissions.values() if vhost is None or p.vhost == vhost]
+
+    def topic_permission(self, user: str, vhost: str, exchange: str) -> TopicPermission | None:
+        """Return which routing keys a user may use at an exchange, None for any."""
+        return self._topic_permissions.get((user, vhost, exchange))
+
+    def topic_permissions(self, vhost: str | None = None) -> list[TopicPermission]:
+        """Return the topic permissions in a vhost, or all."""
+        found = self._topic_permissions.values()
+        return [each for each in found if vhost is None or each.vhost == vhost]
 
     def policy(self, vhost: str, name: str, operator: bool = False) -> Policy | None:
         """Return a policy, or an operator policy."""

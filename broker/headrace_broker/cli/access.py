@@ -99,6 +99,51 @@ def revoke(session: Session, name: str) -> None:
     session.done(f"'{name}' may no longer enter '{session.vhost}'")
 
 
+@permission.group("topic", cls=SessionGroup)
+def topic_permission() -> None:
+    """List, grant and revoke what narrows a user's routing keys at topic exchanges."""
+
+
+@topic_permission.command("list")
+@click.option("--of", "name", help="Only those of this user, in all virtual hosts.")
+@click.pass_obj
+def list_topic_permissions(session: Session, name: str | None) -> None:
+    """List who may use which routing keys in the virtual host; who is not listed may use all."""
+    path = path_of("vhosts", session.vhost, "topic-permissions")
+    if name is not None:
+        path = path_of("users", name, "topic-permissions")
+    columns = {each: each for each in ("user", "vhost", "exchange", "write", "read")}
+    session.print_rows(session.get(path), columns)
+
+
+@topic_permission.command("grant")
+@click.argument("name")
+@click.argument("exchange")
+@click.option("--write", default="", help="Pattern of routing keys to publish with.")
+@click.option("--read", default="", help="Pattern of routing keys to bind with.")
+@click.pass_obj
+def grant_topic(session: Session, name: str, exchange: str, write: str, read: str) -> None:
+    """Let the user NAME use only these routing keys at the topic exchange EXCHANGE.
+
+    {username} and {vhost} in a pattern stand for the names.
+    """
+    body = {"exchange": exchange, "write": write, "read": read}
+    session.request("PUT", path_of("topic-permissions", session.vhost, name), body)
+    session.done(f"routing keys of '{name}' at '{exchange}' are set")
+
+
+@topic_permission.command("revoke")
+@click.argument("name")
+@click.argument("exchange", required=False)
+@click.pass_obj
+def revoke_topic(session: Session, name: str, exchange: str | None) -> None:
+    """Let the user NAME use any routing key at EXCHANGE again, or at all of the virtual host."""
+    ends = (name,) if exchange is None else (name, exchange)
+    session.request("DELETE", path_of("topic-permissions", session.vhost, *ends))
+    where = f"at '{exchange}'" if exchange is not None else f"in '{session.vhost}'"
+    session.done(f"'{name}' may use any routing key {where}")
+
+
 @click.group(cls=SessionGroup)
 def policy() -> None:
     """List, declare and delete policies."""

@@ -6,7 +6,8 @@ from contextvars import ContextVar
 from typing import Any, Final
 
 from headrace_broker.catalog import access
-from headrace_broker.catalog.access import QUEUE, TAGS, Caller, judge
+from headrace_broker.catalog.access import QUEUE, TAGS, Caller, judge, judge_routes
+from headrace_broker.catalog.permission import WRITE
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.management.answer import bad_request
 from headrace_broker.model.definition import Binding, Queue
@@ -102,9 +103,18 @@ def check_binding(found: Caller, view: CatalogView, binding: Binding) -> None:
     Raises:
         AmqpError: ACCESS_REFUSED.
     """
-    kind, destination = binding.destination_type, binding.destination
-    vhost, source = binding.vhost, binding.source
-    access.check_binding(judge(view), found.name, vhost, source, kind, destination)
+    access.check_binding(judge(view), judge_routes(view), found.name, binding)
+
+
+def check_topic(
+    found: Caller, view: CatalogView, vhost: str, exchange: str, routing_key: str
+) -> None:
+    """Refuse to publish with a routing key; see `access.check_topic`.
+
+    Raises:
+        AmqpError: ACCESS_REFUSED.
+    """
+    access.check_topic(judge_routes(view), found.name, vhost, WRITE, exchange, routing_key)
 
 
 def check_not_exclusive(queue: Queue) -> None:

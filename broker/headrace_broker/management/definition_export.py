@@ -27,7 +27,7 @@ def cluster_definitions(view: CatalogView) -> Body:
         "users": [_user(view, user.name) for user in view.users()],
         "vhosts": [render_vhost(vhost) for vhost in view.vhosts()],
         "permissions": [msgspec.structs.asdict(each) for each in view.permissions()],
-        "topic_permissions": [],
+        "topic_permissions": [msgspec.structs.asdict(each) for each in view.topic_permissions()],
         "global_parameters": list(global_parameters(view)),
         **_contents(view, None),
     }

@@ -49,6 +49,16 @@ class PermissionDefinition(msgspec.Struct):
     read: str
 
 
+class TopicPermissionDefinition(msgspec.Struct):
+    """Which routing keys a user may use at a topic exchange."""
+
+    user: str
+    vhost: str
+    exchange: str
+    write: str
+    read: str
+
+
 class ParameterDefinition(msgspec.Struct):
     """A parameter; without a vhost that of the path."""
 
@@ -121,5 +131,5 @@ class DefinitionFile(VhostFile):
     users: list[UserDefinition] = []
     vhosts: list[VhostDefinition] = []
     permissions: list[PermissionDefinition] = []
-    topic_permissions: list[dict[str, Any]] = []
+    topic_permissions: list[TopicPermissionDefinition] = []
     global_parameters: list[GlobalParameterDefinition] = []

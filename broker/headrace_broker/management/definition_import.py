@@ -21,6 +21,7 @@ from headrace_broker.catalog.command import (
     DeclareQueue,
     PutPermission,
     PutPolicy,
+    PutTopicPermission,
     PutUser,
     PutVhost,
     SetUserLimits,
@@ -41,7 +42,14 @@ from headrace_broker.management.definition_file import (
 from headrace_broker.management.parameters import global_command, parameter_command
 from headrace_broker.management.users import given_hash
 from headrace_broker.management.vhosts import DEFAULT_QUEUE_TYPE
-from headrace_broker.model.definition import Binding, Exchange, Permission, Policy, Vhost
+from headrace_broker.model.definition import (
+    Binding,
+    Exchange,
+    Permission,
+    Policy,
+    TopicPermission,
+    Vhost,
+)
 from headrace_broker.model.limits import IMPORTS_AT_ONCE, LISTING_TURN_ROWS
 from headrace_broker.runtime.password import new_user
 
@@ -71,8 +79,6 @@ def cluster_steps(file: DefinitionFile, view: CatalogView) -> Iterator[Step]:
     Raises:
         ApiError: 400, something in it cannot be; the reason names it.
     """
-    if file.topic_permissions:
-        raise bad_request("topic_permissions[0]: topic permissions are not imported")
     for at, vhost in enumerate(file.vhosts):
         yield Step(f"vhosts[{at}] '{vhost.name}'", 0, PutVhost(_vhost(vhost)))
     for at, user in enumerate(file.users):
@@ -83,6 +89,10 @@ def cluster_steps(file: DefinitionFile, view: CatalogView) -> Iterator[Step]:
         permission = Permission(each.user, each.vhost, each.configure, each.write, each.read)
         where = f"permissions[{at}] of '{each.user}' in '{each.vhost}'"
         yield Step(where, 1, PutPermission(permission))
+    for at, told in enumerate(file.topic_permissions):
+        fields = (told.user, told.vhost, told.exchange, told.write, told.read)
+        where = f"topic_permissions[{at}] of '{told.user}' in '{told.vhost}'"
+        yield Step(where, 1, PutTopicPermission(TopicPermission(*fields)))
     for at, parameter in enumerate(file.global_parameters):
         if parameter.name not in _THEIRS:
             where = f"global_parameters[{at}] '{parameter.name}'"

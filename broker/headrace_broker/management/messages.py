@@ -15,6 +15,7 @@ from headrace_broker.management.access import (
     check_allowed,
     check_enters,
     check_not_exclusive,
+    check_topic,
 )
 from headrace_broker.management.administration import (
     Administration,
@@ -157,6 +158,7 @@ class MessageEndpoints:
         exchange, routing_key = await self._target(queue.vhost, body)
         who = caller()
         check_allowed(who, self._node.view, queue.vhost, WRITE, "exchange", exchange)
+        check_topic(who, self._node.view, queue.vhost, exchange, routing_key)
         route = short_string("exchange", exchange) + short_string("routing_key", routing_key)
         moved = await self._node.message_service.move(queue, body.ids, route, who.name)
         return json_answer(render_moved(moved))

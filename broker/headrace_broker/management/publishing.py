@@ -14,7 +14,13 @@ from typing_extensions import TypedDict
 
 from headrace_broker.catalog.permission import CONFIGURE, READ, WRITE
 from headrace_broker.codecs.method import decode_properties
-from headrace_broker.management.access import caller, check_allowed, check_enters
+from headrace_broker.core.routing.distribution import DistributionError, distribution_keys
+from headrace_broker.management.access import (
+    caller,
+    check_allowed,
+    check_enters,
+    check_topic,
+)
 from headrace_broker.management.administration import (
     Administration,
     known_exchange,
@@ -95,6 +101,8 @@ class PublishEndpoints:
         async with self._bodies.decoded(request, PublishBody) as body:
             payload = _payload(body)
             properties = encoded_properties(body.properties, who.name)
+            for key in (body.routing_key, *copy_keys(properties)):
+                check_topic(who, self._node.view, vhost, exchange.name, key)
             route = short_string("exchange", exchange.name)
             route += short_string("routing_key", body.routing_key)
             routed = await self._node.publisher.publish(vhost, route, properties, payload, who.name)
@@ -157,6 +165,18 @@ def encoded_properties(given: MessageProperties, user: str) -> bytes:
         rule = f"have {len(encoded)} octets, at most {PROPERTIES_OCTETS_MAX}"
         raise bad_request(f"properties: {rule}")
     return encoded
+
+
+def copy_keys(properties: bytes) -> list[str]:
+    """Return the routing keys in the headers CC and BCC.
+
+    Raises:
+        ApiError: 400, one of them is not what it has to be.
+    """
+    try:
+        return distribution_keys(properties)
+    except DistributionError as error:
+        raise bad_request(f"properties.headers: {error}") from None
 
 
 def _named_shortly(value: Any) -> bool:

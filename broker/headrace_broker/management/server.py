@@ -41,6 +41,7 @@ from headrace_broker.management.queues import QueueEndpoints
 from headrace_broker.management.rate import SAMPLE_INTERVAL_S, RateMeter
 from headrace_broker.management.route import NOBODY, Route, described, got
 from headrace_broker.management.status_source import StatusSource
+from headrace_broker.management.topic_permissions import TopicPermissionEndpoints
 from headrace_broker.management.user_limits import UserLimitEndpoints
 from headrace_broker.management.users import UserEndpoints
 from headrace_broker.management.vhosts import VhostEndpoints
@@ -167,6 +168,7 @@ class ManagementServer:
             PolicyEndpoints(node, operator=True),
             QueueEndpoints(node, source),
             PermissionEndpoints(node),
+            TopicPermissionEndpoints(node),
             UserEndpoints(node),
             UserLimitEndpoints(node),
             VhostEndpoints(node),

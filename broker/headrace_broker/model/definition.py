@@ -189,3 +189,22 @@ class Permission(msgspec.Struct, frozen=True):
     configure: str
     write: str
     read: str
+
+
+class TopicPermission(msgspec.Struct, frozen=True):
+    """Which routing keys a user may use at a topic exchange: regular expressions.
+
+    It narrows what a `Permission` allows. `{username}` and `{vhost}` in an expression stand for the
+    user's name and the vhost's. An empty expression fits the empty routing key only.
+
+    Attributes:
+        exchange: which need not exist.
+        write: routing keys to publish with.
+        read: routing keys to bind with.
+    """
+
+    user: str
+    vhost: str
+    exchange: str
+    write: str
+    read: str

@@ -67,6 +67,7 @@ PATTERN_OCTETS_MAX: Final = 1024  # octets of a regular expression in a policy o
 PROPERTIES_OCTETS_MAX: Final = FRAME_BYTES_MAX - 20  # octets of a property block; with the rest of a content header it fills a frame
 DEATHS_KEPT_MAX: Final = 64  # deaths in x-death; some 70 KiB with the longest names, which fit a frame
 PATTERNS_CACHED_MAX: Final = 4096  # compiled expressions remembered; about a KiB each
+TOPIC_ANSWERS_CACHED_MAX: Final = 16384  # answers remembered about routing keys at exchanges with topic permissions; some 500 octets each
 PERMISSIONS_CACHED_MAX: Final = 65536  # answers remembered about who may do what; about 200 octets each
 TTL_MS_MAX: Final = 315_360_000_000  # milliseconds of a message's or queue's time to live: ten years, as RabbitMQ
 DURATION_MS_MAX: Final = 1 << 53  # milliseconds of a timeout or delay; added to a time it stays within 64 bits

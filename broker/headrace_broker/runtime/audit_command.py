@@ -79,6 +79,16 @@ def _no_permission(command: Any) -> _Shown:
     return command.user, {"vhost": command.vhost}
 
 
+def _topic_permission(command: Any) -> _Shown:
+    found = command.permission
+    rights = {"exchange": found.exchange, "write": found.write, "read": found.read}
+    return found.user, {"vhost": found.vhost} | rights
+
+
+def _no_topic_permissions(command: Any) -> _Shown:
+    return command.user, {"vhost": command.vhost, "exchange": command.exchange}
+
+
 def _policy(command: Any) -> _Shown:
     policy = command.policy
     return policy.name, {
@@ -175,6 +185,8 @@ _DESCRIBED: Final[dict[type[commands.Command], Callable[[Any], _Shown]]] = {
     commands.DeleteUser: _named,
     commands.PutPermission: _permission,
     commands.DeletePermission: _no_permission,
+    commands.PutTopicPermission: _topic_permission,
+    commands.DeleteTopicPermissions: _no_topic_permissions,
     commands.PutPolicy: _policy,
     commands.DeletePolicy: _no_policy,
     commands.SetVhostLimits: _vhost_limits,

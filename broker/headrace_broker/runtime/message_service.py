@@ -7,7 +7,9 @@ from typing import Final, NamedTuple, final
 
 from typing_extensions import override
 
+from headrace_broker.catalog.permission import WRITE
 from headrace_broker.codecs.batch import message_body, message_properties, message_route
+from headrace_broker.core.routing.distribution import DistributionError, distribution_keys
 from headrace_broker.flow.account import Account
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.flow import REPUBLISH, Cause
@@ -284,8 +286,22 @@ class _Move:
     def _queues_of(self, publish: Publish) -> list[Queue]:
         route = self._router.route(self._queue.vhost, publish.route)
         if route.needs_message:
+            if not self._may_copy(route.exchange, publish.properties):
+                return []
             route = self._router.route_stored(self._queue.vhost, publish.route, publish.properties)
         return list(route.queues)
+
+    def _may_copy(self, exchange: str, properties: bytes) -> bool:
+        """Return whether who moves a message may use the routing keys that it brings along."""
+        user, vhost = self._account.cause.user, self._queue.vhost
+        permissions = self._broker.permissions
+        if not permissions.narrows(user, vhost, exchange):
+            return True
+        try:
+            keys = distribution_keys(properties)
+        except DistributionError:
+            return True  # they count as absent
+        return all(permissions.may_route(user, vhost, WRITE, exchange, key) for key in keys)
 
     def _send(self, publish: Publish, queues: list[Queue]) -> asyncio.Future[bool]:
         ticket, future = self._confirms.ticket(len(queues))

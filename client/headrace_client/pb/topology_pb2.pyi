@@ -1486,6 +1486,188 @@ class ListPermissionsResponse(_message.Message):
 Global___ListPermissionsResponse: _TypeAlias = ListPermissionsResponse  # noqa: Y015
 
 @_typing.final
+class TopicPermission(_message.Message):
+    """---------------------------------------------------------------------------- Topic permissions
+
+    Which routing keys a user may use at a topic exchange: regular expressions that are searched for in
+    them, in which {username} and {vhost} stand for the names. An empty one fits the empty routing key
+    only. Without a topic permission all that the permission allows may be done with any routing key.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    USER_FIELD_NUMBER: _builtins.int
+    VHOST_FIELD_NUMBER: _builtins.int
+    EXCHANGE_FIELD_NUMBER: _builtins.int
+    WRITE_FIELD_NUMBER: _builtins.int
+    READ_FIELD_NUMBER: _builtins.int
+    user: _builtins.str
+    vhost: _builtins.str
+    exchange: _builtins.str
+    """which need not be there"""
+    write: _builtins.str
+    """to publish with"""
+    read: _builtins.str
+    """to bind with"""
+    def __init__(
+        self,
+        *,
+        user: _builtins.str = ...,
+        vhost: _builtins.str = ...,
+        exchange: _builtins.str = ...,
+        write: _builtins.str = ...,
+        read: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["exchange", b"exchange", "read", b"read", "user", b"user", "vhost", b"vhost", "write", b"write"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TopicPermission: _TypeAlias = TopicPermission  # noqa: Y015
+
+@_typing.final
+class DeclareTopicPermissionRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PERMISSION_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def permission(self) -> Global___TopicPermission: ...
+    def __init__(
+        self,
+        *,
+        permission: Global___TopicPermission | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["permission", b"permission"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["permission", b"permission"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeclareTopicPermissionRequest: _TypeAlias = DeclareTopicPermissionRequest  # noqa: Y015
+
+@_typing.final
+class DeclareTopicPermissionResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CREATED_FIELD_NUMBER: _builtins.int
+    created: _builtins.bool
+    def __init__(
+        self,
+        *,
+        created: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created", b"created"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeclareTopicPermissionResponse: _TypeAlias = DeclareTopicPermissionResponse  # noqa: Y015
+
+@_typing.final
+class DeleteTopicPermissionRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    USER_FIELD_NUMBER: _builtins.int
+    VHOST_FIELD_NUMBER: _builtins.int
+    EXCHANGE_FIELD_NUMBER: _builtins.int
+    user: _builtins.str
+    vhost: _builtins.str
+    exchange: _builtins.str
+    """"" for all of the vhost"""
+    def __init__(
+        self,
+        *,
+        user: _builtins.str = ...,
+        vhost: _builtins.str = ...,
+        exchange: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["exchange", b"exchange", "user", b"user", "vhost", b"vhost"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteTopicPermissionRequest: _TypeAlias = DeleteTopicPermissionRequest  # noqa: Y015
+
+@_typing.final
+class DescribeTopicPermissionRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    USER_FIELD_NUMBER: _builtins.int
+    VHOST_FIELD_NUMBER: _builtins.int
+    EXCHANGE_FIELD_NUMBER: _builtins.int
+    user: _builtins.str
+    vhost: _builtins.str
+    exchange: _builtins.str
+    def __init__(
+        self,
+        *,
+        user: _builtins.str = ...,
+        vhost: _builtins.str = ...,
+        exchange: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["exchange", b"exchange", "user", b"user", "vhost", b"vhost"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeTopicPermissionRequest: _TypeAlias = DescribeTopicPermissionRequest  # noqa: Y015
+
+@_typing.final
+class ListTopicPermissionsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    USER_FIELD_NUMBER: _builtins.int
+    VHOST_FIELD_NUMBER: _builtins.int
+    PAGE_FIELD_NUMBER: _builtins.int
+    user: _builtins.str
+    """"" for all"""
+    vhost: _builtins.str
+    """"" for all"""
+    @_builtins.property
+    def page(self) -> Global___PageRequest: ...
+    def __init__(
+        self,
+        *,
+        user: _builtins.str = ...,
+        vhost: _builtins.str = ...,
+        page: Global___PageRequest | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["page", b"page"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page", b"page", "user", b"user", "vhost", b"vhost"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListTopicPermissionsRequest: _TypeAlias = ListTopicPermissionsRequest  # noqa: Y015
+
+@_typing.final
+class ListTopicPermissionsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PERMISSIONS_FIELD_NUMBER: _builtins.int
+    NEXT_TOKEN_FIELD_NUMBER: _builtins.int
+    next_token: _builtins.str
+    @_builtins.property
+    def permissions(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicPermission]: ...
+    def __init__(
+        self,
+        *,
+        permissions: _abc.Iterable[Global___TopicPermission] | None = ...,
+        next_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_token", b"next_token", "permissions", b"permissions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListTopicPermissionsResponse: _TypeAlias = ListTopicPermissionsResponse  # noqa: Y015
+
+@_typing.final
 class Policy(_message.Message):
     """---------------------------------------------------------------------------- Policies
 

@@ -21,6 +21,7 @@ from headrace_broker.model.definition import (
     Permission,
     Policy,
     Queue,
+    TopicPermission,
     User,
     Vhost,
 )
@@ -149,7 +150,13 @@ class RandomCommands:
         pick = self.random
         operator = pick.random() < 0.4
         length = pick.randrange(-2, 9)
-        roll = pick.randrange(9)
+        roll = pick.randrange(11)
+        if roll == 9:
+            told = TopicPermission(pick.choice([name, "guest"]), vhost, "x", name, "")
+            return commands.PutTopicPermission(told)
+        if roll == 10:
+            who = pick.choice([name, "guest"])
+            return commands.DeleteTopicPermissions(who, vhost, pick.choice(["", "x", "y"]))
         if roll < 3:
             definition = {"max-length": length}
             apply_to = pick.choice(APPLY_TO)

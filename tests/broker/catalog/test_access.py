@@ -9,9 +9,9 @@ import pytest
 
 from headrace_broker.catalog import access
 from headrace_broker.catalog import command as commands
-from headrace_broker.catalog.access import EXCHANGE, QUEUE, Caller, judge
+from headrace_broker.catalog.access import EXCHANGE, QUEUE, Caller, judge, judge_routes
 from headrace_broker.catalog.permission import CONFIGURE, READ, WRITE
-from headrace_broker.model.definition import Permission, User
+from headrace_broker.model.definition import Binding, Permission, TopicPermission, User
 from headrace_broker.model.reply_code import ACCESS_REFUSED, PRECONDITION_FAILED, AmqpError
 
 ROOT = Caller("root", ("administrator",))
@@ -89,14 +89,32 @@ def test_any_permission_at_all_lets_one_hear_of_a_name(view: Any) -> None:
 
 
 def test_a_binding_takes_write_at_its_end_and_read_at_its_source(view: Any) -> None:
-    may = judge(view)
-    access.check_binding(may, "clerk", "/", "r", QUEUE, "x")
+    judges = judge(view), judge_routes(view)
+    access.check_binding(*judges, "clerk", Binding("/", "r", QUEUE, "x", "k"))
     assert "write access to queue 'r'" in refusal(
-        access.check_binding, may, "clerk", "/", "r", QUEUE, "r"
+        access.check_binding, *judges, "clerk", Binding("/", "r", QUEUE, "r", "k")
     )
     assert "read access to exchange 'x'" in refusal(
-        access.check_binding, may, "clerk", "/", "x", EXCHANGE, "x"
+        access.check_binding, *judges, "clerk", Binding("/", "x", EXCHANGE, "x", "k")
     )
+
+
+def test_a_binding_at_a_topic_exchange_takes_a_routing_key_that_may_be_read(
+    driver: Any, view: Any
+) -> None:
+    driver.exchange("r", "topic")
+    driver.do(commands.PutTopicPermission(TopicPermission("clerk", "/", "r", "", "^a")))
+    judges = judge(view), judge_routes(view)
+    access.check_binding(*judges, "clerk", Binding("/", "r", QUEUE, "x", "a.b"))
+    text = refusal(access.check_binding, *judges, "clerk", Binding("/", "r", QUEUE, "x", "b"))
+    assert text == (
+        "read access to topic 'b' in exchange 'r' in vhost '/' refused for user 'clerk'"
+    )
+    key = "b" * 300 + "\udcff"
+    text = refusal(access.check_topic, judges[1], "clerk", "/", WRITE, "r", key)
+    assert text.startswith("write access to topic 'bbb")
+    assert "\udcff" not in text
+    assert len(text) < 400
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from headrace_broker.catalog.event import (
     QueueAdded,
     QueueChanged,
     QueueRemoved,
+    TopicPermissionChanged,
     UserChanged,
     UserLimitsChanged,
     VhostAdded,
@@ -100,6 +101,11 @@ class Follower:
             assert ("vhost", event.vhost) in things
             assert ("user", event.user) in things
             self._set(("user of", event.vhost, event.user), event.permission)
+        elif isinstance(event, TopicPermissionChanged):
+            assert ("vhost", event.vhost) in things
+            assert ("user", event.user) in things
+            key = ("user of", event.vhost, event.exchange, event.user)
+            self._set(key, event.permission)
         else:
             assert isinstance(event, PolicyChanged)
             assert ("vhost", event.vhost) in things

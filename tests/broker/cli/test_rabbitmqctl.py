@@ -117,6 +117,22 @@ def test_permissions(ctl):
     assert (code, err) == (65, "Error:\nno vhost 'nope'\n")
 
 
+def test_topic_permissions(ctl):
+    done = ctl("set_topic_permissions", "-p", "/", "alice", "amq.topic", "^a", "")
+    said = 'Setting topic permissions on "amq.topic" for user "alice" in vhost "/" ...\n'
+    assert done == (0, said, "")
+    ctl("set_topic_permissions", "alice", "x", "^b", ".*")
+    assert ctl("-q", "list_topic_permissions")[1] == (
+        "user\texchange\twrite\tread\nalice\tamq.topic\t^a\t\nalice\tx\t^b\t.*\n"
+    )
+    said = 'Clearing topic permissions on "amq.topic" for user "alice" in vhost "/" ...\n'
+    assert ctl("clear_topic_permissions", "alice", "amq.topic") == (0, said, "")
+    own = "vhost\texchange\twrite\tread\n/\tx\t^b\t.*\n"
+    assert ctl("list_user_topic_permissions", "alice", "-q")[1] == own
+    assert ctl("clear_topic_permissions", "alice")[0] == 0
+    assert ctl("-q", "list_topic_permissions")[1] == ""
+
+
 @pytest.mark.parametrize(
     ("kind", "listing", "clear"),
     [

@@ -218,6 +218,15 @@ GOOD = {"name": "new", "vhost": "/"}
         ),
         ({"queues": [GOOD], "users": [{"name": ""}]}, ("users[0] ''", "user")),
         ({"queues": [GOOD], "topic_permissions": [{}]}, ("topic_permissions[0]",)),
+        (
+            {
+                "queues": [GOOD],
+                "topic_permissions": [
+                    {"user": "u", "vhost": "/", "exchange": "x", "write": "", "read": ""}
+                ],
+            },
+            ("topic_permissions[0] of 'u' in '/'", "no user 'u'"),
+        ),
         ({"queues": {}}, ("queues", "array")),
     ],
 )

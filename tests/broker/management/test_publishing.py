@@ -6,7 +6,9 @@ import base64
 
 import pytest
 
+from headrace_broker.catalog.command import PutPermission, PutTopicPermission
 from headrace_broker.codecs.method import decode_properties
+from headrace_broker.model.definition import Permission, TopicPermission
 from headrace_broker.runtime.message_service import FetchedMessage
 from headrace_broker.runtime.port import ACCEPT
 
@@ -72,6 +74,29 @@ def test_publishing_takes_permission_to_write(refused, node):
     assert refused(403, "POST", PUBLISH, body, user="alice")
     assert refused(404, "POST", "/api/exchanges/%2F/none/publish", body)
     assert refused(404, "POST", "/api/exchanges/no/amq.topic/publish", body)
+
+
+@pytest.mark.parametrize(
+    ("body", "key"),
+    [
+        ({"routing_key": "b"}, "b"),
+        ({"routing_key": "a", "properties": {"headers": {"CC": ["a", "c"]}}}, "c"),
+        ({"routing_key": "a", "properties": {"headers": {"BCC": ["d"]}}}, "d"),
+    ],
+)
+def test_publishing_takes_a_routing_key_that_is_allowed(api, refused, node, body, key):
+    node.do(PutPermission(Permission("alice", "/", "", "^amq", "")))
+    node.do(PutTopicPermission(TopicPermission("alice", "/", "amq.topic", "^a", "")))
+    allowed = {"payload": "", "routing_key": "a", "properties": {"headers": {"CC": ["a.b"]}}}
+    assert api("POST", PUBLISH, allowed, user="alice")[0] == 200
+    reason = refused(403, "POST", PUBLISH, {"payload": "", **body}, user="alice")
+    assert reason.startswith(f"write access to topic '{key}' in exchange 'amq.topic'")
+    assert len(node.publisher.published) == 1
+
+
+def test_a_header_of_copies_that_is_none_is_refused(refused):
+    body = {"payload": "", "properties": {"headers": {"CC": "x"}}}
+    assert refused(400, "POST", PUBLISH, body).startswith("properties.headers: header 'CC'")
 
 
 def test_a_vhost_is_alive_when_a_message_goes_through(api, refused, node):

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from headrace_broker.catalog.command import Bind, DeclareQueue, PutPermission
-from headrace_broker.model.definition import Binding, Permission
+from headrace_broker.catalog.command import (
+    Bind,
+    DeclareQueue,
+    PutPermission,
+    PutTopicPermission,
+)
+from headrace_broker.model.definition import Binding, Permission, TopicPermission
 from headrace_broker.model.flow_status import QueueFlow
 
 QUEUE = "/api/queues/%2F/q"
@@ -158,6 +163,20 @@ def test_permissions_decide_what_may_be_changed(api, node, refused):
     assert api("GET", "/api/queues", user="pol") == (200, [])
     assert api("GET", "/api/exchanges", user="pol") == (200, [])
     assert api("GET", "/api/bindings", user="pol") == (200, [])
+
+
+def test_topic_permissions_decide_with_which_routing_keys_one_binds(api, node, refused):
+    api("PUT", QUEUE)
+    node.do(PutPermission(Permission("alice", "/", "", ".*", ".*")))
+    node.do(PutTopicPermission(TopicPermission("alice", "/", "amq.topic", "", "^a")))
+    ends = "/api/bindings/%2F/e/amq.topic/q/q"
+    for key in ("a.b", "b"):
+        assert api("POST", ends, {"routing_key": key})[0] == 201
+    assert api("DELETE", f"{ends}/a.b", user="alice")[0] == 204
+    assert api("POST", ends, {"routing_key": "a"}, user="alice")[0] == 201
+    for method, path, body in (("POST", ends, {"routing_key": "b"}), ("DELETE", f"{ends}/b", None)):
+        reason = refused(403, method, path, body, user="alice")
+        assert reason.startswith("read access to topic 'b' in exchange 'amq.topic'")
 
 
 def test_a_new_queue_or_exchange_needs_leave_to_publish_where_it_sends_messages(api, node, refused):

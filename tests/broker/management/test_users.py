@@ -139,6 +139,42 @@ def test_a_bad_permission_is_refused(refused, path, body, status, reason):
     assert refused(status, "PUT", f"/api/permissions/{path}", body).startswith(reason)
 
 
+def test_topic_permissions_are_set_shown_and_taken_away(api):
+    one = "/api/topic-permissions/%2F/alice"
+    body = {"exchange": "amq.topic", "write": "^{username}", "read": ""}
+    row = {"user": "alice", "vhost": "/", **body}
+    assert api("PUT", one, body) == (201, None)
+    assert api("PUT", one, body) == (204, None)
+    assert api("PUT", one, {**body, "exchange": "x/y"}) == (201, None)
+    assert api("GET", f"{one}/amq.topic") == (200, row)
+    for path in (
+        one,
+        "/api/users/alice/topic-permissions",
+        "/api/vhosts/%2F/topic-permissions",
+        "/api/topic-permissions",
+    ):
+        assert api("GET", path) == (200, [row, {**row, "exchange": "x/y"}])
+    assert api("DELETE", f"{one}/x%2Fy") == (204, None)
+    assert api("GET", one) == (200, [row])
+    assert api("DELETE", one) == (204, None)
+    assert api("GET", one) == (200, [])
+    assert api("GET", f"{one}/amq.topic")[0] == 404
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "reason"),
+    [
+        ("%2F/alice", {"exchange": "x", "write": ""}, 400, "read: is missing"),
+        ("%2F/alice", {"exchange": "x", "write": "(", "read": ""}, 400, "write: "),
+        ("%2F/alice", {"exchange": "", "write": "", "read": ""}, 400, "the exchange's name"),
+        ("v/alice", {"exchange": "x", "write": "", "read": ""}, 404, "no vhost 'v'"),
+        ("%2F/eve", {"exchange": "x", "write": "", "read": ""}, 404, "no user 'eve'"),
+    ],
+)
+def test_a_bad_topic_permission_is_refused(refused, path, body, status, reason):
+    assert refused(status, "PUT", f"/api/topic-permissions/{path}", body).startswith(reason)
+
+
 def test_limits_of_users(api, refused):
     assert api("PUT", "/api/user-limits/alice/publish-rate-messages", {"value": 3}) == (204, None)
     row = {"user": "alice", "value": {"publish-rate-messages": 3}}
@@ -155,6 +191,6 @@ def test_everybody_learns_who_he_is_and_only_administrators_see_users(api, refus
         200,
         {"name": "alice", "tags": ["management"]},
     )
-    for path in ("/api/users", "/api/users/guest", "/api/permissions", "/api/user-limits"):
+    for path in ("/api/users", "/api/users/guest", "/api/permissions", "/api/topic-permissions"):
         assert "administrator" in refused(403, "GET", path, user="mon")
     assert "administrator" in refused(403, "PUT", "/api/users/x", {"tags": ""}, user="pol")

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from headrace_broker.catalog.permission import Permissions
+from headrace_broker.catalog.store import CatalogStore
 from headrace_broker.core.queue.leader_command import encode_configure
 from headrace_broker.core.queue.queue_machine import MACHINE_VERSION
 from headrace_broker.core.queue.settings import OVERFLOW_REJECT_PUBLISH, QueueSettings
@@ -41,6 +43,8 @@ class Parts:
         self.node_name = "n1"
         self.boot = 3
         self.blocked = ""
+        self.rules = CatalogStore()
+        self.permissions = Permissions(self.rules)
         self.causes = []
         self.service = MessageService(fake, fake, fake)
         self.configure(QueueSettings())

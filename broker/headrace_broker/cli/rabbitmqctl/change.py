@@ -205,6 +205,35 @@ def clear_permissions(session: Session, user: str) -> None:
     session.change("DELETE", path_of("permissions", vhost, user))
 
 
+@command("set_topic_permissions")
+@click.argument("user")
+@click.argument("exchange")
+@click.argument("write")
+@click.argument("read")
+def set_topic_permissions(
+    session: Session, user: str, exchange: str, write: str, read: str
+) -> None:
+    """Set which routing keys a user may use at a topic exchange: two regular expressions."""
+    vhost = session.settings.vhost
+    session.say(
+        f'Setting topic permissions on "{exchange}" for user "{user}" in vhost "{vhost}" ...'
+    )
+    body = {"exchange": exchange, "write": write, "read": read}
+    session.change("PUT", path_of("topic-permissions", vhost, user), body)
+
+
+@command("clear_topic_permissions")
+@click.argument("user")
+@click.argument("exchange", required=False)
+def clear_topic_permissions(session: Session, user: str, exchange: str | None) -> None:
+    """Let a user use any routing key again: at an exchange, or in a vhost."""
+    vhost = session.settings.vhost
+    on = f' on "{exchange}"' if exchange is not None else ""
+    session.say(f'Clearing topic permissions{on} for user "{user}" in vhost "{vhost}" ...')
+    ends = (user,) if exchange is None else (user, exchange)
+    session.change("DELETE", path_of("topic-permissions", vhost, *ends))
+
+
 # Policies
 
 

@@ -165,6 +165,26 @@ def list_user_permissions(session: Session, user: str) -> None:
     print_rows(session, rows, columns, list(columns))
 
 
+@command("list_topic_permissions")
+def list_topic_permissions(session: Session) -> None:
+    """List who may use which routing keys in a vhost."""
+    vhost = session.settings.vhost
+    session.say(f'Listing topic permissions for vhost "{vhost}" ...')
+    rows = session.get(path_of("vhosts", vhost, "topic-permissions"))
+    columns = _same("user exchange write read")
+    print_rows(session, rows, columns, list(columns))
+
+
+@command("list_user_topic_permissions")
+@click.argument("user")
+def list_user_topic_permissions(session: Session, user: str) -> None:
+    """List which routing keys a user may use where."""
+    session.say(f'Listing topic permissions for user "{user}" ...')
+    rows = session.get(path_of("users", user, "topic-permissions"))
+    columns = _same("vhost exchange write read")
+    print_rows(session, rows, columns, list(columns))
+
+
 @command("list_policies")
 def list_policies(session: Session) -> None:
     """List the policies of a vhost."""

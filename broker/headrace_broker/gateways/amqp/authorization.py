@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from headrace_broker.catalog import access
 from headrace_broker.catalog.access import EXCHANGE, QUEUE, stranger_text
+from headrace_broker.catalog.permission import WRITE
+from headrace_broker.model.definition import Binding
 from headrace_broker.model.reply_code import NOT_ALLOWED, AmqpError
 
 if TYPE_CHECKING:
@@ -47,14 +49,24 @@ def check_any(outlet: Outlet, kind: str, name: str) -> None:
     access.check_any(outlet.broker.permissions.may, outlet.user, outlet.vhost, kind, name)
 
 
-def check_binding(outlet: Outlet, source: str, kind: str, destination: str) -> None:
+def check_topic(outlet: Outlet, exchange: str, routing_key: str) -> None:
+    """Refuse to publish with a routing key; see `access.check_topic`.
+
+    Raises:
+        AmqpError: ACCESS_REFUSED.
+    """
+    may_route = outlet.broker.permissions.may_route
+    access.check_topic(may_route, outlet.user, outlet.vhost, WRITE, exchange, routing_key)
+
+
+def check_binding(outlet: Outlet, binding: Binding) -> None:
     """Refuse to bind a queue or exchange to an exchange, or to unbind it.
 
     Raises:
         AmqpError: ACCESS_REFUSED.
     """
-    may = outlet.broker.permissions.may
-    access.check_binding(may, outlet.user, outlet.vhost, source, kind, destination)
+    permissions = outlet.broker.permissions
+    access.check_binding(permissions.may, permissions.may_route, outlet.user, binding)
 
 
 def check_declared_queue(outlet: Outlet, name: str, arguments: dict[str, Any]) -> None:

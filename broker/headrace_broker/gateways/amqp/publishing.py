@@ -11,9 +11,13 @@ from headrace_broker.catalog.permission import WRITE
 from headrace_broker.codecs.delivery_encoder import encode_return
 from headrace_broker.core.property_edit import without_header
 from headrace_broker.core.property_reader import HEADERS
-from headrace_broker.core.routing.distribution import BCC, DistributionError
+from headrace_broker.core.routing.distribution import (
+    BCC,
+    DistributionError,
+    distribution_keys,
+)
 from headrace_broker.flow.gate import Gate
-from headrace_broker.gateways.amqp.authorization import check
+from headrace_broker.gateways.amqp.authorization import check, check_topic
 from headrace_broker.gateways.amqp.confirming import Confirms
 from headrace_broker.gateways.amqp.links import Links
 from headrace_broker.gateways.amqp.outlet import Outlet
@@ -60,6 +64,7 @@ class Publisher:
         # The exchange that the user may write to, as of this version of the permissions.
         self._permitted: str | None = None
         self._permitted_version = 0
+        self._narrowed = False  # a topic permission of the user says which routing keys there
         self._transaction = transaction
         self.closed: Gate | None = None
         self.failed_at: i64 = -1
@@ -99,6 +104,10 @@ class Publisher:
             check(outlet, WRITE, EXCHANGE, route.exchange)
             self._permitted = route.exchange
             self._permitted_version = version
+            permissions = outlet.broker.permissions
+            self._narrowed = permissions.narrows(outlet.user, outlet.vhost, route.exchange)
+        if self._narrowed:
+            check_topic(outlet, route.exchange, route.routing_key)
         lost = not route.queues and not route.needs_message and not route.replies
         if lost and not current and not route.internal:
             return publishes
@@ -132,6 +141,8 @@ class Publisher:
                         return publishes[done:]
                     together.append(checked)
                     continue
+                if self._narrowed:
+                    self._check_copies(route, checked)
                 found = self._route_message(checked)
                 if not current and not found.queues and not found.replies:
                     return publishes[done:]
@@ -148,6 +159,15 @@ class Publisher:
             if together:
                 self._pass_on(together, route)
         return []
+
+    def _check_copies(self, route: Route, publish: Publish) -> None:
+        """Refuse what the headers CC and BCC name; a table that cannot be read is refused later."""
+        try:
+            keys = distribution_keys(publish.properties)
+        except DistributionError:
+            return
+        for key in keys:
+            check_topic(self._outlet, route.exchange, key)
 
     def _route_message(self, publish: Publish) -> Route:
         outlet = self._outlet

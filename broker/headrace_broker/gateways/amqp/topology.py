@@ -101,15 +101,16 @@ def _queue_binding(
     outlet = channel.outlet
     check_not_default(command.exchange)
     name = queue_name(channel, command.queue)
-    check_binding(outlet, command.exchange, QUEUE, name)
-    queue = outlet.broker.queue(outlet.vhost, name)
-    if queue is not None:
-        check_owner(channel, queue)
     key = command.routing_key
     if not key and not command.queue:
         key = name
     arguments = command.arguments or {}
-    return Binding(outlet.vhost, command.exchange, "queue", name, key, arguments)
+    binding = Binding(outlet.vhost, command.exchange, "queue", name, key, arguments)
+    check_binding(outlet, binding)
+    queue = outlet.broker.queue(outlet.vhost, name)
+    if queue is not None:
+        check_owner(channel, queue)
+    return binding
 
 
 async def _purge_queue(channel: Channel, command: commands.Queue.Purge) -> None:
@@ -194,8 +195,7 @@ def _exchange_binding(
 ) -> Binding:
     check_not_default(command.source)
     check_not_default(command.destination)
-    check_binding(channel.outlet, command.source, EXCHANGE, command.destination)
-    return Binding(
+    binding = Binding(
         channel.outlet.vhost,
         command.source,
         "exchange",
@@ -203,6 +203,8 @@ def _exchange_binding(
         command.routing_key,
         command.arguments or {},
     )
+    check_binding(channel.outlet, binding)
+    return binding
 
 
 TOPOLOGY_HANDLERS: Final[dict[int, Handler]] = {

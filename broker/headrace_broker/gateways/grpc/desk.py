@@ -6,7 +6,15 @@ import re
 from collections.abc import Collection
 from typing import Any, Final
 
-from headrace_broker.catalog.access import Caller, May, check_enters, check_sees, judge
+from headrace_broker.catalog.access import (
+    Caller,
+    May,
+    MayRoute,
+    check_enters,
+    check_sees,
+    judge,
+    judge_routes,
+)
 from headrace_broker.catalog.result import Exists, NotFound, Ok, Refused, Result
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.gateways.grpc.errors import bad_field
@@ -34,6 +42,7 @@ class Desk:
         status: likewise.
         view: the catalog.
         may: answers what permissions allow.
+        may_route: answers what topic permissions allow.
     """
 
     def __init__(self, node: NodeAdministration, status: NodeStatusSource) -> None:
@@ -41,6 +50,7 @@ class Desk:
         self.status = status
         self.view: CatalogView = node.view
         self.may: May = judge(node.view)
+        self.may_route: MayRoute = judge_routes(node.view)
 
     async def known_vhost(self, name: str, field: str = "vhost") -> str:
         """Return the name of a vhost that is there.

@@ -172,15 +172,17 @@ class BindingCalls:
         check_not_default(message.source)
         if kind == EXCHANGE:
             check_not_default(destination)
-        check_binding(desk.may, who.name, vhost, message.source, kind, destination)
+        arguments = read_table(message.arguments, "binding.arguments")
+        ends = (message.source, kind, destination)
+        binding = Binding(vhost, *ends, message.routing_key, arguments)
+        check_binding(desk.may, desk.may_route, who.name, binding)
         if kind == QUEUE:
             queue = await desk.find_queue(vhost, destination)
             if queue is not None:
                 check_not_exclusive(queue)
             elif not may_be_gone:
                 await desk.known_queue(vhost, destination, "binding.queue")
-        arguments = read_table(message.arguments, "binding.arguments")
-        return Binding(vhost, message.source, kind, destination, message.routing_key, arguments)
+        return binding
 
     async def list(
         self, who: Caller, request: messages.ListBindingsRequest

@@ -14,10 +14,14 @@ from headrace_broker.gateways.grpc.pb.topology_pb2_grpc import (
     TopologyServicer,
     add_TopologyServicer_to_server,
 )
+from headrace_broker.gateways.grpc.permission_calls import (
+    PermissionCalls,
+    TopicPermissionCalls,
+)
 from headrace_broker.gateways.grpc.policy_calls import PolicyCalls
 from headrace_broker.gateways.grpc.queue_calls import QueueCalls
 from headrace_broker.gateways.grpc.unary import serve
-from headrace_broker.gateways.grpc.user_calls import PermissionCalls, UserCalls
+from headrace_broker.gateways.grpc.user_calls import UserCalls
 from headrace_broker.gateways.grpc.vhost_calls import VhostCalls
 
 
@@ -39,6 +43,7 @@ class TopologyService(TopologyServicer):
         self._vhosts = VhostCalls(desk)
         self._users = UserCalls(desk)
         self._permissions = PermissionCalls(desk)
+        self._topic_permissions = TopicPermissionCalls(desk)
         self._policies = PolicyCalls(desk)
 
     def add_to(self, server: grpc.aio.Server) -> None:
@@ -201,6 +206,32 @@ class TopologyService(TopologyServicer):
     ) -> messages.ListPermissionsResponse:
         """List permissions."""
         return await serve(self._admission, context, self._permissions.list, request)
+
+    # Topic permissions
+
+    async def DeclareTopicPermission(
+        self, request: messages.DeclareTopicPermissionRequest, context: Context
+    ) -> messages.DeclareTopicPermissionResponse:
+        """Create a topic permission unless it is there."""
+        return await serve(self._admission, context, self._topic_permissions.declare, request)
+
+    async def DeleteTopicPermission(
+        self, request: messages.DeleteTopicPermissionRequest, context: Context
+    ) -> messages.DeleteResponse:
+        """Delete a topic permission, or all of a user in a vhost."""
+        return await serve(self._admission, context, self._topic_permissions.delete, request)
+
+    async def DescribeTopicPermission(
+        self, request: messages.DescribeTopicPermissionRequest, context: Context
+    ) -> messages.TopicPermission:
+        """Tell everything about a topic permission."""
+        return await serve(self._admission, context, self._topic_permissions.describe, request)
+
+    async def ListTopicPermissions(
+        self, request: messages.ListTopicPermissionsRequest, context: Context
+    ) -> messages.ListTopicPermissionsResponse:
+        """List topic permissions."""
+        return await serve(self._admission, context, self._topic_permissions.list, request)
 
     # Policies
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from pamqp import commands
 
-from headrace_broker.catalog.event import PermissionChanged
+from headrace_broker.catalog.event import PermissionChanged, TopicPermissionChanged
 from headrace_broker.model.definition import Exchange as ExchangeDefinition
-from headrace_broker.model.definition import Permission
+from headrace_broker.model.definition import Permission, TopicPermission
 
 Basic = commands.Basic
 Exchange = commands.Exchange
@@ -158,6 +158,89 @@ def test_permission_that_is_taken_away_stops_a_publisher(kit: Any, world: Any, g
 def world_publish(kit: Any, peer: Any, exchange: str) -> Any:
     peer.feed(kit.publish(1, exchange, "k", b"x"))
     return peer.turn()
+
+
+@pytest.fixture
+def narrow(broker: Any) -> Any:
+    """Give the connected user a topic permission at `t`, or take it."""
+    broker.add_queue("q")
+    exchange = ExchangeDefinition("/", "t", "topic")
+    broker.add_exchange(exchange)
+    broker.rules.put_exchange(exchange)
+
+    def give(write: str | None, read: str = "") -> None:
+        if write is None:
+            broker.rules.drop_topic_permission(broker.rules.topic_permission("guest", "/", "t"))
+        else:
+            broker.rules.put_topic_permission(TopicPermission("guest", "/", "t", write, read))
+        broker.permissions.on_events([TopicPermissionChanged("guest", "/", "t", None)])
+
+    return give
+
+
+def publish_topic(kit: Any, peer: Any, key: str, headers: Any = None) -> Any:
+    properties = Basic.Properties(headers=headers)
+    peer.feed(kit.publish(1, "t", key, b"x", properties=properties))
+    return peer.turn()
+
+
+def test_topic_permission_says_with_which_routing_keys_one_publishes(
+    kit: Any, peer: Any, narrow: Any
+) -> None:
+    peer.ask(1, Queue.Bind(queue="q", exchange="t", routing_key="#"))
+    narrow("^a")
+    assert publish_topic(kit, peer, "a.b") == []
+    [(_, close)] = publish_topic(kit, peer, "b")
+    assert (close.reply_code, close.reply_text) == (
+        403,
+        "ACCESS_REFUSED - write access to topic 'b' in exchange 't' in vhost '/' "
+        "refused for user 'guest'",
+    )
+
+
+def test_topic_permission_counts_from_when_it_is_given_until_it_is_taken(
+    kit: Any, peer: Any, narrow: Any
+) -> None:
+    assert publish_topic(kit, peer, "b") == []
+    narrow("^a")
+    narrow(None)
+    assert publish_topic(kit, peer, "b") == []
+    narrow("^a")
+    [(_, close)] = publish_topic(kit, peer, "b")
+    assert close.reply_code == 403
+
+
+@pytest.mark.parametrize("header", ["CC", "BCC"])
+def test_topic_permission_counts_for_copies(
+    kit: Any, peer: Any, broker: Any, narrow: Any, header: str
+) -> None:
+    peer.ask(1, Queue.Bind(queue="q", exchange="t", routing_key="#"))
+    narrow("^a")
+    assert publish_topic(kit, peer, "a", headers={header: ["a.c"]}) == []
+    [(_, close)] = publish_topic(kit, peer, "a", headers={header: ["a.c", "b"]})
+    assert (close.reply_code, "topic 'b'" in close.reply_text) == (403, True)
+    assert len(broker.queues["q"].ready) == 1
+
+
+@pytest.mark.parametrize("kind", [Queue.Bind, Queue.Unbind])
+def test_topic_permission_says_with_which_routing_keys_one_binds(
+    peer: Any, narrow: Any, kind: Any
+) -> None:
+    narrow("", "^a")
+    assert peer.ask(1, kind(queue="q", exchange="t", routing_key="a.*")).name.endswith("Ok")
+    close = peer.ask(1, kind(queue="q", exchange="t", routing_key="#"))
+    assert (close.reply_code, "read access to topic '#'" in close.reply_text) == (403, True)
+
+
+def test_topic_permission_says_with_which_routing_keys_one_binds_exchanges(
+    peer: Any, broker: Any, narrow: Any
+) -> None:
+    broker.add_exchange(ExchangeDefinition("/", "x", "direct"))
+    narrow("", "^a")
+    bind = Exchange.Bind(destination="x", source="t", routing_key="a.*")
+    assert peer.ask(1, bind).name == "Exchange.BindOk"
+    close = peer.ask(1, Exchange.Bind(destination="x", source="t", routing_key="b"))
+    assert (close.reply_code, "read access to topic 'b'" in close.reply_text) == (403, True)
 
 
 @pytest.mark.parametrize(

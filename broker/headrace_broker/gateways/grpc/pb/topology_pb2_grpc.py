@@ -154,6 +154,26 @@ class TopologyStub:
                 request_serializer=headrace_dot_broker_dot_v1_dot_topology__pb2.ListPermissionsRequest.SerializeToString,
                 response_deserializer=headrace_dot_broker_dot_v1_dot_topology__pb2.ListPermissionsResponse.FromString,
                 _registered_method=True)
+        self.DeclareTopicPermission = channel.unary_unary(
+                '/headrace.broker.v1.Topology/DeclareTopicPermission',
+                request_serializer=headrace_dot_broker_dot_v1_dot_topology__pb2.DeclareTopicPermissionRequest.SerializeToString,
+                response_deserializer=headrace_dot_broker_dot_v1_dot_topology__pb2.DeclareTopicPermissionResponse.FromString,
+                _registered_method=True)
+        self.DeleteTopicPermission = channel.unary_unary(
+                '/headrace.broker.v1.Topology/DeleteTopicPermission',
+                request_serializer=headrace_dot_broker_dot_v1_dot_topology__pb2.DeleteTopicPermissionRequest.SerializeToString,
+                response_deserializer=headrace_dot_broker_dot_v1_dot_topology__pb2.DeleteResponse.FromString,
+                _registered_method=True)
+        self.DescribeTopicPermission = channel.unary_unary(
+                '/headrace.broker.v1.Topology/DescribeTopicPermission',
+                request_serializer=headrace_dot_broker_dot_v1_dot_topology__pb2.DescribeTopicPermissionRequest.SerializeToString,
+                response_deserializer=headrace_dot_broker_dot_v1_dot_topology__pb2.TopicPermission.FromString,
+                _registered_method=True)
+        self.ListTopicPermissions = channel.unary_unary(
+                '/headrace.broker.v1.Topology/ListTopicPermissions',
+                request_serializer=headrace_dot_broker_dot_v1_dot_topology__pb2.ListTopicPermissionsRequest.SerializeToString,
+                response_deserializer=headrace_dot_broker_dot_v1_dot_topology__pb2.ListTopicPermissionsResponse.FromString,
+                _registered_method=True)
         self.DeclarePolicy = channel.unary_unary(
                 '/headrace.broker.v1.Topology/DeclarePolicy',
                 request_serializer=headrace_dot_broker_dot_v1_dot_topology__pb2.DeclarePolicyRequest.SerializeToString,
@@ -323,6 +343,30 @@ class TopologyServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DeclareTopicPermission(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteTopicPermission(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeTopicPermission(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListTopicPermissions(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DeclarePolicy(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -469,6 +513,26 @@ def add_TopologyServicer_to_server(servicer, server):
                     servicer.ListPermissions,
                     request_deserializer=headrace_dot_broker_dot_v1_dot_topology__pb2.ListPermissionsRequest.FromString,
                     response_serializer=headrace_dot_broker_dot_v1_dot_topology__pb2.ListPermissionsResponse.SerializeToString,
+            ),
+            'DeclareTopicPermission': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeclareTopicPermission,
+                    request_deserializer=headrace_dot_broker_dot_v1_dot_topology__pb2.DeclareTopicPermissionRequest.FromString,
+                    response_serializer=headrace_dot_broker_dot_v1_dot_topology__pb2.DeclareTopicPermissionResponse.SerializeToString,
+            ),
+            'DeleteTopicPermission': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteTopicPermission,
+                    request_deserializer=headrace_dot_broker_dot_v1_dot_topology__pb2.DeleteTopicPermissionRequest.FromString,
+                    response_serializer=headrace_dot_broker_dot_v1_dot_topology__pb2.DeleteResponse.SerializeToString,
+            ),
+            'DescribeTopicPermission': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeTopicPermission,
+                    request_deserializer=headrace_dot_broker_dot_v1_dot_topology__pb2.DescribeTopicPermissionRequest.FromString,
+                    response_serializer=headrace_dot_broker_dot_v1_dot_topology__pb2.TopicPermission.SerializeToString,
+            ),
+            'ListTopicPermissions': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListTopicPermissions,
+                    request_deserializer=headrace_dot_broker_dot_v1_dot_topology__pb2.ListTopicPermissionsRequest.FromString,
+                    response_serializer=headrace_dot_broker_dot_v1_dot_topology__pb2.ListTopicPermissionsResponse.SerializeToString,
             ),
             'DeclarePolicy': grpc.unary_unary_rpc_method_handler(
                     servicer.DeclarePolicy,
@@ -1139,6 +1203,114 @@ class Topology:
             '/headrace.broker.v1.Topology/ListPermissions',
             headrace_dot_broker_dot_v1_dot_topology__pb2.ListPermissionsRequest.SerializeToString,
             headrace_dot_broker_dot_v1_dot_topology__pb2.ListPermissionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeclareTopicPermission(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/headrace.broker.v1.Topology/DeclareTopicPermission',
+            headrace_dot_broker_dot_v1_dot_topology__pb2.DeclareTopicPermissionRequest.SerializeToString,
+            headrace_dot_broker_dot_v1_dot_topology__pb2.DeclareTopicPermissionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteTopicPermission(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/headrace.broker.v1.Topology/DeleteTopicPermission',
+            headrace_dot_broker_dot_v1_dot_topology__pb2.DeleteTopicPermissionRequest.SerializeToString,
+            headrace_dot_broker_dot_v1_dot_topology__pb2.DeleteResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeTopicPermission(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/headrace.broker.v1.Topology/DescribeTopicPermission',
+            headrace_dot_broker_dot_v1_dot_topology__pb2.DescribeTopicPermissionRequest.SerializeToString,
+            headrace_dot_broker_dot_v1_dot_topology__pb2.TopicPermission.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListTopicPermissions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/headrace.broker.v1.Topology/ListTopicPermissions',
+            headrace_dot_broker_dot_v1_dot_topology__pb2.ListTopicPermissionsRequest.SerializeToString,
+            headrace_dot_broker_dot_v1_dot_topology__pb2.ListTopicPermissionsResponse.FromString,
             options,
             channel_credentials,
             insecure,

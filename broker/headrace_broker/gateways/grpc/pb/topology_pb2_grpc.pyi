@@ -66,6 +66,10 @@ class TopologyStub:
     DeletePermission: _grpc.UnaryUnaryMultiCallable[_topology_pb2.DeletePermissionRequest, _topology_pb2.DeleteResponse]
     DescribePermission: _grpc.UnaryUnaryMultiCallable[_topology_pb2.DescribePermissionRequest, _topology_pb2.Permission]
     ListPermissions: _grpc.UnaryUnaryMultiCallable[_topology_pb2.ListPermissionsRequest, _topology_pb2.ListPermissionsResponse]
+    DeclareTopicPermission: _grpc.UnaryUnaryMultiCallable[_topology_pb2.DeclareTopicPermissionRequest, _topology_pb2.DeclareTopicPermissionResponse]
+    DeleteTopicPermission: _grpc.UnaryUnaryMultiCallable[_topology_pb2.DeleteTopicPermissionRequest, _topology_pb2.DeleteResponse]
+    DescribeTopicPermission: _grpc.UnaryUnaryMultiCallable[_topology_pb2.DescribeTopicPermissionRequest, _topology_pb2.TopicPermission]
+    ListTopicPermissions: _grpc.UnaryUnaryMultiCallable[_topology_pb2.ListTopicPermissionsRequest, _topology_pb2.ListTopicPermissionsResponse]
     DeclarePolicy: _grpc.UnaryUnaryMultiCallable[_topology_pb2.DeclarePolicyRequest, _topology_pb2.DeclarePolicyResponse]
     DeletePolicy: _grpc.UnaryUnaryMultiCallable[_topology_pb2.DeletePolicyRequest, _topology_pb2.DeleteResponse]
     DescribePolicy: _grpc.UnaryUnaryMultiCallable[_topology_pb2.DescribePolicyRequest, _topology_pb2.Policy]
@@ -98,6 +102,10 @@ class TopologyAsyncStub(TopologyStub):
     DeletePermission: _aio.UnaryUnaryMultiCallable[_topology_pb2.DeletePermissionRequest, _topology_pb2.DeleteResponse]  # type: ignore[assignment]
     DescribePermission: _aio.UnaryUnaryMultiCallable[_topology_pb2.DescribePermissionRequest, _topology_pb2.Permission]  # type: ignore[assignment]
     ListPermissions: _aio.UnaryUnaryMultiCallable[_topology_pb2.ListPermissionsRequest, _topology_pb2.ListPermissionsResponse]  # type: ignore[assignment]
+    DeclareTopicPermission: _aio.UnaryUnaryMultiCallable[_topology_pb2.DeclareTopicPermissionRequest, _topology_pb2.DeclareTopicPermissionResponse]  # type: ignore[assignment]
+    DeleteTopicPermission: _aio.UnaryUnaryMultiCallable[_topology_pb2.DeleteTopicPermissionRequest, _topology_pb2.DeleteResponse]  # type: ignore[assignment]
+    DescribeTopicPermission: _aio.UnaryUnaryMultiCallable[_topology_pb2.DescribeTopicPermissionRequest, _topology_pb2.TopicPermission]  # type: ignore[assignment]
+    ListTopicPermissions: _aio.UnaryUnaryMultiCallable[_topology_pb2.ListTopicPermissionsRequest, _topology_pb2.ListTopicPermissionsResponse]  # type: ignore[assignment]
     DeclarePolicy: _aio.UnaryUnaryMultiCallable[_topology_pb2.DeclarePolicyRequest, _topology_pb2.DeclarePolicyResponse]  # type: ignore[assignment]
     DeletePolicy: _aio.UnaryUnaryMultiCallable[_topology_pb2.DeletePolicyRequest, _topology_pb2.DeleteResponse]  # type: ignore[assignment]
     DescribePolicy: _aio.UnaryUnaryMultiCallable[_topology_pb2.DescribePolicyRequest, _topology_pb2.Policy]  # type: ignore[assignment]
@@ -271,6 +279,34 @@ class TopologyServicer(metaclass=_abc_1.ABCMeta):
         request: _topology_pb2.ListPermissionsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_topology_pb2.ListPermissionsResponse, _abc.Awaitable[_topology_pb2.ListPermissionsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def DeclareTopicPermission(
+        self,
+        request: _topology_pb2.DeclareTopicPermissionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_topology_pb2.DeclareTopicPermissionResponse, _abc.Awaitable[_topology_pb2.DeclareTopicPermissionResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def DeleteTopicPermission(
+        self,
+        request: _topology_pb2.DeleteTopicPermissionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_topology_pb2.DeleteResponse, _abc.Awaitable[_topology_pb2.DeleteResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def DescribeTopicPermission(
+        self,
+        request: _topology_pb2.DescribeTopicPermissionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_topology_pb2.TopicPermission, _abc.Awaitable[_topology_pb2.TopicPermission]]: ...
+
+    @_abc_1.abstractmethod
+    def ListTopicPermissions(
+        self,
+        request: _topology_pb2.ListTopicPermissionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_topology_pb2.ListTopicPermissionsResponse, _abc.Awaitable[_topology_pb2.ListTopicPermissionsResponse]]: ...
 
     @_abc_1.abstractmethod
     def DeclarePolicy(

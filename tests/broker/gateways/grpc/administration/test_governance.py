@@ -113,6 +113,41 @@ def test_a_permission_is_given_and_taken(serve: Any) -> None:
     serve(scenario)
 
 
+def test_a_topic_permission_is_given_and_taken(serve: Any) -> None:
+    async def scenario(client: Any) -> None:
+        ends = {"user": "app", "vhost": "/", "exchange": "amq.topic"}
+        permission = topology.TopicPermission(**ends, write="^a", read="")
+        request = topology.DeclareTopicPermissionRequest(permission=permission)
+        assert (await client.call("DeclareTopicPermission", request)).created
+        assert not (await client.call("DeclareTopicPermission", request)).created
+        describe = topology.DescribeTopicPermissionRequest(**ends)
+        assert await client.call("DescribeTopicPermission", describe) == permission
+        listing = topology.ListTopicPermissionsRequest(user="app", vhost="/")
+        listed = await client.call("ListTopicPermissions", listing)
+        assert list(listed.permissions) == [permission]
+        delete = topology.DeleteTopicPermissionRequest(**ends)
+        assert (await client.call("DeleteTopicPermission", delete)).deleted
+        delete.exchange = ""
+        assert not (await client.call("DeleteTopicPermission", delete)).deleted
+        error = await client.refusal("DescribeTopicPermission", describe)
+        assert error.code == "NOT_FOUND"
+        delete.user = "gone"
+        assert not (await client.call("DeleteTopicPermission", delete)).deleted
+        request.permission.write = "("
+        error = await client.refusal("DeclareTopicPermission", request)
+        assert (error.code, error.fields[0][0]) == ("INVALID_ARGUMENT", "permission.write")
+        for method, denied in (
+            ("DeclareTopicPermission", request),
+            ("DeleteTopicPermission", delete),
+            ("DescribeTopicPermission", describe),
+            ("ListTopicPermissions", listing),
+        ):
+            error = await client.refusal(method, denied, user="mon")
+            assert error.code == "PERMISSION_DENIED"
+
+    serve(scenario)
+
+
 @pytest.mark.parametrize("operator", [False, True])
 def test_a_policy_is_declared_changed_and_deleted(serve: Any, operator: bool) -> None:
     async def scenario(client: Any) -> None:
