@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from e2e.harness.cluster import Cluster
 from e2e.harness.command import run_command
 
@@ -20,12 +21,15 @@ def headrace(cluster: Cluster, *words: str, node: str = "n1", code: int = 0) -> 
     return run_command(cluster, [HEADRACE, *words], node=node, code=code)
 
 
-def amqp(cluster: Cluster, node: str = "n1") -> list[str]:
-    return ["--address", f"127.0.0.1:{cluster.port(node)}"]
+def at(cluster: Cluster, node: str = "n1", protocol: str = "amqp") -> list[str]:
+    place = cluster.node(node)
+    address = place.amqp if protocol == "amqp" else place.grpc
+    return ["--protocol", protocol, "--address", address]
 
 
+@pytest.mark.parametrize(("into", "out"), [("amqp", "grpc"), ("grpc", "amqp")])
 def test_what_is_declared_and_published_through_one_node_is_consumed_through_another(
-    shared_cluster: Cluster, queue_name: Names, tmp_path: Path
+    shared_cluster: Cluster, queue_name: Names, tmp_path: Path, into: str, out: str
 ) -> None:
     cluster, exchange, queue = shared_cluster, queue_name("x"), queue_name("q")
     headrace(cluster, "exchange", "declare", exchange, "--type", "topic")
@@ -35,25 +39,30 @@ def test_what_is_declared_and_published_through_one_node_is_consumed_through_ano
     assert [row["routing_key"] for row in rows if row["source"] == exchange] == ["a.*"]
 
     (tmp_path / "lines").write_bytes(b"one\n\xff\n")
-    words = ["--file", str(tmp_path / "lines"), "--lines", "-H", "tenant=7", *amqp(cluster)]
+    words = ["--file", str(tmp_path / "lines"), "--lines", "-H", "tenant=7"]
+    words += ["-p", "type=t", "-p", "expiration=600000", *at(cluster, protocol=into)]
     assert headrace(cluster, "publish", "--exchange", exchange, "a.b", *words) == "published 2\n"
-    words = ["--exchange", exchange, "c", "lost", *amqp(cluster)]
+    words = ["--exchange", exchange, "c", "lost", *at(cluster, protocol=into)]
     assert "reaches no queue" in headrace(cluster, "publish", *words, code=3)
 
-    taken = headrace(cluster, "consume", queue, "--until-empty", "-o", "json", *amqp(cluster, "n3"))
+    words = ["--until-empty", "-o", "json", *at(cluster, "n3", out)]
+    taken = headrace(cluster, "consume", queue, *words)
     messages = [json.loads(line) for line in taken.splitlines()]
     assert [message["body"] for message in messages] == ["one", "/w=="]
-    assert messages[0]["properties"]["headers"] == {"tenant": 7}
+    properties = {"headers": {"tenant": 7}, "delivery_mode": 2, "type": "t"}
+    assert messages[0]["properties"] == {**properties, "expiration": "600000"}
     headrace(cluster, "queue", "delete", queue, "--if-empty")
     assert "no queue" in headrace(cluster, "queue", "show", queue, code=3)
 
 
+@pytest.mark.parametrize("protocol", ["amqp", "grpc"])
 def test_perf_gives_back_everything_that_it_sent(
-    shared_cluster: Cluster, queue_name: Names
+    shared_cluster: Cluster, queue_name: Names, protocol: str
 ) -> None:
     cluster, queue = shared_cluster, queue_name("perf")
     words = ["--seconds", "1", "--queues", "2", "--publishers", "2", "--consumers", "2"]
-    told = headrace(cluster, "perf", "--queue", queue, "-o", "json", *words, *amqp(cluster))
+    words += at(cluster, protocol=protocol)
+    told = headrace(cluster, "perf", "--queue", queue, "-o", "json", *words)
     summary = json.loads(told)
     assert summary["sent"] == summary["confirmed"] == summary["received"] > 0
     assert 0 < summary["latency_ms"]["p50"] <= summary["latency_ms"]["max"]

@@ -17,6 +17,7 @@ from headrace_broker import build_info
 
 ROOT = Path(__file__).resolve().parent.parent
 OWN_PACKAGES = frozenset({"headrace_raftlog", "headrace_broker"})
+OWN_DISTRIBUTIONS = frozenset({"headrace-client"})  # made here, so no version of it is chosen
 # What an isolated build knows the types of, besides the standard library.
 TYPED_PACKAGES = frozenset({"librt", "mypy_extensions"})
 
@@ -142,4 +143,12 @@ def test_every_dependency_is_pinned_for_ci() -> None:
     extras = project["optional-dependencies"].values()
     wanted = [*project["dependencies"], *(name for extra in extras for name in extra)]
     names = {name.partition(">=")[0].lower().replace("_", "-") for name in wanted}
-    assert sorted(names - pinned) == []
+    assert sorted(names - pinned - OWN_DISTRIBUTIONS) == []
+
+
+def test_the_extra_for_the_client_takes_the_client_that_is_here() -> None:
+    table = tomllib.loads((ROOT / "client" / "pyproject.toml").read_text(encoding="utf-8"))
+    [extra] = project_table()["project"]["optional-dependencies"]["client"]
+    name, _, bound = extra.partition(">=")
+    assert name == table["project"]["name"]
+    assert build_info.VERSION.startswith(f"{bound}.")  # the client has the same

@@ -124,6 +124,7 @@ class FakeBroker(MessagingServicer, TopologyServicer, FlowServicer):
         confirms: messages are confirmed as they come.
         window: messages that a new publish stream may send, and octets.
         renews: the window is renewed as messages come.
+        pushes: consumers with credit get what is published, not only what waits when they give it.
         refuses: bodies that no queue takes.
         streams: publish streams, the newest last; those that are over as well.
         consumes: consume streams, likewise.
@@ -143,6 +144,7 @@ class FakeBroker(MessagingServicer, TopologyServicer, FlowServicer):
         self.confirms = True
         self.window = (4096, 1 << 20)
         self.renews = True
+        self.pushes = False
         self.refuses: set[bytes] = set()
         self.streams: list[Stream] = []
         self.consumes: list[FakeConsume] = []
@@ -244,6 +246,10 @@ class FakeBroker(MessagingServicer, TopologyServicer, FlowServicer):
                 told = messaging.Returned(sequence=number, code=312, text="NO_ROUTE")
                 await stream.write(returned=told)
             confirmed.append(number)
+        if self.pushes:
+            for consume in self.consumes:
+                if not consume.ended.is_set():
+                    await consume.deliver()
         if self.confirms and stream.opening.confirms and confirmed:
             await stream.confirm(*confirmed)
         if self.renews:

@@ -8,17 +8,50 @@ import logging
 import time
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
-from typing import final
+from typing import Final, final
 from urllib.parse import quote
 
 import aiormq
+import click
+from aiormq import exceptions
 from aiormq.abc import AbstractChannel, DeliveredMessage
 from pamqp.commands import Basic
 
 from headrace_broker.cli.load.pace import Pace
 from headrace_broker.cli.load.plan import STAMP, Plan, Tally
+from headrace_broker.cli.session import (
+    EXIT_NOT_ALLOWED,
+    EXIT_NOT_FOUND,
+    EXIT_REFUSED,
+    EXIT_UNAVAILABLE,
+)
+from headrace_broker.config import split_address
 
 ACK_DIVISOR = 4  # a consumer acknowledges when a quarter of its prefetch count has come
+
+ERRORS: Final[tuple[type[BaseException], ...]] = (OSError, exceptions.AMQPError)
+_NOT_ALLOWED: Final = (
+    exceptions.AuthenticationError,
+    exceptions.ProbableAuthenticationError,
+    exceptions.ConnectionNotAllowed,
+    exceptions.ChannelAccessRefused,
+)
+
+
+def failure(error: BaseException) -> tuple[str, int]:
+    """Return what to tell of an error, with its exit code."""
+    text = str(error) or type(error).__name__
+    if isinstance(error, exceptions.PublishError):
+        return f"the message reaches no queue: {text}", EXIT_NOT_FOUND
+    if isinstance(error, exceptions.DeliveryError):
+        return f"a queue refuses the message: {text}", EXIT_REFUSED
+    if isinstance(error, exceptions.ChannelNotFoundEntity):
+        return text, EXIT_NOT_FOUND
+    if isinstance(error, _NOT_ALLOWED):
+        return text, EXIT_NOT_ALLOWED
+    if isinstance(error, exceptions.AMQPChannelError):
+        return text, EXIT_REFUSED
+    return text, EXIT_UNAVAILABLE
 
 
 logging.getLogger("aiormq").setLevel(logging.CRITICAL)  # what goes wrong is raised as well
@@ -39,7 +72,12 @@ async def open_channel(
     Raises:
         OSError: it cannot be reached.
         aiormq.exceptions.AMQPError: it refuses.
+        click.BadParameter: the address cannot be one.
     """
+    try:
+        split_address(address)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--address") from None
     user, password = (quote(each, safe="") for each in login)
     url = f"amqp://{user}:{password}@{address}/{quote(vhost, safe='')}"
     connection = await aiormq.connect(url, client_properties={"connection_name": "headrace"})

@@ -7,30 +7,22 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
-from aiormq.exceptions import AMQPError
 
-from headrace_broker.cli.load.amqp import AmqpLoad
 from headrace_broker.cli.load.plan import BODY_BYTES_MIN, Plan, Tally
 from headrace_broker.cli.load.plot import check_plot, draw
+from headrace_broker.cli.load.protocol import Wire, address_option, protocol_option, wire_of
 from headrace_broker.cli.load.report import Second, Summary, line_of, lines_of
 from headrace_broker.cli.load.run import Run
-from headrace_broker.cli.session import (
-    EXIT_UNAVAILABLE,
-    ClientCommand,
-    CommandError,
-    Session,
-    pairs,
-    print_json,
-)
+from headrace_broker.cli.session import ClientCommand, Session, pairs, print_json
 
-AMQP_ADDRESS: Final = "127.0.0.1:5672"
 BODY_BYTES_MAX: Final = 128 << 20
 
 _count = click.IntRange(0, 1000)
 
 
 @click.command(cls=ClientCommand)
-@click.option("--address", default=AMQP_ADDRESS, show_default=True, help="HOST:PORT for AMQP.")
+@protocol_option
+@address_option
 @click.option("--publishers", type=_count, default=1, show_default=True)
 @click.option("--consumers", type=_count, default=1, show_default=True)
 @click.option("--queues", type=click.IntRange(1, 1000), default=1, show_default=True)
@@ -77,27 +69,28 @@ def perf(session: Session, /, **given: Any) -> None:
     """
     if given["plot"] is not None:
         check_plot()
-    summary = _measured(session, given)
+    wire = wire_of(given["protocol"])
+    summary = _measured(session, wire, given)
     if session.as_json:
         print_json(summary)
     else:
         click.echo("\n".join(lines_of(summary)))
     if given["plot"] is not None:
-        title = f"{given['publishers']} publishers, {given['consumers']} consumers, AMQP"
+        title = f"{given['publishers']} publishers, {given['consumers']} consumers, {wire.name}"
         try:
             draw(summary, title, given["plot"])
         except (OSError, ValueError) as error:
             raise click.BadParameter(str(error), param_hint="--plot") from None
 
 
-def _measured(session: Session, given: dict[str, Any]) -> Summary:
+def _measured(session: Session, wire: Wire, given: dict[str, Any]) -> Summary:
     """Run what the options say.
 
     Raises:
-        CommandError: EXIT_UNAVAILABLE, the listener is not there, or refuses.
+        CommandError: the listener is not there, or refuses.
     """
     plan = Plan(
-        address=given["address"],
+        address=given["address"] or wire.address,
         login=session.login,
         vhost=session.vhost,
         queues=tuple(_names(given["name"], given["queues"])),
@@ -115,28 +108,22 @@ def _measured(session: Session, given: dict[str, Any]) -> Summary:
             click.echo(line_of(second))
 
     arguments = pairs("--argument", given["arguments"])
+    tally, ended = Tally(), asyncio.Event()
+    load = wire.load(plan, tally, ended)
+
+    async def run() -> Summary:
+        await load.declare(arguments)
+        try:
+            return await Run(plan, tally, ended, tell).run(load, given["seconds"])
+        finally:
+            if not given["keep"]:
+                await load.delete()
+
     try:
-        return asyncio.run(_run(plan, arguments, given["seconds"], given["keep"], tell))
-    except* (OSError, AMQPError) as group:
-        first: BaseException = group
-        while isinstance(first, BaseExceptionGroup):
-            first = first.exceptions[0]
-        text = f"{plan.address}: {str(first) or type(first).__name__}"
-        raise CommandError(text, EXIT_UNAVAILABLE) from None
+        return asyncio.run(run())
+    except* wire.errors as group:
+        raise wire.command_error(plan.address, group) from None
 
 
 def _names(name: str, count: int) -> list[str]:
     return [name] if count == 1 else [f"{name}-{number}" for number in range(1, count + 1)]
-
-
-async def _run(
-    plan: Plan, arguments: dict[str, Any], seconds: float, keep: bool, tell: Any
-) -> Summary:
-    tally, ended = Tally(), asyncio.Event()
-    load = AmqpLoad(plan, tally, ended)
-    await load.declare(arguments)
-    try:
-        return await Run(plan, tally, ended, tell).run(load, seconds)
-    finally:
-        if not keep:
-            await load.delete()

@@ -1,0 +1,83 @@
+"""What commands speak to a cluster with: AMQP, or gRPC where its client is installed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final, NamedTuple
+
+import click
+
+from headrace_broker.cli.load.letter import Desk
+from headrace_broker.cli.load.plan import Plan, Tally
+from headrace_broker.cli.load.run import Load
+from headrace_broker.cli.session import EXIT_UNAVAILABLE, CommandError
+
+AMQP: Final = "amqp"
+GRPC: Final = "grpc"
+AMQP_ADDRESS: Final = "127.0.0.1:5672"
+GRPC_ADDRESS: Final = "127.0.0.1:7672"
+
+protocol_option = click.option(
+    "--protocol", type=click.Choice([AMQP, GRPC]), default=AMQP, show_default=True
+)
+address_option = click.option(
+    "--address",
+    metavar="HOST:PORT",
+    help=f"Of a node's listener for that; with grpc also several, joined by commas.  "
+    f"[{AMQP_ADDRESS}; {GRPC_ADDRESS}]",
+)
+
+
+class Wire(NamedTuple):
+    """A protocol.
+
+    Attributes:
+        name: for people.
+        address: where a node listens unless it is told otherwise.
+        load: makes the publishers and consumers of a plan.
+        desk: opens a connection for single messages: address, log-in and vhost.
+        errors: that either may end with.
+        failure: returns what to tell of one, with its exit code.
+    """
+
+    name: str
+    address: str
+    load: Callable[[Plan, Tally, asyncio.Event], Load]
+    desk: Callable[[str, tuple[str, str], str], AbstractAsyncContextManager[Desk]]
+    errors: tuple[type[BaseException], ...]
+    failure: Callable[[BaseException], tuple[str, int]]
+
+    def command_error(self, address: str, error: BaseException) -> CommandError:
+        """Return how a command ends for an error, or for the first one in a group."""
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        text, exit_code = self.failure(error)
+        where = f"{address}: " if exit_code == EXIT_UNAVAILABLE else ""
+        return CommandError(where + text, exit_code)
+
+
+def wire_of(protocol: str) -> Wire:
+    """Return a protocol by its name.
+
+    Raises:
+        click.ClickException: it needs what is not installed.
+    """
+    if protocol == GRPC:
+        return _grpc()
+    from headrace_broker.cli.load import amqp, amqp_desk
+
+    parts: tuple[Any, ...] = (amqp.AmqpLoad, amqp_desk.open_desk, amqp.ERRORS, amqp.failure)
+    return Wire("AMQP", AMQP_ADDRESS, *parts)
+
+
+def _grpc() -> Wire:
+    try:
+        import headrace_client  # noqa: F401
+    except ImportError:
+        text = "--protocol grpc needs the Python client: pip install 'headrace[client]'"
+        raise click.ClickException(text) from None
+    from headrace_broker.cli.load import grpc, grpc_desk
+
+    return Wire("gRPC", GRPC_ADDRESS, grpc.GrpcLoad, grpc_desk.open_desk, grpc.ERRORS, grpc.failure)
