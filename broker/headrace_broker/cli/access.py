@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from headrace_broker.cli.api_client import path_of
+from headrace_broker.cli.progress import gauge
 from headrace_broker.cli.session import Session, SessionGroup, pairs
 
 
@@ -244,5 +245,13 @@ def import_(session: Session, file: Any, only_vhost: bool) -> None:
         wanted = msgspec.json.decode(file.read())
     except msgspec.DecodeError as error:
         raise click.BadParameter(f"is not JSON: {error}", param_hint="FILE") from None
-    session.request("POST", _definitions(session, only_vhost), wanted)
+    with gauge(f"declaring {_amounts(wanted)}", session.as_json):
+        session.request("POST", _definitions(session, only_vhost), wanted)
     session.done("definitions are declared")
+
+
+def _amounts(wanted: Any) -> str:
+    """Return how much there is of each kind."""
+    kinds = wanted.items() if isinstance(wanted, dict) else ()
+    told = [f"{len(rows):,} {kind}" for kind, rows in kinds if rows and isinstance(rows, list)]
+    return ", ".join(told) or "nothing"

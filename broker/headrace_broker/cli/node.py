@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any
 
 import click
-from rich.console import Console
 
 from headrace_broker.cli.api_client import path_of
+from headrace_broker.cli.progress import gauge, poll, wait_option
 from headrace_broker.cli.session import Column, CommandError, Row, Session, SessionGroup
-
-WAIT_S: Final = 120.0  # seconds for what a node is to do, unless said otherwise
-POLL_S: Final = 0.5  # between looks whether it is done
-
-wait_option = click.option(
-    "--wait",
-    "seconds",
-    type=click.FloatRange(0),
-    default=WAIT_S,
-    show_default=True,
-    metavar="SECONDS",
-    help="How long to wait until it is done; 0 only begins it.",
-)
 
 
 @click.group(cls=SessionGroup)
@@ -127,16 +111,19 @@ def forget(session: Session, name: str, replicas: str, seconds: float) -> None:
     It may come back with an empty data directory only, as a new node.
     """
     path = path_of("cluster", "nodes", name) + f"?replicas={replicas}"
-    deadline = time.monotonic() + seconds
-    with _status(f"node '{name}' gives up its replicas") as say:
-        while True:
-            found = session.request("DELETE", path)
-            if found["forgotten"]:
-                break
-            say(f"node '{name}' has {found['replicas']} replicas left")
-            if time.monotonic() >= deadline or len(found["problems"]) >= found["replicas"]:
-                left = f"node '{name}' still has {found['replicas']} replicas"
-                raise CommandError("\n".join([left, *found["problems"]]))
+    with gauge(f"node '{name}' gives up its replicas", session.as_json) as shown:
+        found: dict[str, Any] = {}
+
+        def is_over() -> bool:
+            found.update(session.request("DELETE", path))
+            shown.tell(f"node '{name}' has {found['replicas']} replicas left")
+            shown.remain(found["replicas"])
+            return bool(found["forgotten"]) or len(found["problems"]) >= found["replicas"]
+
+        poll(is_over, seconds)
+    if not found["forgotten"]:
+        left = f"node '{name}' still has {found['replicas']} replicas"
+        raise CommandError("\n".join([left, *found["problems"]]))
     session.done(f"node '{name}' is forgotten")
 
 
@@ -148,28 +135,20 @@ def wait(
     Raises:
         CommandError: it is not in time.
     """
-    deadline = time.monotonic() + seconds
-    with _status(f"waiting for node '{name}'") as say:
-        while True:
-            row: dict[str, Any] = session.get(path_of("cluster", "nodes", name))
-            if check(row):
-                return row
-            figures = f"leads {row['leaders']}, {row['connections']} clients"
-            say(f"node '{name}' is {state_of(row)}: {figures}")
-            if time.monotonic() >= deadline:
-                raise CommandError(f"node '{name}' is not {what} after {seconds:g} s: {figures}")
-            time.sleep(POLL_S)
+    row: dict[str, Any] = {}
+    with gauge(f"waiting for node '{name}'", session.as_json) as shown:
+
+        def is_so() -> bool:
+            row.update(session.get(path_of("cluster", "nodes", name)))
+            shown.tell(f"node '{name}' is {state_of(row)}: {_figures(row)}")
+            shown.remain((row["leaders"] or 0) + (row["connections"] or 0))
+            return check(row)
+
+        if poll(is_so, seconds):
+            return row
+    text = f"node '{name}' is not {what} after {seconds:g} s: {_figures(row)}"
+    raise CommandError(text)
 
 
-@contextmanager
-def _status(text: str) -> Iterator[Callable[[str], None]]:
-    """Show on a terminal what is waited for; say nothing to programs."""
-    if not sys.stderr.isatty():
-        yield _nothing
-        return
-    with Console(stderr=True).status(text) as status:
-        yield status.update
-
-
-def _nothing(text: str) -> None:
-    """Say nothing."""
+def _figures(row: Row) -> str:
+    return f"leads {row['leaders']}, {row['connections']} clients"

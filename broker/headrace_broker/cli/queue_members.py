@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable
 from typing import Any, Final
 
 import click
 
 from headrace_broker.cli.api_client import path_of
+from headrace_broker.cli.progress import Gauge, gauge, poll, wait_option
 from headrace_broker.cli.queue import queue
-from headrace_broker.cli.session import Column, CommandError, Session, print_json
+from headrace_broker.cli.session import (
+    EXIT_UNAVAILABLE,
+    Column,
+    CommandError,
+    Row,
+    Session,
+    print_json,
+)
 
 __all__ = ["queue"]  # with the commands that are here
-
-WAIT_S: Final = 120.0  # seconds for a rebalance
-POLL_S: Final = 0.3  # between looks at it
 
 MEMBERS: Final[dict[str, Column]] = {
     "node": "node",
@@ -62,23 +67,72 @@ def list_members(session: Session, name: str) -> None:
 @members.command()
 @click.argument("name")
 @click.argument("node")
+@wait_option
 @click.pass_obj
-def add(session: Session, name: str, node: str) -> None:
+def add(session: Session, name: str, node: str, seconds: float) -> None:
     """Give queue NAME a replica on NODE: it receives everything, then it votes."""
     session.request("PUT", path_of("queues", session.vhost, name, "members", node))
-    session.done(f"queue '{name}' gets a replica on '{node}'")
+    if seconds:
+        _wait(session, name, seconds, lambda nodes: node in nodes)
+        session.done(f"queue '{name}' has a replica on '{node}'")
+    else:
+        session.done(f"queue '{name}' gets a replica on '{node}'")
 
 
 @members.command()
 @click.argument("name")
 @click.argument("node")
 @_move
+@wait_option
 @click.pass_obj
-def remove(session: Session, name: str, node: str, move: bool) -> None:
+def remove(session: Session, name: str, node: str, move: bool, seconds: float) -> None:
     """Take the replica of queue NAME off NODE."""
     path = path_of("queues", session.vhost, name, "members", node)
     session.request("DELETE", path + ("?move=true" if move else ""))
-    session.done(f"the replica of queue '{name}' leaves '{node}'")
+    if seconds:
+        _wait(session, name, seconds, lambda nodes: node not in nodes)
+        session.done(f"queue '{name}' has no replica on '{node}' any more")
+    else:
+        session.done(f"the replica of queue '{name}' leaves '{node}'")
+
+
+def _wait(session: Session, name: str, seconds: float, check: Callable[[list[str]], bool]) -> None:
+    """Wait until a queue's replicas are where they are to be, whether or not all answer.
+
+    Raises:
+        CommandError: they are not in time.
+    """
+    path = path_of("queues", session.vhost, name, "members")
+    state = "its leader has not answered"
+    with gauge(f"waiting for the replicas of queue '{name}'", session.as_json) as shown:
+
+        def is_so() -> bool:
+            nonlocal state
+            try:
+                rows: list[Row] = session.get(path)["members"]
+            except CommandError as error:
+                if error.exit_code != EXIT_UNAVAILABLE:
+                    raise
+                return False  # leadership may move with a replica
+            state = _tell(shown, rows)
+            settled = all(row["wanted"] and row["role"] == "voter" for row in rows)
+            return settled and check([row["node"] for row in rows])
+
+        if not poll(is_so, seconds):
+            text = f"queue '{name}' is not settled after {seconds:g} s: {state}"
+            raise CommandError(text)
+
+
+def _tell(shown: Gauge, rows: list[Row]) -> str:
+    """Show which replicas are on their way, and return that."""
+    moving = [row for row in rows if row["role"] != "voter"]
+    told = [f"{row['node']} is {row['role']}" for row in moving]
+    text = ", ".join(told) or "all replicas vote"
+    shown.tell(text)
+    lags = [row["lag"] for row in moving if row["lag"] is not None]
+    if lags:
+        shown.remain(max(lags))
+    return text
 
 
 @queue.command()
@@ -147,26 +201,23 @@ def _print_steps(session: Session, rows: list[dict[str, Any]]) -> None:
 @queue.command()
 @_all_vhosts
 @_all_queues
-@click.option(
-    "--wait",
-    "seconds",
-    type=click.FloatRange(0),
-    default=WAIT_S,
-    show_default=True,
-    metavar="SECONDS",
-    help="How long to wait for its end; 0 only begins it.",
-)
+@wait_option
 @click.pass_obj
 def rebalance(session: Session, vhost_pattern: str, queue_pattern: str, seconds: float) -> None:
     """Spread the leaders of queues evenly over the nodes that run and are not drained."""
     body = {"vhost_pattern": vhost_pattern, "queue_pattern": queue_pattern}
     path = path_of("rebalance", "queues")
     session.request("POST", path, body)
-    deadline = time.monotonic() + seconds
-    found: dict[str, Any] = session.get(path)
-    while found["running"] and time.monotonic() < deadline:
-        time.sleep(POLL_S)
-        found = session.get(path)
+    found: dict[str, Any] = {}
+    with gauge("leaders move", session.as_json) as shown:
+
+        def is_over() -> bool:
+            found.update(session.get(path))
+            shown.tell(f"{found['done']} of {found['total']} leaders are where they are to be")
+            shown.reach(found["done"], found["total"])
+            return not found["running"]
+
+        poll(is_over, seconds)
     if session.as_json:
         print_json(found)
     elif not found["running"]:

@@ -13,6 +13,7 @@ from headrace_broker.cli.load.plot import check_plot, draw
 from headrace_broker.cli.load.protocol import Wire, address_option, protocol_option, wire_of
 from headrace_broker.cli.load.report import Second, Summary, line_of, lines_of
 from headrace_broker.cli.load.run import Run
+from headrace_broker.cli.progress import gauge
 from headrace_broker.cli.session import ClientCommand, Session, pairs, print_json
 
 BODY_BYTES_MAX: Final = 128 << 20
@@ -103,10 +104,6 @@ def _measured(session: Session, wire: Wire, given: dict[str, Any]) -> Summary:
         persistent=not given["transient"],
     )
 
-    def tell(second: Second) -> None:
-        if not session.as_json:
-            click.echo(line_of(second))
-
     arguments = pairs("--argument", given["arguments"])
     tally, ended = Tally(), asyncio.Event()
     load = wire.load(plan, tally, ended)
@@ -114,7 +111,15 @@ def _measured(session: Session, wire: Wire, given: dict[str, Any]) -> Summary:
     async def run() -> Summary:
         await load.declare(arguments)
         try:
-            return await Run(plan, tally, ended, tell).run(load, given["seconds"])
+            with gauge(f"{wire.name}, {plan.address}", session.as_json) as shown:
+                shown.reach(0, given["seconds"])
+
+                def tell(second: Second) -> None:
+                    shown.reach(min(second.at_s, given["seconds"]), given["seconds"])
+                    if not session.as_json:
+                        click.echo(line_of(second))
+
+                return await Run(plan, tally, ended, tell).run(load, given["seconds"])
         finally:
             if not given["keep"]:
                 await load.delete()

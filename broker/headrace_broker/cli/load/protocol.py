@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 import click
 
@@ -30,6 +30,16 @@ address_option = click.option(
 )
 
 
+class PlannedLoad(Load, Protocol):
+    """A load that brings the queues of its plan."""
+
+    async def declare(self, arguments: dict[str, object]) -> None:
+        """Declare the queues of the plan."""
+
+    async def delete(self) -> None:
+        """Delete the queues of the plan."""
+
+
 class Wire(NamedTuple):
     """A protocol.
 
@@ -44,7 +54,7 @@ class Wire(NamedTuple):
 
     name: str
     address: str
-    load: Callable[[Plan, Tally, asyncio.Event], Load]
+    load: Callable[[Plan, Tally, asyncio.Event], PlannedLoad]
     desk: Callable[[str, tuple[str, str], str], AbstractAsyncContextManager[Desk]]
     errors: tuple[type[BaseException], ...]
     failure: Callable[[BaseException], tuple[str, int]]

@@ -17,12 +17,6 @@ LOOK_S: Final = 1.0
 class Load(Protocol):
     """Publishers and consumers over one protocol."""
 
-    async def declare(self, arguments: dict[str, object]) -> None:
-        """Declare the queues of the plan."""
-
-    async def delete(self) -> None:
-        """Delete the queues of the plan."""
-
     async def publish(self, queue: str) -> None:
         """Publish to a queue until the end."""
 
