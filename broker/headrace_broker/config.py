@@ -11,12 +11,13 @@ import re
 import tomllib
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from types import UnionType
-from typing import Annotated, Any, Final, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, Literal, get_type_hints
 
 import msgspec
 from msgspec import Meta, Struct
 
+from headrace_broker.config_default_user import DefaultUserSection, default_user_problem
+from headrace_broker.config_explanation import explain, kinds
 from headrace_broker.config_tls import (
     ClusterTlsSection,
     TlsSection,
@@ -77,7 +78,8 @@ class NodeSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """Who this node is.
 
     Attributes:
-        id: unique in the cluster for ever; never give a lost node's id to its successor.
+        id: unique in the cluster for ever; never give a lost node's id to its successor. Where it
+            is not given, it is that of the node of this name in `cluster.nodes`.
         name: unique in the cluster, for people.
         data_dir: directory of its log; created when missing, belongs to one node.
     """
@@ -103,11 +105,13 @@ class ClusterSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         nodes: this node, and those that it turns to when it has no data yet. A new cluster is
             founded by the nodes that stand here, the same ones on each. Once it is, its catalog
             alone says who belongs to it and where they are.
+        listen: where this node listens for the others, empty for its address in `nodes`.
         admit_nodes: nodes that nobody has announced may join the running cluster.
     """
 
     name: Name = "headrace"
     admit_nodes: bool = True
+    listen: OptionalAddress = ""
     nodes: Annotated[
         tuple[ClusterNode, ...], Meta(min_length=1, max_length=64, description="1 to 64 nodes")
     ]
@@ -138,7 +142,6 @@ class ListenersSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 LISTENERS: Final = ("amqp", "amqps", "http", "https", "grpc", "grpcs")
-_HIDDEN: Final = "password"  # ends the names of keys whose values are never shown
 
 
 class RaftSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -253,6 +256,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     node: NodeSection
     cluster: ClusterSection
     listeners: ListenersSection = msgspec.field(default_factory=ListenersSection)
+    default_user: DefaultUserSection = msgspec.field(default_factory=DefaultUserSection)
     tls: TlsSection = msgspec.field(default_factory=TlsSection)
     cluster_tls: ClusterTlsSection = msgspec.field(default_factory=ClusterTlsSection)
     raft: RaftSection = msgspec.field(default_factory=RaftSection)
@@ -298,10 +302,11 @@ def load_config(path: Path | None, environment: Mapping[str, str]) -> Config:
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ConfigError(f"{path}: not valid TOML: {error}") from error
     sources = _override(data, environment)
+    _number(data)
     try:
         config = msgspec.convert(data, Config)
     except msgspec.ValidationError as error:
-        raise ConfigError(_explain(str(error), data, sources, path)) from None
+        raise ConfigError(explain(Config, str(error), data, sources, path)) from None
     _cross_check(config)
     return config
 
@@ -322,6 +327,17 @@ def _override(data: dict[str, Any], environment: Mapping[str, str]) -> dict[str,
     return sources
 
 
+def _number(data: dict[str, Any]) -> None:
+    """Give a node that says its name alone the id that it has among the nodes of the cluster."""
+    try:
+        own, nodes = data["node"], data["cluster"]["nodes"]
+        found = [node["id"] for node in nodes if node["name"] == own["name"]]
+    except (KeyError, TypeError):
+        return  # what is missing or wrong is said by the checks to come
+    if "id" not in own and len(found) == 1:
+        own["id"] = found[0]
+
+
 def _place(name: str, sections: Collection[str]) -> tuple[str, str]:
     """Return section and key of a variable, of the longest section that fits; "" for none."""
     fitting = [section for section in sections if name.startswith(f"{section}_")]
@@ -333,12 +349,12 @@ def _environment_value(section_type: Any, section: str, key: str, text: str) -> 
     if (section, key) == ("cluster", "nodes"):
         return [_environment_node(item) for item in text.split(",")]
     known = get_type_hints(section_type, include_extras=True)
-    kinds = _kinds(known.get(key))
-    if int in kinds and re.fullmatch(r"-?[0-9]{1,18}", text):
+    found = kinds(known.get(key))
+    if int in found and re.fullmatch(r"-?[0-9]{1,18}", text):
         return int(text)
-    if float in kinds and re.fullmatch(r"-?[0-9]{1,18}\.[0-9]{1,18}", text):
+    if float in found and re.fullmatch(r"-?[0-9]{1,18}\.[0-9]{1,18}", text):
         return float(text)
-    if bool in kinds:
+    if bool in found:
         return {"true": True, "false": False}.get(text.lower(), text)
     return text
 
@@ -348,68 +364,6 @@ def _environment_node(item: str) -> dict[str, Any]:
     if match is None:
         raise ConfigError(f"HEADRACE_CLUSTER_NODES: {item!r} is not ID=NAME@HOST:PORT")
     return {"id": int(match[1]), "name": match[2], "address": match[3]}
-
-
-def _kinds(annotated: Any) -> tuple[Any, ...]:
-    """Return the types that a field may have."""
-    plain = _plain(annotated)
-    return get_args(plain) if get_origin(plain) is UnionType else (plain,)
-
-
-def _plain(annotated: Any) -> Any:
-    return get_args(annotated)[0] if hasattr(annotated, "__metadata__") else annotated
-
-
-def _explain(error: str, data: Any, sources: Mapping[str, str], path: Path | None) -> str:
-    """Turn msgspec's message into one that names key, value and what is allowed."""
-    match = re.fullmatch(r"(.*?)(?: - at `\$\.?(.*)`)?", error, re.DOTALL)
-    assert match is not None
-    what, where = match[1], match[2] or ""
-    field, value = _walk(where, data)
-    unknown = re.search(r"unknown field `(.*)`", what)
-    missing = re.search(r"missing required field `(.*)`", what)
-    if unknown is not None or missing is not None:
-        name = (unknown or missing)[1]  # type: ignore[index]
-        where = f"{where}.{name}" if where else name
-        keys = ", ".join(get_type_hints(_element(field)))
-        what = f"unknown key; allowed are {keys}" if unknown is not None else "is missing"
-    else:
-        shown = "the value" if where.endswith(_HIDDEN) else f"{value!r:.80}"
-        what = f"{shown} is not allowed; it must be {_allowed(field, what)}"
-    label = sources.get(where) or (str(path) if path is not None else "configuration")
-    return f"{label}: {where}: {what}"
-
-
-def _walk(where: str, data: Any) -> tuple[Any, Any]:
-    """Follow `a.b[0].c` through Config's types and through `data`."""
-    field: Any = Config
-    for token in re.findall(r"[^.\[\]]+", where):
-        if token.isdigit():
-            data = data[int(token)]
-            continue
-        field = get_type_hints(_element(field), include_extras=True)[token]
-        data = data[token]
-    return field, data
-
-
-def _element(field: Any) -> Any:
-    """Return the struct behind a field: itself, or what its tuple holds."""
-    plain = _plain(field)
-    return get_args(plain)[0] if get_args(plain) else plain
-
-
-def _allowed(field: Any, otherwise: str) -> str:
-    for meta in getattr(field, "__metadata__", ()):
-        if meta.ge is not None:
-            multiple = f", a multiple of {meta.multiple_of}" if meta.multiple_of else ""
-            return f"an integer from {meta.ge} to {meta.le}{multiple}"
-        if meta.description is not None:
-            return str(meta.description)
-    if get_origin(field) is Literal:
-        return " or ".join(repr(value) for value in get_args(field))
-    if field is bool:
-        return "true or false"
-    return "a table" if isinstance(field, type) and issubclass(field, Struct) else otherwise
 
 
 def _cross_check(config: Config) -> None:
@@ -444,8 +398,10 @@ def _cross_check(config: Config) -> None:
         config.limits.flow()
     except ValueError as error:
         raise ConfigError(f"limits.{error}") from None
-    problem = tls_problem(config.tls, config.listeners.secure()) or cluster_tls_problem(
-        config.cluster_tls
+    problem = (
+        tls_problem(config.tls, config.listeners.secure())
+        or cluster_tls_problem(config.cluster_tls)
+        or default_user_problem(config.default_user)
     )
     if problem:
         raise ConfigError(problem)
@@ -467,6 +423,8 @@ def _check_places(config: Config) -> None:
         if twin is not None and not address.endswith(":0"):
             raise ConfigError(f"listeners.{twin}: {address} is that of listeners.{name} too")
         places[f"listeners.{name}"] = address
+    if config.cluster.listen:
+        places["cluster.listen"] = config.cluster.listen
     for key, address in places.items():
         try:
             _, port = split_address(address)

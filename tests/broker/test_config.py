@@ -119,7 +119,8 @@ def test_variables_of_other_programs_are_left_alone(tmp_path: Path) -> None:
         (
             "[raftt]\n",
             "node.toml: raftt: unknown key; "
-            "allowed are node, cluster, listeners, tls, cluster_tls, raft, limits, log, logging",
+            "allowed are node, cluster, listeners, default_user, tls, cluster_tls, raft, limits, "
+            "log, logging",
         ),
         (
             "[listeners]\nhttp = ''\n",
@@ -330,3 +331,28 @@ def test_limits_of_flow_control_are_checked_at_the_start(
     tmp_path: Path, line: str, reason: str
 ) -> None:
     assert reason in refusal(tmp_path, MINIMAL + "[limits]\n" + line)
+
+
+def test_a_node_that_says_its_name_alone_has_the_id_of_that_name(tmp_path: Path) -> None:
+    text = MINIMAL.replace('id = 1\nname = "n1"\n', "")
+    assert load(tmp_path, text, {"HEADRACE_NODE_NAME": "n2"}).node.id == 2
+    assert "node.id: is missing" in refusal(tmp_path, text, {"HEADRACE_NODE_NAME": "n3"})
+    assert "node.id: is missing" in refusal(tmp_path, text)
+
+
+def test_where_a_node_listens_for_others_may_differ_from_its_address(tmp_path: Path) -> None:
+    assert load(tmp_path, MINIMAL).cluster.listen == ""
+    environment = {"HEADRACE_CLUSTER_LISTEN": "0.0.0.0:7101"}
+    config = load(tmp_path, MINIMAL, environment)
+    assert (config.cluster.listen, config.address) == ("0.0.0.0:7101", "127.0.0.1:7101")
+    environment = {"HEADRACE_CLUSTER_LISTEN": "0.0.0.0:0"}
+    assert refusal(tmp_path, MINIMAL, environment) == (
+        "cluster.listen: 0.0.0.0:0: port must be 1 to 65535"
+    )
+
+
+def test_a_default_user_other_than_guest_needs_a_password(tmp_path: Path) -> None:
+    assert load(tmp_path, MINIMAL).default_user.name == "guest"
+    assert refusal(tmp_path, MINIMAL + "[default_user]\nname = 'admin'\n") == (
+        "default_user.password_file: is missing; default_user.name 'admin' needs it"
+    )

@@ -30,7 +30,7 @@ from headrace_broker.catalog.result import Ok, Refused, Repeated, Result
 from headrace_broker.model.definition import Binding, Exchange, Node
 from headrace_broker.model.limits import CATALOG_COMMAND_OCTETS_MAX, CATALOG_REQUESTS_MAX
 from headrace_broker.runtime import audit_command
-from headrace_broker.runtime.password import new_user
+from headrace_broker.runtime.default_user import DefaultUser
 from headrace_broker.runtime.plain_table import plain_table
 from headrace_raftlog.model.entry import Entry
 from headrace_raftlog.model.errors import ReadTimeoutError
@@ -40,9 +40,6 @@ from headrace_raftlog.model.limits import GROUP_MEMBERS_MAX
 CATALOG_GROUP: Final = 0
 VOTERS_MAX: Final = 5  # nodes that vote on the catalog; the rest learn: two may fail at any size
 DEFAULT_VHOST: Final = "/"
-DEFAULT_USER: Final = "guest"
-DEFAULT_PASSWORD: Final = "guest"  # noqa: S105 - loopback only, as every AMQP client expects
-DEFAULT_TAGS: Final = ("administrator",)
 
 log = logging.getLogger(__name__)
 
@@ -150,6 +147,7 @@ class CatalogService:
         nodes: list[Node],
         send: Callable[[int, bytes], bool],
         timing: CatalogTiming | None = None,
+        default_user: DefaultUser | None = None,
     ) -> None:
         """Prepare; `start` joins group 0.
 
@@ -159,7 +157,9 @@ class CatalogService:
             nodes: all nodes of the configuration, this one among them.
             send: carries a payload to `handle_forward` of another node; False when it could not.
             timing: how long things may take.
+            default_user: the administrator of a new cluster; by default `guest`.
         """
+        self._default_user = default_user if default_user is not None else DefaultUser()
         self.catalog = Catalog()
         self.leader = 0
         self.serving = False
@@ -463,9 +463,7 @@ class CatalogService:
     async def _seed(self) -> None:
         """Give a new cluster its first contents: from then on the catalog says who is in it."""
         while self.serving and not self._stopped and not self.catalog.bootstrapped:
-            user = await asyncio.to_thread(
-                new_user, DEFAULT_USER, DEFAULT_PASSWORD, DEFAULT_TAGS, loopback_only=True
-            )
+            user = await asyncio.to_thread(self._default_user.user)
             command = commands.Bootstrap(self._nodes, DEFAULT_VHOST, user, grant=True)
             try:
                 result = await self.submit(command)

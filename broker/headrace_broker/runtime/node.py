@@ -26,6 +26,7 @@ from headrace_broker.runtime.client_list import ClientList
 from headrace_broker.runtime.counts import CountsClient
 from headrace_broker.runtime.dead_letter_carrier import Carrier
 from headrace_broker.runtime.dead_letter_office import DeadLetterOffice
+from headrace_broker.runtime.default_user import read_default_user
 from headrace_broker.runtime.duties import LeaderDuties
 from headrace_broker.runtime.expiry_account import ExpiryAccounts
 from headrace_broker.runtime.flow_facts import FlowFacts
@@ -83,6 +84,7 @@ def raft_options(
         node=config.node.id,
         name=config.node.name,
         peers={node.id: node.address for node in config.cluster.nodes},
+        listen=config.cluster.listen,
         data_dir=config.node.data_dir,
         tick_ms=config.raft.tick_ms,
         core=CoreOptions(
@@ -146,7 +148,13 @@ class BrokerNode:
         self.raft.on_peer = self._on_peer
         nodes = [Node(member.id, member.name, member.address) for member in config.cluster.nodes]
         self.flow_settings = FlowSettings(self.flow, config.limits.flow())
-        self.catalog = CatalogService(self.raft, node, nodes, self._send_catalog)
+        self.catalog = CatalogService(
+            self.raft,
+            node,
+            nodes,
+            self._send_catalog,
+            default_user=read_default_user(config.default_user),
+        )
         self._make_cluster(nodes)
         others = list(self.directory.others)
         self.peers_up: dict[int, int] = dict.fromkeys(others, 0)

@@ -13,7 +13,6 @@ from headrace_broker.catalog.result import Exists, Ok
 from headrace_broker.model.definition import Binding, Node
 from headrace_broker.runtime.catalog_service import (
     CATALOG_GROUP,
-    DEFAULT_USER,
     CatalogService,
     CatalogTiming,
 )
@@ -99,7 +98,7 @@ def test_changes_survive_a_leader_and_a_restart(tmp_path: Path, addresses: dict[
 async def scenario(cluster: Cluster) -> None:
     first = await cluster.leader()
     for node, service in cluster.services.items():
-        assert service.catalog.user(DEFAULT_USER) is not None
+        assert service.catalog.user("guest") is not None
         declare = commands.DeclareQueue("/", f"q{node}", "quorum", replicas=3, preferred_node=node)
         result = await service.submit(declare)
         assert isinstance(result, Ok)

@@ -17,7 +17,7 @@ from headrace_broker.catalog import command as commands
 from headrace_broker.catalog.command import encode_request
 from headrace_broker.catalog.request import Request
 from headrace_broker.model.definition import Node, User
-from headrace_broker.runtime import catalog_service
+from headrace_broker.runtime import default_user
 from headrace_broker.runtime.catalog_service import (
     CatalogService,
     CatalogTiming,
@@ -205,7 +205,7 @@ def run() -> Run:
 @pytest.fixture
 def make_cluster(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Cluster]:
     """Return a maker of clusters with an empty catalog, for a loop on real time."""
-    monkeypatch.setattr(catalog_service, "new_user", cheap_user)
+    monkeypatch.setattr(default_user, "new_user", cheap_user)
     return lambda: Cluster(asyncio.get_running_loop())
 
 

@@ -13,7 +13,6 @@ from headrace_broker.catalog.event import Event, QueueAdded, UserChanged
 from headrace_broker.catalog.result import Ok
 from headrace_broker.model.definition import Node, User
 from headrace_broker.runtime.catalog_service import (
-    DEFAULT_USER,
     CatalogService,
     CatalogUnavailableError,
     split_members,
@@ -104,7 +103,7 @@ class TestFirstContents:
             await asyncio.gather(*(s.wait_ready(30) for s in cluster.services.values()))
             for service in cluster.services.values():
                 assert service.catalog.nodes() == NODES
-                user = service.catalog.user(DEFAULT_USER)
+                user = service.catalog.user("guest")
                 assert user is not None
                 assert user.loopback_only
                 assert user.tags == ("administrator",)
