@@ -211,8 +211,11 @@ class PublishLane:
             done.append(self._tickets.popleft())
         return done
 
-    def refuse(self, first: i64, last: i64) -> None:
-        """Note on their tickets that the queue refused the messages `first` to `last`."""
+    def refuse(self, first: i64, last: i64, fenced: bool) -> None:
+        """Note on their tickets that the queue refused the messages `first` to `last`.
+
+        When `fenced`, because their publisher has published under a later epoch since.
+        """
         for at, ticket in enumerate(self._tickets):
             end: i64 = self._ticket_ends[at]
             start = end - (ticket.last - ticket.first)
@@ -222,6 +225,7 @@ class PublishLane:
             high = min(last, end)
             if low <= high:
                 ticket.refuse(ticket.first + low - start, ticket.first + high - start)
+                ticket.fenced = ticket.fenced or fenced
 
     def withhold(self, rows: list[int], holding: Withholding) -> None:
         """Note what the queue withholds of publishes that are not answered, given in rows."""

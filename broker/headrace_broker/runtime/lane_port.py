@@ -73,8 +73,11 @@ class SessionEnd:
     """What the leading replica says to a session at its gateway."""
 
     @abstractmethod
-    def rejected(self, first: i64, last: i64) -> None:
-        """The publishes `first` to `last` were refused; comes before the `enqueued` over them."""
+    def rejected(self, first: i64, last: i64, fenced: bool) -> None:
+        """The publishes `first` to `last` were refused; comes before the `enqueued` over them.
+
+        When `fenced`, their publisher has published under a later epoch since.
+        """
 
     @abstractmethod
     def withheld(self, rows: list[int]) -> None:

@@ -286,8 +286,8 @@ class _End(SessionEnd):
         self._session = session
 
     @override
-    def rejected(self, first: i64, last: i64) -> None:
-        self._session.publishing.lane.refuse(first, last)
+    def rejected(self, first: i64, last: i64, fenced: bool) -> None:
+        self._session.publishing.lane.refuse(first, last, fenced)
 
     @override
     def withheld(self, rows: list[int]) -> None:

@@ -6,6 +6,7 @@ from librt.strings import read_i64_be
 
 from headrace_broker.core.queue.command import ENQUEUE_SEQ_OFFSET
 from headrace_broker.core.queue.effect import (
+    REFUSED_FENCED,
     Completed,
     Controlled,
     Effect,
@@ -43,7 +44,7 @@ def tell_session(reach: Reach, effect: Effect, data: bytes) -> bool:
     elif isinstance(effect, PublishRejected):
         end = reach.session(effect.session)
         if end is not None:
-            end.rejected(effect.first, effect.last)
+            end.rejected(effect.first, effect.last, effect.why == REFUSED_FENCED)
     elif isinstance(effect, Withheld):
         end = reach.session(effect.session)
         if end is not None:

@@ -23,6 +23,7 @@ class Ticket:
         last: of the last one.
         pending: queues that have not answered yet.
         refused: numbers of those that a queue refused, None for none.
+        fenced: a queue refused some because their publisher has published under a later epoch.
         answered: whether the client was told.
         immediate: the one publish, when it has the flag `immediate`.
         takers: then, how many queues may still take it.
@@ -38,6 +39,7 @@ class Ticket:
         self.last = last
         self.pending: i64 = 0
         self.refused: set[int] | None = None
+        self.fenced = False
         self.answered = False
         self.immediate: Publish | None = None
         self.takers: i64 = 0

@@ -115,11 +115,13 @@ class Remarks:
 
     Attributes:
         refused: by session.
+        fenced: of publishers that published under a later epoch since, by session.
         withheld: by session.
     """
 
     def __init__(self) -> None:
         self.refused: dict[int, list[int]] = {}
+        self.fenced: dict[int, list[int]] = {}
         self.withheld: dict[int, list[int]] = {}
 
 
@@ -146,8 +148,9 @@ class RemoteSession(SessionEnd):
             self._missed.add(self._session)
 
     @override
-    def rejected(self, first: i64, last: i64) -> None:
-        self._remarks.refused.setdefault(self._session, []).extend((int(first), int(last)))
+    def rejected(self, first: i64, last: i64, fenced: bool) -> None:
+        rows = self._remarks.fenced if fenced else self._remarks.refused
+        rows.setdefault(self._session, []).extend((int(first), int(last)))
 
     @override
     def withheld(self, rows: list[int]) -> None:
@@ -165,9 +168,15 @@ class RemoteSession(SessionEnd):
     @override
     def enqueued(self, first: i64, last: i64) -> None:
         refused = self._remarks.refused.pop(self._session, None)
+        fenced = self._remarks.fenced.pop(self._session, None)
         withheld = self._remarks.withheld.pop(self._session, None)
         answer = Enqueued(
-            session=self._session, seq=last, first=first, refused=refused, withheld=withheld
+            session=self._session,
+            seq=last,
+            first=first,
+            refused=refused,
+            fenced=fenced,
+            withheld=withheld,
         )
         self._put(ClusterPayload(enqueued=answer))
 
@@ -203,6 +212,15 @@ class RemoteSession(SessionEnd):
     @override
     def timed_out(self, consumer: i64) -> None:
         self._put(ClusterPayload(timed_out=TimedOut(session=self._session, consumer=consumer)))
+
+
+def _tell_enqueued(end: SessionEnd, answer: Enqueued) -> None:
+    for rows, fenced in ((answer.refused, False), (answer.fenced, True)):
+        for at in range(0, len(rows) - 1, 2):
+            end.rejected(rows[at], rows[at + 1], fenced)
+    if answer.withheld:
+        end.withheld(_rows(answer.withheld))
+    end.enqueued(answer.first, answer.seq)
 
 
 def _rows(numbers: Iterable[int]) -> list[int]:
@@ -311,12 +329,7 @@ class Switchboard(Reach):
         if kind == "run":
             end.run(decode_run(body))
         elif kind == "enqueued":
-            refused = body.refused
-            for at in range(0, len(refused) - 1, 2):
-                end.rejected(refused[at], refused[at + 1])
-            if body.withheld:
-                end.withheld(_rows(body.withheld))
-            end.enqueued(body.first, body.seq)
+            _tell_enqueued(end, body)
         elif kind == "completed":
             end.completed(_rows(body.rows))
         elif kind == "still_withheld":

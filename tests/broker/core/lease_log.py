@@ -27,7 +27,7 @@ def lease_log(seed: int, length: int) -> list[bytes]:
 
     for data in rich_log(seed, length):
         add(_upgraded(choice, data[STAMP:]))
-        if machine.version == 3 and choice.random() < 0.5:
+        if machine.version >= 3 and choice.random() < 0.5:
             add(_by_a_group(choice, machine))
     return entries[:length]
 
@@ -40,7 +40,7 @@ def _upgraded(choice: random.Random, encoded: bytes) -> bytes:
             settings = random_settings(choice)
         settings.publisher_retention_ms = choice.choice([1 << 40, 1 << 40, 90, 0])
         settings.single_active = choice.random() < 0.1
-        return leader_command.encode_configure(3, settings)
+        return leader_command.encode_configure(choice.choice([3, 4]), settings)
     is_enqueue = encoded[:1] == b"\x01" and len(encoded) > 22
     if is_enqueue and choice.random() < 0.6:
         return _named(choice, encoded)

@@ -244,6 +244,11 @@ class NaiveLeases(NaiveState):
             return [True] * len(numbers)
         return [number <= found.last and number not in found.holes for number in numbers]
 
+    def fences(self, named: Named) -> bool:
+        """Whether what has these numbers comes too late."""
+        found = self.publisher_of(named)
+        return self.version >= 4 and found is not None and named.epoch < found.epoch
+
     def note(self, named: Named, start: int, stop: int) -> None:
         """Positions from `start` to `stop` came, those behind were refused."""
         if self.settings.publisher_retention_ms == 0:

@@ -67,7 +67,7 @@ class NaiveQueue(NaiveLeases):
         return sum(r.state in ("attached", "detached") for r in self.receivers.values())
 
     def do_configure(self, command: Configure, told: Told) -> None:
-        if command.version > 3:
+        if command.version > 4:
             told.answers.append(("rejected",))
             return
         self.version = max(self.version, int(command.version))
@@ -177,6 +177,12 @@ class NaiveQueue(NaiveLeases):
         self.sessions[number] = session
         skip = session.published + 1 - int(command.seq)
         session.published = last
+        if command.named is not None and self.fences(command.named):
+            self.note(command.named, 0, 0)
+            session.refusals.append((int(command.seq) + skip, last, e.REFUSED_FENCED))
+            told.answers.append(("refused", number, *session.refusals[-1]))
+            told.answers.append(("enqueued", number, last))
+            return
         batch = data[command.batch_offset :]
         had, start = self.had(command.named), skip
         while had and skip < count and had[skip]:

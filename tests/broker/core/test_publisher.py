@@ -18,6 +18,7 @@ from tests.broker.core.conftest import (
 
 from headrace_broker.core.queue import command
 from headrace_broker.core.queue.effect import (
+    REFUSED_FENCED,
     DeadLettered,
     Effect,
     Enqueued,
@@ -107,6 +108,37 @@ def test_later_epoch_begins_anew_and_ends_the_one_before(queue: Publishing) -> N
     assert queue.numbers() == [1, 2, 3, 1, 2]
     queue.send(3, epoch=2, session=BERT)
     assert queue.numbers() == [1, 2, 3, 1, 2, 3]
+
+
+def test_publisher_of_an_epoch_that_is_over_is_told_again_and_again(queue: Publishing) -> None:
+    def refused(effects: list[Effect]) -> list[tuple[int, int, int]]:
+        found = [effect for effect in effects if isinstance(effect, PublishRejected)]
+        return [(int(effect.first), int(effect.last), int(effect.why)) for effect in found]
+
+    queue.configure(4)
+    queue.send(1, 2, 3)
+    queue.send(1, epoch=2, session=BERT)
+    before = queue.machine.ready_count
+    effects = queue.send(3, 4, epoch=1)  # one that it has had, and a new one
+    assert refused(effects) == [(4, 5, REFUSED_FENCED)]
+    assert EntryDead in [type(effect) for effect in effects]
+    assert queue.machine.ready_count == before
+    queue.turn_over()
+    again = command.encode_enqueue_named(ANNA, 4, batch(b"a", b"b"), b"p", 1, [3, 5])
+    assert refused(queue.apply(again)) == [(4, 5, REFUSED_FENCED)]
+    longer = command.encode_enqueue_named(ANNA, 5, batch(b"b", b"c"), b"p", 1, [4, 6])
+    assert refused(queue.apply(longer)) == [(6, 6, REFUSED_FENCED)]
+    assert refused(queue.send(2, epoch=2, session=BERT)) == []
+    assert refused(queue.send(1, epoch=1, session=CARL, publisher=b"q")) == []
+
+
+def test_publisher_that_is_fenced_keeps_its_fence_alive(queue: Publishing) -> None:
+    queue.configure(4, publisher_retention_ms=100)
+    queue.send(1, epoch=2)
+    for _ in range(3):
+        queue.now_ms += 60
+        queue.send(1, epoch=1, session=BERT)
+    assert queue.numbers() == [1]
 
 
 def test_refused_messages_may_come_again(queue: Publishing) -> None:

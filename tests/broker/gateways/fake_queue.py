@@ -68,6 +68,7 @@ class FakeQueue:
         self.purged: list[int] = []
         self.gone = False
         self.refusing = False
+        self.fencing = False
         self.next_message = 1
 
     def enqueue(self, publishes: list[Publish]) -> None:
@@ -212,6 +213,7 @@ class FakeClient(QueueClient):
         if tickets and rejected:
             for ticket in tickets:
                 ticket.refuse(ticket.last, ticket.last)
+                ticket.fenced = self.fake.fencing
             self.listener.on_rejected(self, tickets)
         elif tickets:
             self.listener.on_confirmed(self, tickets)

@@ -51,7 +51,7 @@ class Sink(SessionEnd):
             assert run.first + offset not in self.bodies
             self.bodies[run.first + offset] = message_body(run.blob, run.base, position)
 
-    def rejected(self, first, last):
+    def rejected(self, first, last, fenced):
         raise AssertionError("a feed only delivers")
 
     def enqueued(self, first, last):

@@ -57,10 +57,11 @@ def test_refusal_is_noted_on_the_publishes_it_names(lane):
     lane.add([publish()] * 2, None)  # publishes that nobody asks for
     lane.add([publish()], second)
     sealed(lane)
-    lane.refuse(2, 4)
+    lane.refuse(2, 4, False)
     assert (first.refused, second.refused) == ({11, 12}, None)
-    lane.refuse(5, 6)
+    lane.refuse(5, 6, True)
     assert (first.refused, second.refused) == ({11, 12}, {13})
+    assert (first.fenced, second.fenced) == (False, True)
     assert lane.applied(6) == [first, second]
 
 
@@ -88,7 +89,7 @@ def test_refusals_find_their_publishes_whatever_was_applied(groups, ranges, appl
     gone = lane.applied(applied)
     expected: set[int] = set()
     for first, more in ranges:
-        lane.refuse(first, first + more)
+        lane.refuse(first, first + more, False)
         expected.update(tags[each] for each in range(first, first + more + 1) if each in tags)
     refused = set().union(*(ticket.refused or set() for ticket in tickets))
     over = {each for ticket in gone for each in range(ticket.first, ticket.last + 1)}

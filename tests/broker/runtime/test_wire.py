@@ -46,8 +46,8 @@ class SessionNotes(SessionEnd):
     def __init__(self):
         self.calls = []
 
-    def rejected(self, first, last):
-        self.calls.append(("rejected", first, last))
+    def rejected(self, first, last, fenced):
+        self.calls.append(("fenced" if fenced else "rejected", first, last))
 
     def enqueued(self, first, last):
         self.calls.append(("enqueued", first, last))
@@ -160,17 +160,24 @@ def test_got_with_and_without_a_message(wire, publishes):
 
 
 def test_refusals_leave_with_the_answer_that_covers_them_or_not_at_all(wire):
-    wire.to_session.rejected(2, 3)
-    wire.to_session.rejected(5, 5)
+    wire.to_session.rejected(2, 3, False)
+    wire.to_session.rejected(4, 4, True)
+    wire.to_session.rejected(5, 5, False)
     assert wire.session.calls == []
     wire.to_session.enqueued(1, 6)
-    assert wire.session.calls == [("rejected", 2, 3), ("rejected", 5, 5), ("enqueued", 1, 6)]
+    assert wire.session.calls == [
+        ("rejected", 2, 3),
+        ("rejected", 5, 5),
+        ("fenced", 4, 4),
+        ("enqueued", 1, 6),
+    ]
     wire.lost = True
-    wire.to_session.rejected(7, 7)
+    wire.to_session.rejected(7, 7, False)
+    wire.to_session.rejected(8, 8, True)
     wire.to_session.enqueued(7, 8)
     wire.lost = False
     wire.to_session.enqueued(9, 9)
-    assert wire.session.calls[3:] == [("enqueued", 9, 9)]
+    assert wire.session.calls[4:] == [("enqueued", 9, 9)]
 
 
 def test_ends_on_the_same_node_are_called_directly(wire):
@@ -243,7 +250,7 @@ def test_payloads_keep_their_octets(publishes):
     to_session, to_host = board.session(SESSION), board.host(3, GROUP)
     assert to_session is not None
     assert to_host is not None
-    to_session.rejected(2, 2)
+    to_session.rejected(2, 2, False)
     to_session.enqueued(1, 2)
     to_session.timed_out(3)
     blob = encode_batch(publishes(b"a"))

@@ -22,6 +22,7 @@ from headrace_broker.core.queue.command import Enqueue
 from headrace_broker.core.queue.effect import (
     LANE_PUBLISH,
     REASON_MAXLEN,
+    REFUSED_FENCED,
     REFUSED_NO_CONSUMER,
     REFUSED_OVERFLOW,
     Acquired,
@@ -32,6 +33,7 @@ from headrace_broker.core.queue.effect import (
     PublishRejected,
 )
 from headrace_broker.core.queue.fair_lanes import fair_key, is_fair
+from headrace_broker.core.queue.publisher import Named
 from headrace_broker.core.queue.queue_state import QueueState
 from headrace_broker.core.queue.ready_list import KEY_GROUP, KEY_LAST_VALUE
 from headrace_broker.core.queue.session import Session
@@ -41,6 +43,7 @@ from headrace_broker.core.queue.settings import (
     OVERFLOW_REJECT_PUBLISH_DLX,
 )
 
+FENCING_VERSION: Final = 4  # from this machine version on, publishers hear that they are fenced
 DELAY_HEADER: Final = b"x-delay"
 DELAY_MS_MAX: Final = 0xFFFFFFFF  # 49 days, as RabbitMQ's plugin
 DEDUPLICATION_HEADER: Final = b"x-deduplication-header"
@@ -61,19 +64,22 @@ def enqueue(
         return False
     session = state.open_session(command.session)
     session.publish_seq = last
+    if command.named is not None and _is_fenced(state, command.named):
+        _note_publisher(state, command.named, 0, 0)
+        _refuse(session, done + 1, last, REFUSED_FENCED, effects)
+        if session.withheld:
+            state.watermark.tell(session, command.seq, effects)
+        effects.append(Enqueued(command.session, last))
+        return False
     had = _had_before(state, command)
     skip = _first_new(had, done + 1 - command.seq)
     special = (len(had) > 0 and had[-1] > skip) or _is_special(state, data, command)
     stop = _admit(state, data, command, skip, special) if skip < count else count
     if command.named is not None:
-        keep_ms = state.settings.publisher_retention_ms
-        start = done + 1 - command.seq
-        state.publishers.note(command.named, start, stop, state.now_ms, keep_ms)
+        _note_publisher(state, command.named, done + 1 - command.seq, stop)
     if stop < count:
         why = REFUSED_NO_CONSUMER if command.now else REFUSED_OVERFLOW
-        refusal = PublishRejected(command.session, command.seq + stop, last, why)
-        session.keep_refusal(refusal)
-        effects.append(refusal)
+        _refuse(session, command.seq + stop, last, why, effects)
     if command.patient:
         _withhold(state, index, session, command, skip, stop)
     if session.withheld:
@@ -94,6 +100,25 @@ def enqueue(
     if stop < count and not command.now:
         _bury_refused(state, index, command, stop, had, effects)
     return kept
+
+
+def _is_fenced(state: QueueState, named: Named) -> bool:
+    """Return whether the publisher of a batch has published under a later epoch since."""
+    if state.version < FENCING_VERSION:
+        return False
+    return state.publishers.fences(named, state.now_ms, state.settings.publisher_retention_ms)
+
+
+def _note_publisher(state: QueueState, named: Named, start: i64, stop: i64) -> None:
+    """Note that positions `start` to `stop` - 1 of a batch came; a fenced one is noted as alive."""
+    keep_ms = state.settings.publisher_retention_ms
+    state.publishers.note(named, start, stop, state.now_ms, keep_ms)
+
+
+def _refuse(session: Session, first: i64, last: i64, why: i64, effects: list[Effect]) -> None:
+    refusal = PublishRejected(session.number, first, last, why)
+    session.keep_refusal(refusal)
+    effects.append(refusal)
 
 
 def _answer_again(

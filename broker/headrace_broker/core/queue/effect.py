@@ -36,6 +36,7 @@ REASON_NAMES: Final = {
 
 REFUSED_OVERFLOW: Final = 1  # the queue is full
 REFUSED_NO_CONSUMER: Final = 2  # of ENQUEUE_NOW: no consumer can take it at once
+REFUSED_FENCED: Final = 3  # its publisher has published under a later epoch since
 
 
 @final

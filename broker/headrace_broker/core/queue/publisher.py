@@ -39,7 +39,8 @@ class Named:
 
     Attributes:
         publisher: its id.
-        epoch: of its numbers; those of an older one are repetitions.
+        epoch: of its numbers; those of an older one are refused, and were dropped and confirmed
+            before FENCING_VERSION.
         rows: the numbers as in `Ranges.bounds`.
         count: how many there are.
         patient: it waits for confirms.
@@ -190,6 +191,11 @@ class Publishers:
         """Return which positions of a batch the queue has had, as in `Ranges.bounds`."""
         found = self._find(named.publisher, now_ms, keep_ms)
         return [] if found is None else found.had(named)
+
+    def fences(self, named: Named, now_ms: i64, keep_ms: i64) -> bool:
+        """Return whether the publisher of a batch has published under a later epoch since."""
+        found = self._find(named.publisher, now_ms, keep_ms)
+        return found is not None and named.epoch < found.epoch
 
     def note(self, named: Named, start: i64, stop: i64, now_ms: i64, keep_ms: i64) -> None:
         """Note that positions `start` to `stop` - 1 came, and those behind were refused."""

@@ -66,7 +66,7 @@ from headrace_broker.core.queue.settings import QueueSettings
 from headrace_broker.core.queue.snapshot import live_indexes, write_snapshot, write_state
 from headrace_broker.model.session import session_boot, session_node
 
-MACHINE_VERSION: Final = 3  # the newest that this code knows
+MACHINE_VERSION: Final = 4  # the newest that this code knows
 LEASES_VERSION: Final = 3  # from which on there are leases and publishers with ids
 
 _LATER: Final = (Tick, Acquire, Forget, Remove)  # commands that version 1 does not know

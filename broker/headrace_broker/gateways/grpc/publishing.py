@@ -47,6 +47,7 @@ from headrace_broker.runtime.port import Broker, ConnectionInfo
 
 PROTOCOL: Final = "gRPC Publish"
 QUEUE_REFUSED: Final = "QUEUE_REFUSED"
+FENCED: Final = "FENCED"
 MAX_LENGTH: Final = "max-length"  # the limit by which queues refuse
 
 
@@ -162,7 +163,8 @@ class PublishCall(Shell):
 
     def _may_read(self) -> bool:
         stream = self._stream
-        answers = len(stream.confirms.confirmed) + len(stream.confirms.refused)
+        confirms = stream.confirms
+        answers = len(confirms.confirmed) + len(confirms.refused) + len(confirms.fenced)
         answers += len(stream.refusals) + len(stream.publisher.returned)
         return stream.may_read and answers < STREAM_ANSWERS_MAX
 
@@ -230,8 +232,8 @@ class PublishCall(Shell):
     def _has_answers(self) -> bool:
         stream = self._stream
         confirms = stream.confirms
-        answers = confirms.confirmed or confirms.refused or stream.refusals
-        return bool(answers or stream.publisher.returned)
+        answers = confirms.confirmed or confirms.refused or confirms.fenced
+        return bool(answers or stream.refusals or stream.publisher.returned)
 
     def _responses(self) -> Iterator[PublishResponse]:
         """Take what is to be told: what comes back before its confirm, as in AMQP."""
@@ -244,12 +246,12 @@ class PublishCall(Shell):
         refusals, stream.refusals = stream.refusals, []
         for refusal in refusals:
             yield PublishResponse(refused=refused(refusal))
+        rows, confirms.fenced = confirms.fenced, []
+        if rows:
+            yield PublishResponse(refused=fenced(rows))
         rows, confirms.refused = confirms.refused, []
         if rows:
-            answer = Refused(ranges=ranges_of(rows), reason=QUEUE_REFUSED, limit=MAX_LENGTH)
-            answer.code = grpc.StatusCode.RESOURCE_EXHAUSTED.value[0]
-            answer.text = "a queue is full and takes no more"
-            yield PublishResponse(refused=answer)
+            yield PublishResponse(refused=overflowed(rows))
         rows, confirms.confirmed = confirms.confirmed, []
         if rows:
             yield PublishResponse(confirmed=Confirmed(ranges=ranges_of(rows)))
@@ -384,6 +386,22 @@ def refused(refusal: Refusal) -> Refused:
         reason=error.reason,
         text=error.text,
     )
+
+
+def overflowed(rows: list[int]) -> Refused:
+    """Return the answer to messages that a queue had no room for."""
+    answer = Refused(ranges=ranges_of(rows), reason=QUEUE_REFUSED, limit=MAX_LENGTH)
+    answer.code = grpc.StatusCode.RESOURCE_EXHAUSTED.value[0]
+    answer.text = "a queue is full and takes no more"
+    return answer
+
+
+def fenced(rows: list[int]) -> Refused:
+    """Return the answer to messages of a publisher that has a later epoch elsewhere."""
+    answer = Refused(ranges=ranges_of(rows), reason=FENCED)
+    answer.code = grpc.StatusCode.ABORTED.value[0]
+    answer.text = "the publisher has published under a later epoch since"
+    return answer
 
 
 def ranges_of(rows: list[int]) -> list[Range]:

@@ -24,6 +24,7 @@ class StreamConfirms(Confirms):
     Attributes:
         confirmed: rows in the order in which they were confirmed.
         refused: rows that a queue refused.
+        fenced: rows that a queue refused because of a later epoch.
     """
 
     def __init__(self, wanted: bool) -> None:
@@ -32,6 +33,7 @@ class StreamConfirms(Confirms):
         self.wanted = wanted
         self.confirmed: list[int] = []
         self.refused: list[int] = []
+        self.fenced: list[int] = []
         self.open_tickets: i64 = 0
 
     @property
@@ -87,9 +89,10 @@ class StreamConfirms(Confirms):
         if refused is None:
             self._add(self.confirmed, first, stop)
             return
+        reasons = self.fenced if ticket.fenced else self.refused
         number = first
         while number < stop:
-            rows = self.refused if number in refused else self.confirmed
+            rows = reasons if number in refused else self.confirmed
             self._add(rows, number, number + 1)
             number += 1
 

@@ -300,6 +300,7 @@ class Enqueued(_message.Message):
     FIRST_FIELD_NUMBER: _builtins.int
     REFUSED_FIELD_NUMBER: _builtins.int
     WITHHELD_FIELD_NUMBER: _builtins.int
+    FENCED_FIELD_NUMBER: _builtins.int
     session: _builtins.int
     seq: _builtins.int
     first: _builtins.int
@@ -313,6 +314,12 @@ class Enqueued(_message.Message):
         number after its last.
         """
 
+    @_builtins.property
+    def fenced(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Those that were refused because their publisher has published under a later epoch since, as in
+        `refused`.
+        """
+
     def __init__(
         self,
         *,
@@ -321,10 +328,11 @@ class Enqueued(_message.Message):
         first: _builtins.int = ...,
         refused: _abc.Iterable[_builtins.int] | None = ...,
         withheld: _abc.Iterable[_builtins.int] | None = ...,
+        fenced: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["first", b"first", "refused", b"refused", "seq", b"seq", "session", b"session", "withheld", b"withheld"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fenced", b"fenced", "first", b"first", "refused", b"refused", "seq", b"seq", "session", b"session", "withheld", b"withheld"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -177,6 +177,22 @@ def test_a_queue_that_is_full_refuses_those_messages_only(serve, broker) -> None
     serve(scenario)
 
 
+def test_a_publisher_whose_epoch_is_over_hears_that_it_is_fenced(serve, broker) -> None:
+    queue = broker.add_queue("q")
+    queue.refusing = queue.fencing = True  # the last one of each command
+
+    async def scenario(served) -> None:
+        stream = await Stream(served, routing_key="q", publisher_id="p", epoch=1).open()
+        await stream.send(message(), message(), message())
+        answer = await stream.answer("refused")
+        assert pairs(answer.ranges) == [(3, 3)]
+        assert (answer.reason, answer.limit) == ("FENCED", "")
+        assert answer.code == grpc.StatusCode.ABORTED.value[0]
+        assert await stream.end() == []
+
+    serve(scenario)
+
+
 def test_an_alarm_shuts_the_window_with_its_reason_and_its_end_opens_it(serve, broker) -> None:
     queue = broker.add_queue("q")
 

@@ -309,7 +309,9 @@ class Refused(_message.Message):
     code: _builtins.int
     """a google.rpc.Code"""
     reason: _builtins.str
-    """for programs: QUEUE_FULL, NOT_FOUND, ..."""
+    """For programs: QUEUE_REFUSED, NOT_FOUND, ..., or FENCED where a queue has had messages of this
+    publisher under a later epoch: it takes no more under this one.
+    """
     text: _builtins.str
     """for people"""
     limit: _builtins.str
