@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tests.broker.core import naive_archive as na
 from tests.broker.core.naive_parts import Message, Place, Receiver, Told
 from tests.broker.core.naive_state import NaiveState
 
@@ -171,6 +172,7 @@ class NaiveLeases(NaiveState):
             if message is None:
                 break
             self.waiting.remove(message)
+            self.taken(message)
             receiver = self.receivers[group.place]
             receiver.given += 1
             receiver.held[receiver.given] = (message, self.now)
@@ -191,6 +193,8 @@ class NaiveLeases(NaiveState):
             group.settled_count = sum(map(len, done))
             for held in done:
                 self.drop_held(group.place, held)
+                for message in held:
+                    self.keep(message, na.ACKED)
             group.gone = {n: told for n, told in group.gone.items() if n > group.before}
             self.leases_ended()
         if last < group.settled:

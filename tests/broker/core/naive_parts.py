@@ -24,6 +24,8 @@ class Message:
     acquired: int = 0
     failed: int = 0
     due: int = 0
+    taken: int = 0  # when it was delivered last, 0 when it came back since
+    first: int = 0  # and first, as far as that is known
 
     def expired(self, now: int) -> bool:
         return self.ttl >= 0 and self.arrived + self.ttl <= now

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.broker.core import naive_archive as na
 from tests.broker.core.naive_leases import NaiveLeases
 from tests.broker.core.naive_parts import (
     Message,
@@ -14,6 +15,7 @@ from tests.broker.core.naive_parts import (
 
 from headrace_broker.core.queue import command as c
 from headrace_broker.core.queue import effect as e
+from headrace_broker.core.queue.archive_command import ArchiveCommand
 from headrace_broker.core.queue.command_decoder import decode_command
 from headrace_broker.core.queue.leader_command import Acquire, Configure, Forget, Tick
 from headrace_broker.core.queue.lease_command import LeaseCommand
@@ -43,6 +45,8 @@ class NaiveQueue(NaiveLeases):
             self.control(command, told)
         elif isinstance(command, LeaseCommand):
             self.do_lease_command(command, told)
+        elif isinstance(command, ArchiveCommand):
+            self.do_archive_command(command, min(self.rows, default=self.next_row), told)
         else:
             getattr(self, name)(command, told)
         self.dispatch(told)
@@ -59,6 +63,8 @@ class NaiveQueue(NaiveLeases):
     def knows(self, command: c.Command) -> bool:
         later = (Tick, Acquire, Forget, c.Remove)
         named = isinstance(command, c.Enqueue) and command.named is not None
+        if self.version < 4 and isinstance(command, ArchiveCommand):
+            return False
         if self.version < 3 and (named or isinstance(command, LeaseCommand)):
             return False
         return self.version > 1 or not isinstance(command, later)
@@ -72,6 +78,9 @@ class NaiveQueue(NaiveLeases):
             return
         self.version = max(self.version, int(command.version))
         self.settings = command.settings
+        if not self.settings.archive:
+            for message in self.everything():
+                message.first = 0 if message.acquired else message.first
         self.line = []
         self.choose()
         for number in self.sessions:
@@ -128,7 +137,9 @@ class NaiveQueue(NaiveLeases):
 
     def do_forget(self, command: Forget, _told: Told) -> None:
         for number in command.ids:
-            self.dead.pop(number, None)
+            if number in self.dead:
+                message, reason = self.dead.pop(number)
+                self.keep(message, na.DEAD_LETTERED + reason)
 
     def do_close(self, command: c.Close, told: Told) -> None:
         released = self.forget(int(command.session), True, told)
@@ -354,8 +365,10 @@ class NaiveQueue(NaiveLeases):
             settled += len(messages)
             if item.operation == c.REJECT:
                 self.bury(messages, e.REASON_REJECTED, told)
-            elif item.operation != c.ACCEPT:
-                for message in messages:
+            for message in messages:
+                if item.operation == c.ACCEPT:
+                    self.keep(message, na.ACKED)
+                elif item.operation != c.REJECT:
                     self.give_back(message, item.operation == c.MODIFY_FAILED, told)
             if self.active is not None:
                 self.choose()
@@ -395,11 +408,16 @@ class NaiveQueue(NaiveLeases):
 
     def on_purge(self, _command: c.Purge, _told: Told) -> tuple[int, int]:
         count = len(self.waiting) + len(self.delayed)
+        for message in [*self.waiting, *self.delayed]:
+            self.keep(message, na.PURGED)
         self.waiting, self.delayed = [], []
         return 0, count
 
     def on_remove(self, command: c.Remove, _told: Told) -> tuple[int, int]:
         before = len(self.waiting) + len(self.delayed)
+        for message in [*self.waiting, *self.delayed]:
+            if message.number in command.ids:
+                self.keep(message, na.REMOVED)
         self.waiting = [m for m in self.waiting if m.number not in command.ids]
         self.delayed = [m for m in self.delayed if m.number not in command.ids]
         return 0, before - len(self.waiting) - len(self.delayed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from dataclasses import replace
 
+from tests.broker.core import naive_archive as na
 from tests.broker.core.naive_parts import (
     Message,
     Place,
@@ -14,17 +15,16 @@ from tests.broker.core.naive_parts import (
 )
 
 from headrace_broker.core.queue import effect as e
-from headrace_broker.core.queue.settings import QueueSettings
+from headrace_broker.core.queue.archive_row import outcome_of
 from headrace_broker.model.limits import FAIRNESS_SHARED_LANES, FAIRNESS_VALUES_MAX
 
 
-class NaiveState:
+class NaiveState(na.NaiveArchive):
     """Messages and consumers, and the moves of which commands are made."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.version = 1
-        self.settings = QueueSettings()
-        self.now = 0
         self.next = 1
         self.turns = 0
         self.ring: list[tuple[int, bytes]] = []  # priorities and lines, next to have its turn first
@@ -48,7 +48,7 @@ class NaiveState:
         return [*self.waiting, *self.delayed, *held, *kept]
 
     def alive(self) -> set[int]:
-        return {m.entry for m in self.everything()}
+        return {m.entry for m in self.everything()} | {row[0] for row in self.rows.values()}
 
     # Watermarks
 
@@ -134,6 +134,7 @@ class NaiveState:
 
     def make_available(self, message: Message) -> None:
         if message.kind == "last" and self.same_value(message):
+            self.keep(message, na.REPLACED)
             return  # a newer one waits
         self.wait(message)
 
@@ -147,6 +148,7 @@ class NaiveState:
         old = self.same_value(message)
         if old is not None:
             self.waiting.remove(old)
+            self.keep(old, na.REPLACED)
             message.number = old.number
         self.wait(message)
 
@@ -158,12 +160,16 @@ class NaiveState:
             elif mode == 2:
                 told.dead.add(("kept", reason, message.entry, message.position))
                 self.dead[message.number] = (message, reason)
+            if mode < 2:
+                self.keep(message, na.DEAD_LETTERED + reason if mode else int(outcome_of(reason)))
 
     def give_back(self, message: Message, failed: bool, told: Told) -> None:
         limit, settings = self.settings.delivery_limit, self.settings
         again = replace(
-            message, acquired=message.acquired + 1, failed=message.failed + failed, due=0
+            message, acquired=message.acquired + 1, failed=message.failed + failed, due=0, taken=0
         )
+        if not settings.archive:
+            again.first = 0
         if failed and 0 <= limit < again.failed:
             self.bury([again], e.REASON_DELIVERY_LIMIT, told)
             return
@@ -287,6 +293,7 @@ class NaiveState:
     def hand(self, place: Place, message: Message, told: Told) -> int:
         receiver = self.receivers[place]
         self.waiting.remove(message)
+        self.taken(message)
         receiver.given += 1
         receiver.held[receiver.given] = (message, self.now)
         if place[1]:
@@ -294,6 +301,11 @@ class NaiveState:
                 (receiver.given, message.entry, message.position, message.acquired, message.failed)
             )
         return receiver.given
+
+    def taken(self, message: Message) -> None:
+        message.taken = self.now
+        if message.acquired == 0:
+            message.first = self.now
 
     def dispatch(self, told: Told) -> None:
         passed = []

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 from tests.broker.core.conftest import ANNA, batch
 
-from headrace_broker.core.queue import command, leader_command, lease_command
+from headrace_broker.core.queue import archive_command, command, leader_command, lease_command
+from headrace_broker.core.queue.archive_command import CloseArchive, CommitArchive, OpenArchive
 from headrace_broker.core.queue.command import (
     ENQUEUE_BATCH_OFFSET,
     Attach,
@@ -64,6 +65,9 @@ COMMANDS = {
     "settle leases": lease_command.encode_settle_leases(9, b"g", 2, 3),
     "release leases": lease_command.encode_release_leases(9, b"g", 2, 3, True),
     "close group": lease_command.encode_close_group(9, b"g", 2),
+    "open archive": archive_command.encode_open_archive(9, b"g", b"opener"),
+    "commit archive": archive_command.encode_commit_archive(9, b"g", 2, 3),
+    "close archive": archive_command.encode_close_archive(9, b"g", 2),
     "enqueue now": command.encode_enqueue_now(ANNA, 7, batch(b"a", b"bc")),
     "configure": leader_command.encode_configure(2, QueueSettings()),
     "tick": leader_command.encode_tick(),
@@ -158,6 +162,10 @@ def every_setting() -> QueueSettings:
     settings.low_watermark = 19
     settings.fairness_key = b"twenty-one"
     settings.publisher_retention_ms = 22
+    settings.archive = 1
+    settings.archive_max_messages = 24
+    settings.archive_max_octets = 25
+    settings.archive_max_age_ms = 26
     return settings
 
 
@@ -171,19 +179,25 @@ def test_settings_come_back_in_every_field() -> None:
 
 
 def test_configure_comes_back_with_version_and_settings() -> None:
-    encoded = leader_command.encode_configure(3, every_setting())
+    encoded = leader_command.encode_configure(4, every_setting())
     found = decode_command(stamp_command(1, encoded))
     assert isinstance(found, Configure)
-    assert found.version == 3
+    assert found.version == 4
     assert encode_settings(found.settings) == encode_settings(every_setting())
 
 
 def test_configure_of_an_earlier_version_says_nothing_that_it_does_not_know() -> None:
+    encode = leader_command.encode_configure
     later, plain = every_setting(), every_setting()
     plain.publisher_retention_ms = QueueSettings().publisher_retention_ms
-    encode = leader_command.encode_configure
     assert encode(2, later) == encode(2, plain)
     assert encode(3, later) != encode(3, plain)
+    plain, new = every_setting(), QueueSettings()
+    plain.archive, plain.archive_max_messages = new.archive, new.archive_max_messages
+    plain.archive_max_octets = new.archive_max_octets
+    plain.archive_max_age_ms = new.archive_max_age_ms
+    assert encode(3, later) == encode(3, plain)
+    assert encode(4, later) != encode(4, plain)
 
 
 def test_numbers_of_a_publisher_come_back_behind_the_batch() -> None:
@@ -216,6 +230,17 @@ def test_commands_of_groups_come_back_with_all_their_fields() -> None:
     assert (closed.request, closed.name, closed.epoch) == (9, b"g", 2)
 
 
+def test_commands_of_groups_that_read_come_back_with_all_their_fields() -> None:
+    opened, committed, closed = map(decoded, ["open archive", "commit archive", "close archive"])
+    assert isinstance(opened, OpenArchive)
+    assert (opened.request, opened.name, opened.opener) == (9, b"g", b"opener")
+    assert isinstance(committed, CommitArchive)
+    assert (committed.request, committed.name, committed.epoch) == (9, b"g", 2)
+    assert committed.up_to == 3
+    assert isinstance(closed, CloseArchive)
+    assert (closed.request, closed.name, closed.epoch) == (9, b"g", 2)
+
+
 @pytest.mark.parametrize(
     "data",
     [
@@ -228,6 +253,8 @@ def test_commands_of_groups_come_back_with_all_their_fields() -> None:
         b"\x01\x04" + bytes(7) + b"\x03",  # overflow
         b"\x01\x01" + b"\xff" * 7 + b"\xfe",  # -2
         b"\x01\x0f\x00\x02a",
+        b"\x01\x17" + bytes(7) + b"\x03",  # archive
+        b"\x01\x18" + b"\xff" * 8,
     ],
 )
 def test_settings_that_make_no_sense_are_malformed(data: bytes) -> None:
@@ -267,7 +294,7 @@ def test_another_version_or_kind_is_malformed(name: str) -> None:
     encoded = COMMANDS[name]
     for head in (
         b"\x00\x01",
-        b"\x15\x01",
+        b"\x18\x01",
         b"\xff\x01",
         encoded[:1] + b"\x00",
         encoded[:1] + b"\x04",
@@ -308,6 +335,11 @@ def test_another_version_or_kind_is_malformed(name: str) -> None:
         lease_command.encode_renew(1, b"g", 1, 0),
         lease_command.encode_settle_leases(1, b"g", 1, 2**62),
         lease_command.encode_release_leases(1, b"g", 1, 1, False)[:-1] + b"\x02",
+        archive_command.encode_open_archive(1, b"", b"a"),
+        archive_command.encode_open_archive(1, b"g", b""),
+        archive_command.encode_open_archive(1, b"g", bytes(65)),
+        archive_command.encode_commit_archive(1, b"", 1, 1),
+        archive_command.encode_commit_archive(1, b"g", 1, 2**62),
     ],
 )
 def test_numbers_out_of_range_are_malformed(encoded: bytes) -> None:

@@ -7,11 +7,14 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.broker.core.archive_log import archive_log
 from tests.broker.core.conftest import random_log, rich_log
 from tests.broker.core.lease_log import lease_log
+from tests.broker.core.naive_archive import told_row
 from tests.broker.core.naive_parts import Told
 from tests.broker.core.naive_queue import NaiveQueue
 
+from headrace_broker.core.queue import archive_effect as ae
 from headrace_broker.core.queue import effect as e
 from headrace_broker.core.queue import lease_effect as le
 from headrace_broker.core.queue.queue_machine import QueueMachine
@@ -50,6 +53,10 @@ def told_group(group: le.GroupInfo) -> tuple[object, ...]:
     return group.name, group.epoch, group.next_number, group.settled, group.deadline_ms, leases
 
 
+def told_reader(group: ae.ArchiveGroupInfo) -> tuple[object, ...]:
+    return group.name, group.epoch, group.committed, group.committed_ms
+
+
 def told_lease(lease: le.LeaseInfo) -> tuple[object, ...]:
     return lease.number, lease.state, lease.count, lease.octets, lease.rows
 
@@ -84,10 +91,14 @@ def _answer(effect: e.Effect) -> tuple[object, ...]:
         )
     if isinstance(effect, le.LeaseGone):
         return "lease gone", effect.name, told_lease(effect.lease)
+    if isinstance(effect, ae.ArchiveAnswer):
+        group = None if effect.group is None else told_reader(effect.group)
+        rows = (effect.first, effect.following)
+        return "archive", effect.request, effect.status, group, *rows
     return {e.Unused: ("unused",), e.Rejected: ("rejected",)}.get(type(effect), ())
 
 
-@pytest.mark.parametrize("make_log", [random_log, rich_log, lease_log])
+@pytest.mark.parametrize("make_log", [random_log, rich_log, lease_log, archive_log])
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32), snapshot_at=st.integers(0, 199))
 def test_machine_and_naive_queue_say_the_same(
@@ -109,6 +120,13 @@ def test_machine_and_naive_queue_say_the_same(
         waiting = sorted((m.number, m.entry, m.position) for m in naive.waiting)
         listed = machine.available_from(0, 10**6)
         assert [(m.message_id, m.entry_index, m.position) for m in listed] == waiting, index
+        archive = machine.archive()
+        rows = machine.archived(archive.first, 10**6)
+        naive.order_rows(int(archive.first), [told_row(row) for row in rows])
+        assert [told_reader(group) for group in archive.groups] == [
+            reader.told(name) for name, reader in naive.readers.items()
+        ], index
+        assert archive.octets == sum(row.octets for row in rows), index
         dead |= {effect.index for effect in effects if isinstance(effect, e.EntryDead)}
         assert set(range(1, index + 1)) - dead == naive.alive(), index
         assert machine.ready_octets == sum(m.octets for m in naive.waiting), index

@@ -11,14 +11,23 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.broker.core.archive_log import archive_log
 from tests.broker.core.conftest import random_log, replay, rich_log
 from tests.broker.core.lease_log import lease_log
 
 from headrace_broker.core.queue import command, leader_command, lease_command
+from headrace_broker.core.queue.archive_effect import ARCHIVE_STATUS_NAMES
+from headrace_broker.core.queue.archive_row import (
+    OUTCOME_PURGED,
+    OUTCOME_REJECTED,
+    OUTCOME_REMOVED,
+    OUTCOMES,
+)
 from headrace_broker.core.queue.effect import Rejected
 from headrace_broker.core.queue.lease_effect import LEASE_STATUS_NAMES
 from headrace_broker.core.queue.queue_machine import QueueMachine
 from headrace_broker.core.queue.restoring import SnapshotError
+from headrace_broker.core.queue.settings import QueueSettings
 
 REPLAY = """
 import sys, hashlib
@@ -57,13 +66,27 @@ def test_logs_with_leases_reach_every_answer_to_groups() -> None:
     assert max(leased_at_the_end(seed) for seed in range(8)) > 0
 
 
+def test_logs_with_an_archive_reach_most_outcomes_and_all_answers() -> None:
+    told: list[str] = []
+    outcomes = set()
+    for seed in (0, 14, 16):
+        machine = QueueMachine()
+        for index, data in enumerate(archive_log(seed, 700), 1):
+            told += map(repr, machine.apply(index, data))
+            first = machine.archive().first
+            outcomes |= {int(row.outcome) for row in machine.archived(first, 10**6)}
+    assert outcomes >= set(OUTCOMES) - {OUTCOME_REJECTED, OUTCOME_PURGED, OUTCOME_REMOVED}
+    statuses = {text.split(", ")[1] for text in told if text.startswith("ArchiveAnswer(")}
+    assert statuses == set(ARCHIVE_STATUS_NAMES.values()) - {"groups_full", "gone"}
+
+
 def leased_at_the_end(seed: int) -> int:
     machine = QueueMachine()
     replay(machine, lease_log(seed, 100))
     return machine.leased_count
 
 
-LOGS = pytest.mark.parametrize("make_log", [random_log, rich_log, lease_log])
+LOGS = pytest.mark.parametrize("make_log", [random_log, rich_log, lease_log, archive_log])
 
 
 @LOGS
@@ -122,6 +145,9 @@ def figures(machine: QueueMachine) -> tuple[int, ...]:
         machine.dead_count,
         machine.oldest_ms(),
         machine.leased_count,
+        machine.archive().octets,
+        machine.archive().first_ms,
+        machine.archive().last_ms,
     )
 
 
@@ -160,6 +186,10 @@ def drain(machine: QueueMachine) -> list[bytes]:
         names = [group.name for group in machine.lease_groups()]
         closes = [lease_command.encode_close_group(1, name, 0) for name in names]
         ends = [*closes, *ends]
+    if machine.version > 3:
+        keeps_nothing = QueueSettings()
+        keeps_nothing.archive_max_messages = 0
+        ends += [leader_command.encode_configure(4, keeps_nothing)]
     return [bytes(8) + encoded for encoded in ends]
 
 
@@ -167,7 +197,7 @@ def drain(machine: QueueMachine) -> list[bytes]:
 @given(data=st.binary(max_size=120), seed=st.integers(0, 20))
 def test_random_octets_are_answered_and_change_nothing(data: bytes, seed: int) -> None:
     machine = QueueMachine()
-    replay(machine, lease_log(seed, 40))
+    replay(machine, archive_log(seed, 40))
     before = machine.digest()
     effects = machine.apply(41, data)
     if isinstance(effects[0], Rejected):
@@ -185,7 +215,7 @@ def test_random_octets_are_answered_and_change_nothing(data: bytes, seed: int) -
 def test_a_log_with_flipped_octets_is_applied_without_an_exception(
     seed: int, changes: list[tuple[int, int, int]]
 ) -> None:
-    entries = [bytearray(data) for data in lease_log(seed, 40)]
+    entries = [bytearray(data) for data in archive_log(seed, 40)]
     for entry, offset, octet in changes:
         if entries[entry]:
             entries[entry][offset % len(entries[entry])] = octet
@@ -196,7 +226,7 @@ def test_a_log_with_flipped_octets_is_applied_without_an_exception(
 
 def test_a_snapshot_cut_short_anywhere_is_refused() -> None:
     machine = QueueMachine()
-    replay(machine, lease_log(5, 100))
+    replay(machine, archive_log(5, 100))
     snapshot = machine.snapshot()
     for length in range(len(snapshot)):
         with pytest.raises(SnapshotError):
@@ -220,7 +250,7 @@ def test_a_damaged_snapshot_is_refused_or_restored(
     seed: int, changes: list[tuple[int, int]]
 ) -> None:
     machine = QueueMachine()
-    replay(machine, lease_log(seed, 60))
+    replay(machine, archive_log(seed, 60))
     snapshot = bytearray(machine.snapshot())
     for offset, octet in changes:
         snapshot[offset % len(snapshot)] = octet

@@ -22,8 +22,8 @@ with big-endian integers, and the fields are (version 1 but where another is nam
     ENQUEUE_NOW as ENQUEUE: what no consumer can take at once is refused
     item       u32 consumer | u8 operation | u64 first | u64 last
 
-and those of `leader_command` and `lease_command`. The `encode_*` functions return a command without
-the stamp; `stamp_command` puts it before.
+and those of `leader_command`, `lease_command` and `archive_command`. The `encode_*` functions
+return a command without the stamp; `stamp_command` puts it before.
 """
 
 from __future__ import annotations
@@ -56,10 +56,15 @@ RENEW: Final = 17
 SETTLE_LEASES: Final = 18
 RELEASE_LEASES: Final = 19
 CLOSE_GROUP: Final = 20
+OPEN_ARCHIVE: Final = 21
+COMMIT_ARCHIVE: Final = 22
+CLOSE_ARCHIVE: Final = 23
 
 CONTROL_KINDS: Final = (SETTLE, ATTACH, CANCEL, GET, PURGE, REMOVE)  # on the control lane
 LEASE_KINDS: Final = (OPEN_GROUP, LEASE, RENEW, SETTLE_LEASES, RELEASE_LEASES, CLOSE_GROUP)
-URGENT_KINDS: Final = (*CONTROL_KINDS, CONFIGURE, TICK, ACQUIRE, FORGET, *LEASE_KINDS)
+ARCHIVE_KINDS: Final = (OPEN_ARCHIVE, COMMIT_ARCHIVE, CLOSE_ARCHIVE)
+LEADER_KINDS: Final = (CONFIGURE, TICK, ACQUIRE, FORGET)
+URGENT_KINDS: Final = (*CONTROL_KINDS, *LEADER_KINDS, *LEASE_KINDS, *ARCHIVE_KINDS)
 
 COMMAND_VERSION: Final = 1
 EXTENDED_VERSION: Final = 2  # of ENQUEUE, ATTACH and GET

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mypy_extensions import i64
 
+from headrace_broker.core.queue.archive_command import decode_archive_command
 from headrace_broker.core.queue.batch_sizes import measure_batch
 from headrace_broker.core.queue.command import (
     ACCEPT,
@@ -11,6 +12,7 @@ from headrace_broker.core.queue.command import (
     ATTACH,
     CANCEL,
     CLOSE,
+    CLOSE_ARCHIVE,
     CLOSE_GROUP,
     COMMAND_VERSION,
     CONFIGURE,
@@ -25,6 +27,7 @@ from headrace_broker.core.queue.command import (
     NAMED_VERSION,
     NODE_DOWN,
     NUMBER_MAX,
+    OPEN_ARCHIVE,
     OPEN_GROUP,
     REMOVE,
     SETTLE,
@@ -66,6 +69,9 @@ def decode_command(data: bytes) -> Command:
     if OPEN_GROUP <= kind <= CLOSE_GROUP:
         command = decode_lease_command(kind, reader)
         return command if reader.at_end() else Malformed(f"malformed command of kind {kind}")
+    if OPEN_ARCHIVE <= kind <= CLOSE_ARCHIVE:
+        command = decode_archive_command(kind, reader)
+        return command if reader.at_end() else Malformed(f"malformed command of kind {kind}")
     session = reader.u64()
     if not 1 <= session <= NUMBER_MAX:
         return Malformed("session out of range")
@@ -89,7 +95,7 @@ def decode_command(data: bytes) -> Command:
 
 def _is_known(kind: i64, version: i64) -> bool:
     if version == COMMAND_VERSION:
-        return ENQUEUE <= kind <= CLOSE_GROUP
+        return ENQUEUE <= kind <= CLOSE_ARCHIVE
     if version == NAMED_VERSION:
         return kind == ENQUEUE
     return version == EXTENDED_VERSION and kind in (ENQUEUE, ATTACH, GET)

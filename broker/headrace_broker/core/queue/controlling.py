@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mypy_extensions import i64
 
+from headrace_broker.core.queue.archive_row import OUTCOME_PURGED, OUTCOME_REMOVED
 from headrace_broker.core.queue.command import Attach, Cancel, Control, Get, Purge, Remove, Settle
 from headrace_broker.core.queue.effect import (
     LANE_CONTROL,
@@ -120,7 +121,7 @@ def _cancel(state: QueueState, session: Session, number: i64, effects: list[Effe
 def _purge(state: QueueState, effects: list[Effect]) -> i64:
     """Forget all that is available or delayed; return how many messages that was."""
     delayed = state.delayed.clear()
-    state.archive(delayed, effects)
+    state.archive(delayed, OUTCOME_PURGED, effects)
     removed = state.ready.purge(effects) + len(delayed)
     state.ready.let_go_purged(state.budget, state.version < 2, effects)
     return removed
@@ -135,7 +136,7 @@ def _remove(state: QueueState, ids: list[int], effects: list[Effect]) -> i64:
             message = state.delayed.pop(message_id)
         if message is not None:
             removed.append(message)
-    state.archive(removed, effects)
+    state.archive(removed, OUTCOME_REMOVED, effects)
     return len(removed)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mypy_extensions import i64
 
+from headrace_broker.core.queue.archive_row import OUTCOME_ACKED
 from headrace_broker.core.queue.command import ACCEPT, MODIFY_FAILED, RELEASE
 from headrace_broker.core.queue.effect import Acquired, Effect
 from headrace_broker.core.queue.lease import LeaseGroup, Leaving
@@ -65,7 +66,7 @@ def let_leave(state: QueueState, effects: list[Effect]) -> None:
         leases.count -= count
         state.let_go(leaving.holder, messages)
         if accepted:
-            state.archive(messages, effects)
+            state.archive(messages, OUTCOME_ACKED, effects)
         else:
             give_back(state, messages, leaving.operation == MODIFY_FAILED, effects)
     if state.settings.single_active and leases.count == 0:

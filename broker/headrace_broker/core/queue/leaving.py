@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from mypy_extensions import i64
 
+from headrace_broker.core.queue.archive_row import (
+    OUTCOME_ACKED,
+    OUTCOME_DEAD_LETTERED,
+    outcome_of,
+)
 from headrace_broker.core.queue.command import ACCEPT, MODIFY_FAILED, REJECT, SettleItem
 from headrace_broker.core.queue.effect import (
     REASON_DELIVERY_LIMIT,
@@ -27,6 +32,7 @@ from headrace_broker.core.queue.session import (
     Session,
 )
 from headrace_broker.core.queue.settings import (
+    ARCHIVE_NONE,
     DEAD_LETTER_AT_LEAST_ONCE,
     DEAD_LETTER_NONE,
     OVERFLOW_DROP_HEAD,
@@ -48,9 +54,11 @@ def bury(state: QueueState, messages: list[Acquired], reason: i64, effects: list
             state.dead_octets += message.octets
         effects.append(DeadLetterKept(messages, reason))
         return
+    outcome = outcome_of(reason)
     if mode != DEAD_LETTER_NONE:
         effects.append(DeadLettered(messages, reason))
-    state.archive(messages, effects)
+        outcome = OUTCOME_DEAD_LETTERED + reason
+    state.archive(messages, outcome, effects)
 
 
 def forget_dead(state: QueueState, ids: list[int], effects: list[Effect]) -> None:
@@ -59,7 +67,7 @@ def forget_dead(state: QueueState, ids: list[int], effects: list[Effect]) -> Non
         dead = state.dead.pop(message_id, None)
         if dead is not None:
             state.dead_octets -= dead.message.octets
-            state.archive([dead.message], effects)
+            state.archive([dead.message], OUTCOME_DEAD_LETTERED + dead.reason, effects)
 
 
 def settle(state: QueueState, consumer: Consumer, item: SettleItem, effects: list[Effect]) -> i64:
@@ -67,7 +75,7 @@ def settle(state: QueueState, consumer: Consumer, item: SettleItem, effects: lis
     messages = _take_range(consumer.unsettled, item.first, item.last)
     state.let_go(consumer, messages)
     if item.operation == ACCEPT:
-        state.archive(messages, effects)
+        state.archive(messages, OUTCOME_ACKED, effects)
     elif item.operation == REJECT:
         bury(state, messages, REASON_REJECTED, effects)
     else:
@@ -92,9 +100,12 @@ def give_back(
 ) -> None:
     """Make messages that a consumer had available again where they were, now or later."""
     settings = state.settings
+    archived = state.archived
     limit = settings.delivery_limit
     exhausted: list[Acquired] = []
     for message in messages:
+        if archived.mode != ARCHIVE_NONE:
+            archived.note_return(message)
         again = _again(message, failed)
         if failed and 0 <= limit < again.delivery_count:
             exhausted.append(again)

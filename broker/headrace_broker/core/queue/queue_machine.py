@@ -14,6 +14,10 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from headrace_broker.core.queue.archive_command import ArchiveCommand
+from headrace_broker.core.queue.archive_effect import ArchiveInfo
+from headrace_broker.core.queue.archive_row import ArchiveRow
+from headrace_broker.core.queue.archiving import let_rows_go, read_along, rows_due_ms
 from headrace_broker.core.queue.arrival import enqueue
 from headrace_broker.core.queue.command import (
     NUMBER_MAX,
@@ -68,6 +72,7 @@ from headrace_broker.model.session import session_boot, session_node
 
 MACHINE_VERSION: Final = 4  # the newest that this code knows
 LEASES_VERSION: Final = 3  # from which on there are leases and publishers with ids
+ARCHIVE_VERSION: Final = 4  # from which on there are archives
 
 _LATER: Final = (Tick, Acquire, Forget, Remove)  # commands that version 1 does not know
 
@@ -169,6 +174,10 @@ class QueueMachine:
             soonest = overdue
         if leases.due_ms > 0 and (soonest == 0 or leases.due_ms < soonest):
             soonest = leases.due_ms
+        if state.archived.count > 0:
+            due = rows_due_ms(state)
+            if due > 0 and (soonest == 0 or due < soonest):
+                soonest = due
         if state.delayed.messages:
             due = state.delayed.due_ms()
             if soonest == 0 or due < soonest:
@@ -273,10 +282,22 @@ class QueueMachine:
         """
         return look(self._state, name, epoch, number)
 
+    def archive(self) -> ArchiveInfo:
+        """Return what is kept of messages that were settled, and who reads that."""
+        return self._state.archived.info()
+
+    def archived(self, start: i64, limit: i64) -> list[ArchiveRow]:
+        """Return up to `limit` rows of the archive from an index on, not to be changed.
+
+        There are none before `ArchiveInfo.first` and from `following` on.
+        """
+        return self._state.archived.rows_from(start, limit)
+
     def live_entries(self) -> array[int]:
         """Return the log positions, ascending, of the entries that hold messages of the queue.
 
-        These are the entries for which `EntryDead` was not told yet.
+        These, with those that have rows in its archive, are the entries for which `EntryDead` was
+        not told yet.
         """
         return live_indexes(self._state)
 
@@ -321,6 +342,7 @@ class QueueMachine:
         else:
             state.now_ms = max(state.now_ms, stamp_of(data))
             state.budget.renew()
+            state.archived.now_ms = state.now_ms
             if not isinstance(command, Tick):
                 expire(state, True, effects)
             kept = self._carry_out(index, data, command, effects)
@@ -329,6 +351,8 @@ class QueueMachine:
             if state.ready.purged:
                 state.ready.let_go_purged(state.budget, False, effects)
             state.judge_watermark(effects)
+            if state.archived.count > 0:
+                let_rows_go(state, effects)
         if users > 0 and state.attached_count + state.detached_count == 0:
             effects.append(Unused())
         if not kept:
@@ -338,6 +362,10 @@ class QueueMachine:
     def _knows(self, command: Command) -> bool:
         """Return whether a machine of this version carries out such a command."""
         version = self._state.version
+        if version >= ARCHIVE_VERSION:
+            return True
+        if isinstance(command, ArchiveCommand):
+            return False
         if version >= LEASES_VERSION:
             return True
         if isinstance(command, LeaseCommand):
@@ -364,6 +392,8 @@ class QueueMachine:
             end_due(state, effects)
         elif isinstance(command, LeaseCommand):
             carry_out(state, command, effects)
+        elif isinstance(command, ArchiveCommand):
+            read_along(state, command, effects)
         elif isinstance(command, Acquire):
             consumer = self._consumer(command.session, command.consumer)
             if consumer is not None and consumer.filtered:
@@ -381,6 +411,7 @@ class QueueMachine:
             return
         state.version = max(state.version, command.version)
         state.settings = command.settings
+        state.archived.configure(command.settings.archive)
         if state.unsettled_count > 0:
             state.overdue_ms = state.now_ms  # what the new timeout makes overdue is for a TICK
         state.renew_rotation()

@@ -17,7 +17,7 @@ from headrace_broker.core.queue.publisher import Publishers
 from headrace_broker.core.queue.ready_list import ReadyList
 from headrace_broker.core.queue.rotation import Rotation
 from headrace_broker.core.queue.session import ATTACHED, DETACHED, Consumer, Session
-from headrace_broker.core.queue.settings import QueueSettings
+from headrace_broker.core.queue.settings import ARCHIVE_NONE, QueueSettings
 
 
 @final
@@ -61,6 +61,7 @@ class QueueState:
         reader: looks through property blocks; holds nothing between commands.
         budget: of the command that is carried out.
         watermark: whose confirms are withheld.
+        archived: what is kept of messages that were settled.
         leases: groups that hold messages without a consumer.
         publishers: which publishes with a number came before.
     """
@@ -88,6 +89,7 @@ class QueueState:
         self.reader = PropertyReader()
         self.budget = Budget()
         self.watermark = self.ready.entries.watermark
+        self.archived = self.ready.entries.archived
         self.leases = Leases()
         self.publishers = Publishers()
 
@@ -274,11 +276,21 @@ class QueueState:
         if consumer.prefetch_octets > 0:
             consumer.octets -= octets
 
-    def archive(self, messages: list[Acquired], effects: list[Effect]) -> None:
-        """Forget messages that nobody has any more, entry by entry."""
+    def archive(self, messages: list[Acquired], outcome: i64, effects: list[Effect]) -> None:
+        """Forget messages that nobody has any more, entry by entry, or keep rows of them.
+
+        Args:
+            messages: any.
+            outcome: how they ended, an OUTCOME constant.
+            effects: for what follows.
+        """
         if not messages:
             return
         entries = self.ready.entries
+        if self.archived.mode != ARCHIVE_NONE:
+            for message in messages:
+                entries.archive_message(message, outcome, effects)
+            return
         if self.watermark.commands:
             for message in messages:
                 self.watermark.leave(message.entry_index, message.position, message.position + 1)

@@ -7,6 +7,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from headrace_broker.core.queue.archive_row import OUTCOME_PURGED, OUTCOME_REPLACED
 from headrace_broker.core.queue.batch import Batch
 from headrace_broker.core.queue.budget import Budget
 from headrace_broker.core.queue.effect import Acquired, Effect
@@ -16,7 +17,7 @@ from headrace_broker.core.queue.lane import Lane
 from headrace_broker.core.queue.live_entries import LiveEntries
 from headrace_broker.core.queue.page import Page
 from headrace_broker.core.queue.session import Consumer
-from headrace_broker.core.queue.settings import PRIORITY_MAX
+from headrace_broker.core.queue.settings import ARCHIVE_NONE, PRIORITY_MAX
 
 KEY_GROUP: Final = b"G"  # first octet of the key of a message that belongs to a group
 KEY_LAST_VALUE: Final = b"L"  # of one that a newer one with the same key replaces
@@ -94,7 +95,7 @@ class ReadyList:
     def give_back(self, message: Acquired, effects: list[Effect]) -> None:
         """Put a message that was taken where it stood; forget it when a newer value waits."""
         if message.key in self.last_values:
-            self.entries.archive_message(message, effects)
+            self.entries.archive_message(message, OUTCOME_REPLACED, effects)
             return
         self.add(message)
         if self.watched:
@@ -111,7 +112,7 @@ class ReadyList:
         self.add(message)
         if self.watched:
             self.returned.append(message)
-        self.entries.archive_message(old, effects)
+        self.entries.archive_message(old, OUTCOME_REPLACED, effects)
         return True
 
     def refuse(self, message: Acquired) -> None:
@@ -241,7 +242,7 @@ class ReadyList:
         for lane in self.lanes:
             loose.extend(lane.clear(self.purged))
         for message in loose:
-            self.entries.archive_message(message, effects)
+            self.entries.archive_message(message, OUTCOME_PURGED, effects)
         self.last_values.clear()
         self.count = 0
         self.octets = 0
@@ -251,9 +252,25 @@ class ReadyList:
     def let_go_purged(self, budget: Budget, whole: bool, effects: list[Effect]) -> None:
         """Let go of entries that were purged, page by page, as the budget goes or all of them."""
         while self.purged and (whole or not budget.spent()):
+            if self.entries.archived.mode != ARCHIVE_NONE:
+                self._archive_purged(budget, effects)
+                continue
             for batch in self.purged.popleft().waiting():
                 budget.spend(0)
                 self.entries.archive_batch(batch, effects)
+
+    def _archive_purged(self, budget: Budget, effects: list[Effect]) -> None:
+        """Keep rows of the first batch that was purged, which may have many messages."""
+        page = self.purged[0]
+        page.open()
+        batch = page.head_batch()
+        for _ in range(batch.count):
+            budget.spend(0)
+        self.entries.archive_batch(batch, effects)
+        page.count -= batch.count
+        batch.next = batch.stop
+        if page.count == 0:
+            self.purged.popleft()
 
     def _unlist(self, taken: list[Acquired]) -> None:
         """Note that messages are not the waiting last values of their keys any more."""

@@ -12,6 +12,7 @@ from headrace_broker.core.queue.page import Page
 from headrace_broker.core.queue.queue_state import DeadMessage, QueueState
 from headrace_broker.core.queue.ready_list import KEY_GROUP
 from headrace_broker.core.queue.restoring_section import (
+    read_archive,
     read_count,
     read_leases,
     read_message,
@@ -31,6 +32,7 @@ from headrace_broker.core.queue.settings import PRIORITY_MAX, decode_settings
 from headrace_broker.core.queue.snapshot import (
     FLAG_EXCLUSIVE,
     FLAG_FILTERED,
+    SECTION_ARCHIVE,
     SECTION_FAIR_LANES,
     SECTION_LEASES,
     SECTION_PUBLISHERS,
@@ -73,6 +75,7 @@ def _read_state(reader: OctetReader, state: QueueState) -> None:
     if settings is None:
         raise LookupError("settings")
     state.settings = settings
+    state.archived.configure(settings.archive)
     state.now_ms = reader.varint()
     state.ready.next_id = reader.varint()
     state.refusing = reader.u8() == 1
@@ -132,6 +135,8 @@ def _read_section(section: i64, reader: OctetReader, state: QueueState) -> None:
         read_leases(reader, state)
     elif section == SECTION_PUBLISHERS:
         read_publishers(reader, state)
+    elif section == SECTION_ARCHIVE:
+        read_archive(reader, state)
     else:
         raise LookupError(f"unknown section {section}")
 

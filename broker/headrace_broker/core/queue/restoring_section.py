@@ -1,9 +1,10 @@
-"""Reads parts of a snapshot back: messages, what groups hold by lease, publishers."""
+"""Reads parts of a snapshot back: messages, leases, publishers, the archive."""
 
 from __future__ import annotations
 
 from mypy_extensions import i64
 
+from headrace_broker.core.queue.archive import ArchiveGroup
 from headrace_broker.core.queue.command import ACCEPT, MODIFY_FAILED, RELEASE
 from headrace_broker.core.queue.effect import Acquired
 from headrace_broker.core.queue.lease import HOLDERS, Lease, LeaseGroup, Leaving
@@ -97,9 +98,7 @@ def _read_group(reader: OctetReader, state: QueueState) -> LeaseGroup:
     name = read_text(reader)
     group = LeaseGroup(name, reader.varint())
     group.epoch = reader.varint()
-    for _ in range(read_count(reader)):
-        opener = read_text(reader)
-        group.openers[opener] = reader.varint()
+    _read_openers(reader, group.openers)
     group.next_number = reader.varint()
     group.settled = reader.varint()
     group.settled_before = reader.varint()
@@ -144,3 +143,33 @@ def read_publishers(reader: OctetReader, state: QueueState) -> None:
         known.used_ms = reader.varint()
         known.holes = _rows(reader)
         state.publishers.known[name] = known
+
+
+def read_archive(reader: OctetReader, state: QueueState) -> None:
+    """Read what is kept of settled messages, and who reads it."""
+    archive = state.archived
+    first = reader.varint()
+    pages = [read_text(reader) for _ in range(read_count(reader))]
+    archive.restore(first, pages, state.ready.entries.counts)
+    for _ in range(read_count(reader)):
+        message_id = reader.varint()
+        archive.delivered[message_id] = reader.varint()
+    archive.epochs = reader.varint()
+    for _ in range(read_count(reader)):
+        group = ArchiveGroup(read_text(reader))
+        group.epoch = reader.varint()
+        _read_openers(reader, group.openers)
+        group.committed = reader.varint()
+        group.committed_ms = reader.varint()
+        if group.name in archive.groups or group.epoch > archive.epochs:
+            raise LookupError("a reader that is there twice, or an epoch that was not given")
+        if group.committed > archive.following:
+            raise LookupError("a reader that is done with rows that are not there yet")
+        archive.groups[group.name] = group
+    archive.find_floor()
+
+
+def _read_openers(reader: OctetReader, openers: dict[bytes, int]) -> None:
+    for _ in range(read_count(reader)):
+        opener = read_text(reader)
+        openers[opener] = reader.varint()

@@ -15,14 +15,21 @@ from librt.strings import BytesWriter, write_i16_be, write_i64_be
 from mypy_extensions import i16, i64
 
 from headrace_broker.core.queue.octet_reader import OctetReader
-from headrace_broker.model.limits import PUBLISHER_RETENTION_MS
+from headrace_broker.model.limits import (
+    ARCHIVE_AGE_MS,
+    ARCHIVE_MESSAGES,
+    ARCHIVE_OCTETS,
+    PUBLISHER_RETENTION_MS,
+)
 
 SETTINGS_VERSION: Final = 1
 
 UNSET: Final = -1
 NEWEST: Final = 255  # machine version: above all that there are
 _VERSION_3: Final = 3
+_VERSION_4: Final = 4
 _LAST_OF_VERSION_2: Final = 21  # field
+_LAST_OF_VERSION_3: Final = 22
 
 OVERFLOW_DROP_HEAD: Final = 0
 OVERFLOW_REJECT_PUBLISH: Final = 1
@@ -36,6 +43,10 @@ RETRY_DISABLED: Final = 0
 RETRY_ALL: Final = 1
 RETRY_FAILED: Final = 2  # what came back counted as a failed delivery
 RETRY_RETURNED: Final = 3  # what was released
+
+ARCHIVE_NONE: Final = 0
+ARCHIVE_HEADERS: Final = 1  # rows of settled messages, whose bodies nobody may read
+ARCHIVE_FULL: Final = 2
 
 PRIORITY_MAX: Final = 31
 KEY_NAME_OCTETS_MAX: Final = 255  # a header's name is a short string
@@ -70,6 +81,10 @@ class QueueSettings:
         fairness_key: header whose values take turns, b"" none; without effect beside another key.
         publisher_retention_ms: how long the numbers of a publisher are remembered after it
             published last, 0 for not at all.
+        archive: an ARCHIVE constant: what is kept of a message that was settled.
+        archive_max_messages: most of these.
+        archive_max_octets: octets of their bodies.
+        archive_max_age_ms: most time after they were settled, UNSET for any.
     """
 
     def __init__(self) -> None:
@@ -96,6 +111,10 @@ class QueueSettings:
         self.low_watermark: i64 = 0
         self.fairness_key = b""
         self.publisher_retention_ms: i64 = PUBLISHER_RETENTION_MS
+        self.archive: i64 = ARCHIVE_NONE
+        self.archive_max_messages: i64 = ARCHIVE_MESSAGES
+        self.archive_max_octets: i64 = ARCHIVE_OCTETS
+        self.archive_max_age_ms: i64 = ARCHIVE_AGE_MS
 
     @property
     def reads_headers(self) -> bool:
@@ -127,6 +146,10 @@ def _numbers(settings: QueueSettings) -> dict[int, int]:
         19: settings.high_watermark,
         20: settings.low_watermark,
         22: settings.publisher_retention_ms,
+        23: settings.archive,
+        24: settings.archive_max_messages,
+        25: settings.archive_max_octets,
+        26: settings.archive_max_age_ms,
     }
 
 
@@ -153,6 +176,8 @@ def encode_settings(settings: QueueSettings, machine_version: i64 = NEWEST) -> b
     names = _names(settings)
     for field in _FIELDS:
         if field > _LAST_OF_VERSION_2 and machine_version < _VERSION_3:
+            break
+        if field > _LAST_OF_VERSION_3 and machine_version < _VERSION_4:
             break
         if field in numbers:
             if numbers[field] != _PLAIN_NUMBERS[field]:
@@ -227,6 +252,14 @@ def _set_later_number(settings: QueueSettings, field: i64, value: i64) -> None:
         settings.low_watermark = value
     elif field == 22:
         settings.publisher_retention_ms = value
+    elif field == 23:
+        settings.archive = value
+    elif field == 24:
+        settings.archive_max_messages = value
+    elif field == 25:
+        settings.archive_max_octets = value
+    elif field == 26:
+        settings.archive_max_age_ms = value
 
 
 def _set_name(settings: QueueSettings, field: i64, value: bytes) -> None:
@@ -248,4 +281,7 @@ def _plausible(settings: QueueSettings) -> bool:
         and 0 <= settings.low_watermark_octets <= settings.high_watermark_octets
         and 0 <= settings.low_watermark <= settings.high_watermark
         and settings.publisher_retention_ms >= 0
+        and 0 <= settings.archive <= ARCHIVE_FULL
+        and settings.archive_max_messages >= 0
+        and settings.archive_max_octets >= 0
     )

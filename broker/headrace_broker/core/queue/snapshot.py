@@ -20,6 +20,9 @@ stands for a number and so many.
         3: epochs given | n x group | n x (number of the holder | u8 operation | n x message), of
            leases that ended
         4: n x publisher, who published last comes last
+        5: index of the first row of the archive | n x text rows (see `archive_row`), each up to an
+            index that PAGE_ROWS divides | n x (id | first delivered at), of messages that came
+            back | epochs given | n x reader; the first index is that of the next row without rows
 
     page: first id | last id | count | expires | size | text batches (see `batch_page`)
     message: id | entry | position | octets | acquired | deliveries | arrived | expires
@@ -32,6 +35,7 @@ stands for a number and so many.
         | settled | settled before | settled count | deadline | n x (number | n x message)
         | n x (number | u8 state | count | octets | rows), of leases that are gone
     publisher: text id | epoch | last | used at | rows of holes
+    reader: text name | epoch | n x (text opener | epoch) | committed | committed at
     rows: n x (distance from the end before | count)
 
 What follows from the rest (counters, heaps, who owns a group) is computed again.
@@ -55,6 +59,7 @@ from headrace_broker.core.queue.ready_list import ReadyList
 from headrace_broker.core.queue.session import Consumer, Session
 from headrace_broker.core.queue.settings import encode_settings
 from headrace_broker.core.queue.snapshot_section import (
+    encode_archive,
     encode_leases,
     encode_publishers,
     write_message,
@@ -72,6 +77,7 @@ SECTION_WATERMARK: Final = 1
 SECTION_FAIR_LANES: Final = 2
 SECTION_LEASES: Final = 3
 SECTION_PUBLISHERS: Final = 4
+SECTION_ARCHIVE: Final = 5
 
 
 def live_indexes(state: QueueState) -> array[int]:
@@ -88,7 +94,23 @@ def live_indexes(state: QueueState) -> array[int]:
     if filled > 1:
         found = array("Q", sorted(found))
     counts = state.ready.entries.counts
-    return _with(found, sorted(counts)) if counts else found
+    if counts:
+        found = _with(found, sorted(counts))
+    archived = state.archived.entries()
+    return _united(found, archived) if archived else found
+
+
+def _united(found: array[int], others: array[int]) -> array[int]:
+    """Return the log positions that are in one of both or in both, which have each once."""
+    united: array[int] = array("Q")
+    done: i64 = 0
+    for entry_index in others:
+        at: i64 = bisect_left(found, entry_index, done)
+        united += found[done:at]
+        united.append(entry_index)
+        done = at + 1 if at < len(found) and found[at] == entry_index else at
+    united += found[done:]
+    return united
 
 
 def _add_entries(pages: deque[Page], found: array[int]) -> None:
@@ -174,6 +196,9 @@ def _sections(state: QueueState, paged: bool) -> dict[int, bytes]:
         sections[SECTION_LEASES] = encode_leases(state.leases)
     if state.publishers.known:
         sections[SECTION_PUBLISHERS] = encode_publishers(state.publishers)
+    archive = state.archived
+    if archive.following > 0 or archive.epochs > 0 or archive.delivered:
+        sections[SECTION_ARCHIVE] = encode_archive(archive)
     return sections
 
 

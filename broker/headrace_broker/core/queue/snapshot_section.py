@@ -1,10 +1,11 @@
-"""Parts of a snapshot: messages, what groups hold by lease, publishers (layout in `snapshot`)."""
+"""Parts of a snapshot: messages, leases, publishers, the archive (layout in `snapshot`)."""
 
 from __future__ import annotations
 
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
+from headrace_broker.core.queue.archive import Archive
 from headrace_broker.core.queue.batch_page import write_varint
 from headrace_broker.core.queue.effect import Acquired
 from headrace_broker.core.queue.lease import LeaseGroup, Leases
@@ -69,10 +70,7 @@ def _write_group(out: BytesWriter, group: LeaseGroup) -> None:
     write_text(out, group.name)
     write_varint(out, group.holder.number)
     write_varint(out, group.epoch)
-    write_varint(out, len(group.openers))
-    for opener, epoch in group.openers.items():
-        write_text(out, opener)
-        write_varint(out, epoch)
+    _write_openers(out, group.openers)
     write_varint(out, group.next_number)
     write_varint(out, group.settled)
     write_varint(out, group.settled_before)
@@ -102,3 +100,33 @@ def encode_publishers(publishers: Publishers) -> bytes:
         write_varint(out, known.used_ms)
         write_rows(out, known.holes.bounds, 0)
     return out.getvalue()
+
+
+def encode_archive(archive: Archive) -> bytes:
+    """Encode what is kept of settled messages, and who reads it."""
+    out = BytesWriter()
+    write_varint(out, archive.first)
+    pages = archive.packed_pages()
+    write_varint(out, len(pages))
+    for page in pages:
+        write_text(out, page)
+    write_varint(out, len(archive.delivered))
+    for message_id in sorted(archive.delivered):
+        write_varint(out, message_id)
+        write_varint(out, archive.delivered[message_id])
+    write_varint(out, archive.epochs)
+    write_varint(out, len(archive.groups))
+    for group in archive.groups.values():
+        write_text(out, group.name)
+        write_varint(out, group.epoch)
+        _write_openers(out, group.openers)
+        write_varint(out, group.committed)
+        write_varint(out, group.committed_ms)
+    return out.getvalue()
+
+
+def _write_openers(out: BytesWriter, openers: dict[bytes, int]) -> None:
+    write_varint(out, len(openers))
+    for opener, epoch in openers.items():
+        write_text(out, opener)
+        write_varint(out, epoch)

@@ -1,0 +1,340 @@
+"""The archive of a queue: settled messages that are kept until they were read.
+
+Its rows have ascending indexes from 0 on; they come at the end and go from the front, and a row
+never changes its index. *Groups* read it and say how far they have come; what all of them are done
+with is let go, and what is too old or too much is in any case. A group is opened under an *epoch*
+that grows within the archive, and whoever has an older one is refused.
+
+An entry of the log that has rows lives until the last of them has gone. Which that is is known when
+the entry's last other message leaves: mostly it is archived then, and its row says so.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from headrace_broker.core.queue.archive_effect import ArchiveGroupInfo, ArchiveInfo
+from headrace_broker.core.queue.archive_row import (
+    ArchiveRow,
+    decode_rows,
+    encode_rows,
+    read_row_entries,
+)
+from headrace_broker.core.queue.effect import Acquired, Effect, EntryDead
+from headrace_broker.core.queue.settings import ARCHIVE_FULL, ARCHIVE_NONE, QueueSettings
+from headrace_broker.model.limits import LEASE_OPENERS_KEPT_MAX
+
+PAGE_ROWS: Final = 1024  # a page ends before an index that this divides
+
+
+@final
+class ArchivePage:
+    """Consecutive rows: a list, or octets.
+
+    Attributes:
+        start: index of the first row.
+        count: of the rows.
+        rows: those of an open page.
+        packed: octets of the rows when the page is packed, else b"".
+    """
+
+    def __init__(self, start: i64) -> None:
+        self.start = start
+        self.count: i64 = 0
+        self.rows: list[ArchiveRow] = []
+        self.packed = b""
+
+    def open(self) -> None:
+        """Turn the octets back into rows."""
+        if self.packed:
+            self.rows = self.look()
+            self.packed = b""
+
+    def pack(self) -> None:
+        """Turn the rows into octets."""
+        self.packed = encode_rows(self.rows, 0)
+        self.rows = []
+
+    def look(self) -> list[ArchiveRow]:
+        """Return the rows, not to be changed; a packed page stays packed."""
+        return decode_rows(self.packed, PAGE_ROWS) if self.packed else self.rows
+
+
+@final
+class ArchiveGroup:
+    """Who reads an archive.
+
+    Attributes:
+        name: unique in the archive.
+        epoch: that of who opened it last.
+        openers: the newest requests by which it was opened, and the epoch that each was given.
+        committed: index of the first row that it is not done with.
+        committed_ms: when it said so, or was opened.
+    """
+
+    def __init__(self, name: bytes) -> None:
+        self.name = name
+        self.epoch: i64 = 0
+        self.openers: dict[bytes, int] = {}
+        self.committed: i64 = 0
+        self.committed_ms: i64 = 0
+
+    def open(self, opener: bytes, epoch: i64) -> None:
+        """Fence whoever worked for it."""
+        self.epoch = epoch
+        self.openers[opener] = epoch
+        if len(self.openers) > LEASE_OPENERS_KEPT_MAX:
+            del self.openers[next(iter(self.openers))]
+
+    def info(self) -> ArchiveGroupInfo:
+        """Return it as it is told."""
+        return ArchiveGroupInfo(self.name, self.epoch, self.committed, self.committed_ms)
+
+
+@final
+class Archive:
+    """The rows that there are, and who reads them.
+
+    Attributes:
+        mode: an ARCHIVE constant: what becomes of messages that are settled from now on.
+        now_ms: time of the command that is carried out.
+        first: index of the first row that there is.
+        following: index of the next row.
+        octets: of the bodies of the messages that have rows.
+        first_ms: when the message of the first row was settled, 0 without rows.
+        last_ms: and of the last.
+        appended: rows that this command has added.
+        pages: of rows; the first one is open, from which they go.
+        living: entries with rows of which messages are needed for something else -> index of their
+            last row.
+        ended: index of a row -> entry that ends with it, where the row does not say so.
+        delivered: ids of messages that came back -> when they were delivered first.
+        groups: by name, in the order in which they were made.
+        epochs: the last epoch that was given.
+        floor: no group needs rows before this index.
+    """
+
+    def __init__(self) -> None:
+        self.mode: i64 = ARCHIVE_NONE
+        self.now_ms: i64 = 0
+        self.first: i64 = 0
+        self.following: i64 = 0
+        self.octets: i64 = 0
+        self.first_ms: i64 = 0
+        self.last_ms: i64 = 0
+        self.appended: i64 = 0
+        self.pages: deque[ArchivePage] = deque()
+        self.living: dict[int, int] = {}
+        self.ended: dict[int, int] = {}
+        self.delivered: dict[int, int] = {}
+        self.groups: dict[bytes, ArchiveGroup] = {}
+        self.epochs: i64 = 0
+        self.floor: i64 = 0
+
+    @property
+    def count(self) -> i64:
+        """Number of rows that there are."""
+        return self.following - self.first
+
+    def configure(self, mode: i64) -> None:
+        """Keep what is settled from now on in another way; rows that there are stay as they are."""
+        self.mode = mode
+        if mode == ARCHIVE_NONE:
+            self.delivered.clear()
+
+    # In
+
+    def note_return(self, message: Acquired) -> None:
+        """Remember when a message was delivered first that goes back to where it stood."""
+        if message.acquired_count == 0 and message.acquired_ms > 0:
+            self.delivered[message.message_id] = message.acquired_ms
+
+    def append(self, message: Acquired, outcome: i64, last: bool) -> None:
+        """Add the row of a message that was settled.
+
+        Args:
+            message: as it was when that happened.
+            outcome: an OUTCOME constant.
+            last: nothing else of its entry is needed.
+        """
+        row = ArchiveRow(message, outcome, self.mode == ARCHIVE_FULL)
+        row.settled_ms = self.now_ms
+        row.last = last
+        first: i64 = 0
+        if self.delivered:
+            first = self.delivered.pop(message.message_id, 0)
+        if message.acquired_ms > 0:
+            row.acquired += 1
+            if message.acquired_count == 0:
+                first = message.acquired_ms
+        row.first_ms = first
+        index = self.following
+        if not last:
+            self.living[message.entry_index] = index
+        elif self.living:
+            self.living.pop(message.entry_index, None)
+        self._put(row)
+        self.appended += 1
+
+    def _put(self, row: ArchiveRow) -> None:
+        index = self.following
+        if not self.pages or index % PAGE_ROWS == 0:
+            self.pages.append(ArchivePage(index))
+        if self.first == index:
+            self.first_ms = row.settled_ms
+        page = self.pages[-1]
+        page.rows.append(row)
+        page.count += 1
+        self.octets += row.octets
+        self.last_ms = row.settled_ms
+        self.following = index + 1
+        if self.following % PAGE_ROWS == 0 and len(self.pages) > 1:
+            page.pack()
+
+    def entry_left(self, entry_index: i64, effects: list[Effect]) -> None:
+        """Note that the last message of an entry has left without a row; tell when it is dead."""
+        index = self.living.pop(entry_index, -1) if self.living else -1
+        if index < 0:
+            effects.append(EntryDead(entry_index))
+        else:
+            self.ended[index] = entry_index
+
+    # Out
+
+    def is_over(self, settings: QueueSettings, now_ms: i64) -> bool:
+        """Return whether the first row is to go."""
+        count = self.count
+        if count == 0:
+            return False
+        return (
+            self.first < self.floor
+            or count > settings.archive_max_messages
+            or self.octets > settings.archive_max_octets
+            or 0 <= settings.archive_max_age_ms <= now_ms - self.first_ms
+        )
+
+    def drop_first(self, effects: list[Effect]) -> None:
+        """Let the first row go; tell when its entry is dead."""
+        page = self.pages[0]
+        page.open()
+        index = self.first
+        at = index - page.start
+        row = page.rows[at]
+        self.first = index + 1
+        self.octets -= row.octets
+        if row.last:
+            effects.append(EntryDead(row.entry_index))
+        elif index in self.ended:
+            del self.ended[index]
+            effects.append(EntryDead(row.entry_index))
+        elif self.living.get(row.entry_index, -1) == index:
+            del self.living[row.entry_index]
+        if at + 1 == page.count:
+            self.pages.popleft()
+        self._look_at_first()
+
+    def _look_at_first(self) -> None:
+        if not self.pages:
+            self.first_ms = 0
+            self.last_ms = 0
+            return
+        page = self.pages[0]
+        page.open()
+        self.first_ms = page.rows[self.first - page.start].settled_ms
+
+    # Groups
+
+    def find_floor(self) -> None:
+        """Find what no group needs; without groups everything is kept."""
+        self.floor = 0
+        for group in self.groups.values():
+            if self.floor == 0 or group.committed < self.floor:
+                self.floor = group.committed
+            if self.floor == 0:
+                return
+
+    # Looking
+
+    def rows_from(self, start: i64, limit: i64) -> list[ArchiveRow]:
+        """Return up to `limit` rows from an index on, at which there is one; not to be changed."""
+        found: list[ArchiveRow] = []
+        stop = min(start + limit, self.following)
+        if not self.first <= start < stop:
+            return found
+        number = start // PAGE_ROWS - self.pages[0].start // PAGE_ROWS
+        while start < stop:
+            page = self.pages[number]
+            rows = page.look()
+            some = min(stop - start, page.start + page.count - start)
+            found.extend(rows[start - page.start : start - page.start + some])
+            start += some
+            number += 1
+        return found
+
+    def info(self) -> ArchiveInfo:
+        """Return it as it is told."""
+        groups = [group.info() for group in self.groups.values()]
+        return ArchiveInfo(
+            self.first, self.following, self.octets, self.first_ms, self.last_ms, groups
+        )
+
+    def entries(self) -> array[int]:
+        """Return the log positions of the entries that have rows, ascending, each once."""
+        found: array[int] = array("Q")
+        for page in self.pages:
+            if page.packed:
+                read_row_entries(page.packed, found)
+            else:
+                for at in range(max(self.first - page.start, 0), page.count):
+                    found.append(page.rows[at].entry_index)
+        once: array[int] = array("Q")
+        before: i64 = 0
+        for entry_index in sorted(found):
+            if entry_index != before:
+                once.append(entry_index)
+                before = entry_index
+        return once
+
+    # Snapshots
+
+    def packed_pages(self) -> list[bytes]:
+        """Return the octets of all pages, which depend on the rows alone."""
+        return [
+            page.packed or encode_rows(page.rows, max(self.first - page.start, 0))
+            for page in self.pages
+        ]
+
+    def restore(self, first: i64, pages: list[bytes], alive: dict[int, int]) -> None:
+        """Take over the rows of a snapshot.
+
+        Args:
+            first: index of the first one.
+            pages: as of `packed_pages`.
+            alive: entries of which messages are needed otherwise.
+
+        Raises:
+            LookupError: they are not such pages.
+        """
+        self.first = first
+        self.following = first
+        open_rows: dict[int, int] = {}  # entry -> its last row, which does not say that it ends
+        for number in range(len(pages)):
+            rows = decode_rows(pages[number], PAGE_ROWS)
+            room = PAGE_ROWS - self.following % PAGE_ROWS
+            if not rows or len(rows) > room or (number + 1 < len(pages) and len(rows) < room):
+                raise LookupError(f"page {number} of an archive with {len(rows)} rows")
+            for row in rows:
+                if row.last:
+                    open_rows.pop(row.entry_index, None)
+                else:
+                    open_rows[row.entry_index] = self.following
+                self._put(row)
+        for entry_index, index in open_rows.items():
+            if entry_index in alive:
+                self.living[entry_index] = index
+            else:
+                self.ended[index] = entry_index

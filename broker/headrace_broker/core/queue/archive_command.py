@@ -1,0 +1,123 @@
+"""Commands of groups that read a queue's archive; layout as in `command`, version 1.
+
+    OPEN_ARCHIVE    u64 request | u8 n | n octets name | u8 m | m octets opener
+    COMMIT_ARCHIVE  u64 request | u8 n | n octets name | u64 epoch | u64 up to
+    CLOSE_ARCHIVE   u64 request | u8 n | n octets name | u64 epoch, 0 for whatever the group has
+
+They are not numbered: each may be repeated, and is answered by what holds then. `request` names
+whoever waits for the answer.
+"""
+
+from __future__ import annotations
+
+from typing import final
+
+from librt.strings import BytesWriter, write_i64_be
+from mypy_extensions import i64
+
+from headrace_broker.core.queue.command import (
+    CLOSE_ARCHIVE,
+    COMMAND_VERSION,
+    COMMIT_ARCHIVE,
+    NUMBER_MAX,
+    OPEN_ARCHIVE,
+    Command,
+    Malformed,
+)
+from headrace_broker.core.queue.octet_reader import OctetReader
+from headrace_broker.model.limits import LEASE_OPENER_OCTETS_MAX, NAME_OCTETS_MAX
+
+
+class ArchiveCommand(Command):
+    """Base of the commands of groups that read.
+
+    Attributes:
+        request: who waits for the answer.
+        name: of the group.
+        epoch: of who works for it.
+    """
+
+    def __init__(self, request: i64, name: bytes, epoch: i64) -> None:
+        self.request = request
+        self.name = name
+        self.epoch = epoch
+
+
+@final
+class OpenArchive(ArchiveCommand):
+    """Give who opens a group an epoch above all others; the same one when it is repeated.
+
+    Attributes:
+        opener: tells this request from every other.
+    """
+
+    def __init__(self, request: i64, name: bytes, opener: bytes) -> None:
+        super().__init__(request, name, 0)
+        self.opener = opener
+
+
+@final
+class CommitArchive(ArchiveCommand):
+    """Note that a group is done with all rows before index `up_to`."""
+
+    def __init__(self, request: i64, name: bytes, epoch: i64, up_to: i64) -> None:
+        super().__init__(request, name, epoch)
+        self.up_to = up_to
+
+
+@final
+class CloseArchive(ArchiveCommand):
+    """Forget a group."""
+
+
+def encode_open_archive(request: i64, name: bytes, opener: bytes) -> bytes:
+    """Encode OPEN_ARCHIVE."""
+    out = _command(OPEN_ARCHIVE, request, name)
+    out.append(len(opener))
+    out.write(opener)
+    return out.getvalue()
+
+
+def encode_commit_archive(request: i64, name: bytes, epoch: i64, up_to: i64) -> bytes:
+    """Encode COMMIT_ARCHIVE."""
+    out = _command(COMMIT_ARCHIVE, request, name)
+    write_i64_be(out, epoch)
+    write_i64_be(out, up_to)
+    return out.getvalue()
+
+
+def encode_close_archive(request: i64, name: bytes, epoch: i64) -> bytes:
+    """Encode CLOSE_ARCHIVE."""
+    out = _command(CLOSE_ARCHIVE, request, name)
+    write_i64_be(out, epoch)
+    return out.getvalue()
+
+
+def _command(kind: int, request: i64, name: bytes) -> BytesWriter:
+    out = BytesWriter()
+    out.append(kind)
+    out.append(COMMAND_VERSION)
+    write_i64_be(out, request)
+    out.append(len(name))
+    out.write(name)
+    return out
+
+
+def decode_archive_command(kind: i64, reader: OctetReader) -> Command:
+    """Decode what stands behind kind and version; the caller sees to it that nothing is left."""
+    request = reader.u64()
+    name = reader.octets(reader.u8())
+    if not 1 <= len(name) <= NAME_OCTETS_MAX:
+        return Malformed("a group of an archive without name")
+    if kind == OPEN_ARCHIVE:
+        opener = reader.octets(reader.u8())
+        if not 1 <= len(opener) <= LEASE_OPENER_OCTETS_MAX:
+            return Malformed("OPEN_ARCHIVE by nobody")
+        return OpenArchive(request, name, opener)
+    epoch = reader.u64()
+    if kind == CLOSE_ARCHIVE:
+        return CloseArchive(request, name, epoch)
+    up_to = reader.u64()
+    if up_to > NUMBER_MAX:
+        return Malformed("COMMIT_ARCHIVE beyond all rows")
+    return CommitArchive(request, name, epoch, up_to)

@@ -1,0 +1,117 @@
+"""What a queue tells of groups that read its archive (see `archive`)."""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from headrace_broker.core.queue.effect import Effect
+
+ARCHIVE_OK: Final = 0
+ARCHIVE_FENCED: Final = 1  # somebody else has opened the group since
+ARCHIVE_UNKNOWN_GROUP: Final = 2
+ARCHIVE_NOT_YET: Final = 3  # there are no such rows yet
+ARCHIVE_GROUPS_FULL: Final = 4  # the archive has as many groups as it may
+ARCHIVE_GONE: Final = 5  # rows that are asked for were dropped
+
+ARCHIVE_STATUS_NAMES: Final = {
+    ARCHIVE_OK: "ok",
+    ARCHIVE_FENCED: "fenced",
+    ARCHIVE_UNKNOWN_GROUP: "unknown_group",
+    ARCHIVE_NOT_YET: "not_yet",
+    ARCHIVE_GROUPS_FULL: "groups_full",
+    ARCHIVE_GONE: "gone",
+}
+
+
+@final
+class ArchiveGroupInfo:
+    """A group as it is told.
+
+    Attributes:
+        name: unique in the archive.
+        epoch: who opened it last has this one.
+        committed: index of the first row that it is not done with.
+        committed_ms: when it said so, or was opened (Unix time in ms).
+    """
+
+    def __init__(self, name: bytes, epoch: i64, committed: i64, committed_ms: i64) -> None:
+        self.name = name
+        self.epoch = epoch
+        self.committed = committed
+        self.committed_ms = committed_ms
+
+    def __repr__(self) -> str:
+        return (
+            f"ArchiveGroupInfo({self.name!r}, {self.epoch}, {self.committed}, {self.committed_ms})"
+        )
+
+
+@final
+class ArchiveInfo:
+    """An archive as it is told.
+
+    Attributes:
+        first: index of the first row that there is; `following` where there is none.
+        following: index of the next row.
+        octets: of the bodies of the messages whose rows there are.
+        first_ms: when the first of them was settled, 0 for none.
+        last_ms: and the last.
+        groups: that read it, in the order in which they were made.
+    """
+
+    def __init__(
+        self,
+        first: i64,
+        following: i64,
+        octets: i64,
+        first_ms: i64,
+        last_ms: i64,
+        groups: list[ArchiveGroupInfo],
+    ) -> None:
+        self.first = first
+        self.following = following
+        self.octets = octets
+        self.first_ms = first_ms
+        self.last_ms = last_ms
+        self.groups = groups
+
+    def __repr__(self) -> str:
+        return (
+            f"ArchiveInfo({self.first}, {self.following}, {self.octets}, {self.first_ms},"
+            f" {self.last_ms}, {self.groups})"
+        )
+
+
+@final
+class ArchiveAnswer(Effect):
+    """A command of a group was applied, or may not be.
+
+    Attributes:
+        request: of the command.
+        status: one of the ARCHIVE constants.
+        group: as it is now, None where there is none.
+        first: index of the first row that there is, before what the command lets go.
+        following: index of the next row.
+    """
+
+    def __init__(
+        self,
+        request: i64,
+        status: i64,
+        group: ArchiveGroupInfo | None,
+        first: i64,
+        following: i64,
+    ) -> None:
+        self.request = request
+        self.status = status
+        self.group = group
+        self.first = first
+        self.following = following
+
+    def __repr__(self) -> str:
+        return (
+            f"ArchiveAnswer({self.request}, {ARCHIVE_STATUS_NAMES[int(self.status)]},"
+            f" {self.group}, {self.first}, {self.following})"
+        )
