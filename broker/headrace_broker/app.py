@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace_broker.config import Config, split_address
 from headrace_broker.gateways.amqp.listener import SHUTTING_DOWN, AmqpListener
+from headrace_broker.gateways.grpc.backup import BackupService
 from headrace_broker.gateways.grpc.call import Admission
 from headrace_broker.gateways.grpc.desk import Desk
 from headrace_broker.gateways.grpc.flow import FlowService
@@ -118,6 +119,7 @@ async def _serve_calls(
             AlarmWatch(node.alarms, status.name_of),
         ),
         LeaseService(broker, admission),
+        BackupService(broker, admission, node.backups, config.listeners.grpc),
     ]
     server = GrpcServer(services, status.not_ready_reason, config.limits.message_bytes_max)
     await server.start(*listeners)

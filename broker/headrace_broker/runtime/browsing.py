@@ -69,7 +69,7 @@ def page_of(host: QueueHost, after: int, limit: int, body_octets: int) -> Page:
             if read >= BROWSED_READ_OCTETS_MAX:
                 return Page(messages, True)
             index = int(acquired.entry_index)
-            entry = host.entry_data(index)
+            entry = host.log.entry_data(index)
             read += len(entry)
         message = _cut(acquired, entry, body_octets)
         octets += len(message.properties) + len(message.body)

@@ -35,7 +35,7 @@ class HeadTimestamps:
         return timestamp
 
     def _read(self, host: QueueHost, index: int, position: int) -> int:
-        entry = host.entry_data(index)
+        entry = host.log.entry_data(index)
         start = message_start(entry, ENQUEUE_BATCH_OFFSET, position)
         self._reader.scan(entry, properties_start(entry, start))
         return int(self._reader.timestamp(entry))

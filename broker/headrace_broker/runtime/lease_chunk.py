@@ -18,6 +18,7 @@ from headrace_broker.codecs.batch import message_start
 from headrace_broker.core.queue.command import ENQUEUE_BATCH_OFFSET, U32_MAX, write_u32
 from headrace_broker.core.queue.effect import Acquired
 from headrace_broker.runtime.queue_host import QueueHost
+from headrace_broker.runtime.queue_log import QueueLog
 
 HEAD_OCTETS: Final = 32
 
@@ -51,14 +52,25 @@ class _Run:
 def cut_chunk(
     host: QueueHost, messages: list[Acquired], offset: i64, most: i64, octets_max: i64
 ) -> Chunk:
+    """Cut out messages of a lease; as `cut_batch`."""
+    count, batch = cut_batch(host.log, messages, offset, most, octets_max)
+    return Chunk(count, _heads(messages, offset, offset + count), batch)
+
+
+def cut_batch(
+    log: QueueLog, messages: list[Acquired], offset: i64, most: i64, octets_max: i64
+) -> tuple[i64, bytes]:
     """Cut out messages from `offset` on, at most `most`, up to and with one that exceeds a size.
 
     Args:
-        host: has the log.
-        messages: of the lease, in its order.
+        log: has them.
+        messages: in order.
         offset: how many of them come before.
         most: of them.
-        octets_max: in the chunk's batch.
+        octets_max: in the batch.
+
+    Returns:
+        How many there are, and the batch.
     """
     runs: list[_Run] = []
     run: _Run | None = None
@@ -71,7 +83,7 @@ def cut_chunk(
         position = message.position
         if run is None or message.entry_index != index:
             index = message.entry_index
-            run = _Run(host.entry_data(index), position)
+            run = _Run(log.entry_data(index), position)
             runs.append(run)
         elif position != run.stop:
             run = _Run(run.entry, position)
@@ -80,7 +92,7 @@ def cut_chunk(
         octets += message_start(run.entry, ENQUEUE_BATCH_OFFSET, position + 1) - start
         run.stop = position + 1
         at += 1
-    return Chunk(at - offset, _heads(messages, offset, at), _batch(runs, at - offset))
+    return at - offset, _batch(runs, at - offset)
 
 
 def _heads(messages: list[Acquired], start: i64, stop: i64) -> bytes:

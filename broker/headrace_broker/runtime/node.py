@@ -19,6 +19,8 @@ from headrace_broker.model.client_limits import ClientLimits
 from headrace_broker.model.definition import Node, Queue
 from headrace_broker.model.reply_code import AmqpError
 from headrace_broker.runtime.alarms import AlarmBoard
+from headrace_broker.runtime.backup_client import BackupClient
+from headrace_broker.runtime.backup_points import BackupPoints
 from headrace_broker.runtime.broker import NodeBroker
 from headrace_broker.runtime.browsing import BrowsingClient
 from headrace_broker.runtime.catalog_service import CatalogService, CatalogUnavailableError
@@ -125,6 +127,8 @@ class BrokerNode:
         ledger: accounts of what enters through this node.
         debts: what is owed across nodes.
         leases: asks queues for groups that lease their messages.
+        backup_points: points of queues that are kept here for who reads them.
+        backups: asks nodes for such.
         peers_up: boot count by node id of the other nodes that are heard, 0 for those that are not.
         directory: the nodes of the cluster.
         names: of all of them by id.
@@ -171,6 +175,7 @@ class BrokerNode:
         self.browsing = BrowsingClient(*reach)
         self.leases = LeaseClient(*reach, hosting.new_session_id)
         hosting.on_lease_answer = self.leases.answered
+        self.backups = self._make_backups()
         self.topology = Topology(node, self.catalog, self.hosting, self.counts)
         self.reaper = Reaper(self.topology, self.hosting.hosts)
         self.debts = RemoteDebts(
@@ -240,6 +245,20 @@ class BrokerNode:
             lambda: len(self.broker.connections),
         )
         return Operations(around, self.clients.inquiries, report)
+
+    def _make_backups(self) -> BackupClient:
+        hosting = self.hosting
+        self.backup_points = BackupPoints(
+            hosting.hosts, lambda: self.raft.boot, self.resources.short_of_disk
+        )
+        return BackupClient(
+            self.config.node.id,
+            self.backup_points,
+            hosting.hosts,
+            hosting.locate,
+            self.raft.send,
+            self.catalog.catalog.queue_by_group,
+        )
 
     def _catalog_voters(self) -> list[int]:
         return [member_node(voter) for voter in self.raft.members(CATALOG_GROUP).voters]
@@ -381,6 +400,7 @@ class BrokerNode:
         await self.moves.stop()
         await self.admission.stop()
         await self.directory.stop()
+        self.backup_points.stop()
         self.resources.stop()
         self.alarms.stop()
         self.duties.stop()
@@ -439,6 +459,8 @@ class BrokerNode:
             "counts": lambda _, counts: self.counts.receive_answer(counts),
             "browse_request": self.browsing.receive_request,
             "browsed_page": lambda _, page: self.browsing.receive_answer(page),
+            "backup_question": self.backups.receive_question,
+            "backup_answer": lambda _, answer: self.backups.receive_answer(answer),
             "question": self.clients.inquiries.receive_question,
             "answer": lambda _, answer: self.clients.inquiries.receive_answer(answer),
             "debt_report": self.debts.receive_report,

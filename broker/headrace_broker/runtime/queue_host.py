@@ -84,6 +84,7 @@ class QueueHost(HostEnd):
     Attributes:
         queue: its definition.
         machine: the deterministic state; equal on all replicas at equal positions.
+        log: where its commands stand.
         leading: this replica leads and has applied everything committed before its term.
         serving: it leads, and the machine is or is being told what holds now: it takes commands.
         arguments: the effective ones, as known when they were looked at last; empty when not
@@ -109,7 +110,7 @@ class QueueHost(HostEnd):
         self.used_ms: i64 = 0
         self.moves = Moves()
         self._node = node
-        self._log = log
+        self.log = log
         self._reach = reach
         self._watcher = watcher
         self._clock = Clock() if clock is None else clock
@@ -124,7 +125,7 @@ class QueueHost(HostEnd):
     def filtering(self) -> Filtering:
         """Its consumers that want some messages only."""
         if self._filtering is None:  # few queues have any
-            self._filtering = Filtering(self._log, self._feeds, self.propose)
+            self._filtering = Filtering(self.log, self._feeds, self.propose)
         return self._filtering
 
     @property
@@ -152,7 +153,7 @@ class QueueHost(HostEnd):
 
     def _refuse(self, session: int, busy: bool) -> None:
         """Name the leader; one that does not serve yet calls back as soon as it does."""
-        leader = self._log.leader()
+        leader = self.log.leader()
         if leader == self._node:
             leader = 0
             if not self.serving and session_node(session) != self._node:
@@ -172,7 +173,7 @@ class QueueHost(HostEnd):
     def propose(self, data: bytes) -> i64:
         """Append a command with this moment's time stamp."""
         stamped = stamp_command(self._clock.unix_ms(), data)
-        return self._log.propose(stamped, passes_publishes(data))
+        return self.log.propose(stamped, passes_publishes(data))
 
     @override
     def resync(
@@ -194,7 +195,7 @@ class QueueHost(HostEnd):
         if attached and not self.machine.is_attached(session, consumer):
             end.detached(consumer)
             return True
-        feed = Feed(consumer, window, self._log, self.machine)
+        feed = Feed(consumer, window, self.log, self.machine)
         self._feeds.put(session, feed)
         if filter_table:
             self.filtering.open(self.machine, session, consumer, filter_table)
@@ -260,7 +261,7 @@ class QueueHost(HostEnd):
             self.moves.settled += max(before - self.machine.held_count, 0)
         for effect in effects:
             if isinstance(effect, EntryDead):
-                self._log.forget(effect.index)
+                self.log.forget(effect.index)
             elif isinstance(effect, Rejected):
                 self._watcher.command_rejected(self.queue, effect.reason)
             elif self.serving:
@@ -286,13 +287,9 @@ class QueueHost(HostEnd):
                 f" {MACHINE_VERSION} only: start it with a release as new as its peers'"
             )
 
-    def entry_data(self, index: int) -> bytes:
-        """Return the entry that holds a message; as `QueueLog.entry_data`."""
-        return self._log.entry_data(index)
-
     def snapshot(self) -> tuple[bytes, array[int]]:
         """Return the machine's state, and the positions of the entries that hold its messages."""
-        return self.machine.snapshot(), self.machine.live_entries()
+        return self.machine.snapshot(), self.log.kept(self.machine.live_entries())
 
     def restore(self, state: bytes) -> None:
         """Take over a state that `snapshot` gave, here or on another node; never while serving.
@@ -304,6 +301,7 @@ class QueueHost(HostEnd):
         assert not self.serving, "a leader has nothing to learn"
         machine = QueueMachine.restore(state)
         self._check_version(machine.version)
+        self.log.replaced()
         self.machine = machine
 
     def leadership(self, leader: int, _term: int, serving: bool) -> None:
@@ -384,7 +382,7 @@ class QueueHost(HostEnd):
 
     def letters(self, messages: list[Acquired], reason: i64) -> list[Letter]:
         """Return messages that the machine keeps, with their bodies."""
-        return cut_letters(self._log, messages, reason)
+        return cut_letters(self.log, messages, reason)
 
     def forget(self, ids: list[int]) -> bool:
         """Have the machine forget dead letters that have arrived; False when it cannot now."""
@@ -447,7 +445,7 @@ class QueueHost(HostEnd):
             causes = self._causes.of(data, effect.reason, len(effect.messages))
             done = 0
             for lot in in_lots(effect.messages):  # what finds no room is dropped before the next
-                letters = cut_letters(self._log, lot, effect.reason)
+                letters = cut_letters(self.log, lot, effect.reason)
                 for place, letter in enumerate(letters):
                     letter.cause = causes[done + place]
                 done += len(lot)
@@ -483,7 +481,7 @@ class QueueHost(HostEnd):
             run = DeliveryRun(
                 0,
                 group.first,
-                self._log.entry_data(group.entry_index),
+                self.log.entry_data(group.entry_index),
                 ENQUEUE_BATCH_OFFSET,
                 group.positions,
                 group.redelivered,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import abstractmethod
+from array import array
 from collections import deque
 from typing import TYPE_CHECKING, Final, final
 
@@ -16,6 +17,7 @@ from headrace_broker.model.limits import (
     MEMORY_LOG_TURN_OCTETS,
     MEMORY_LOG_URGENT_OCTETS,
 )
+from headrace_broker.runtime.hold import Hold
 from headrace_raftlog.model.errors import CorruptLogError
 from headrace_raftlog.model.group import NOT_LEADER, QUEUED
 
@@ -35,7 +37,13 @@ COMMAND_OVERHEAD_OCTETS: Final = 128  # reckoned for a command beside its own: o
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class QueueLog:
-    """An ordered log of commands that come back through `apply` of the queue's host."""
+    """An ordered log of commands that come back through `apply` of the queue's host.
+
+    Attributes:
+        hold: dead entries that somebody reads; None for nobody.
+    """
+
+    hold: Hold | None = None
 
     @abstractmethod
     def propose(self, data: bytes, urgent: bool) -> i64:
@@ -61,6 +69,40 @@ class QueueLog:
     @abstractmethod
     def leader(self) -> int:
         """Return the node id of the leader, 0 while unknown."""
+
+    def entry_octets(self, index: i64) -> i64:
+        """Return the size of a committed command that was not forgotten."""
+        return len(self.entry_data(index))
+
+    def applied_index(self) -> i64:
+        """Return up to where the log is applied here."""
+        raise AssertionError("nobody reads this log beside its queue")
+
+    async def catch_up(self, seconds: float) -> None:
+        """Wait until all that was committed before is applied here; as `RaftNode.read_barrier`."""
+
+    def let_go(self, indexes: array[int]) -> None:
+        """Forget entries that were held, whatever is held now."""
+        raise AssertionError("nobody reads this log beside its queue")
+
+    def holds(self, index: i64) -> bool:
+        """Hold an entry that died, where somebody reads it; return whether somebody does."""
+        hold = self.hold
+        if hold is None or not hold.covers(index):
+            return False
+        hold.keep(index, self.entry_octets(index))
+        return True
+
+    def kept(self, live: array[int]) -> array[int]:
+        """Return the positions of a snapshot's entries: those that are live, and what is held."""
+        hold = self.hold
+        return live if hold is None else hold.join(live)
+
+    def replaced(self) -> None:
+        """The log begins anew with a snapshot of another replica, which holds nothing."""
+        hold = self.hold
+        if hold is not None:
+            hold.lose("the replica was given a snapshot by another one")
 
 
 @final
@@ -102,7 +144,25 @@ class RaftQueueLog(QueueLog):
 
     @override
     def forget(self, index: i64) -> None:
-        self._node.entry_dead(self._group, index)
+        if not self.holds(index):
+            self._node.entry_dead(self._group, index)
+
+    @override
+    def entry_octets(self, index: i64) -> i64:
+        return self._node.entry_octets(self._group, index)
+
+    @override
+    def applied_index(self) -> i64:
+        return self._node.applied_index(self._group)
+
+    @override
+    def let_go(self, indexes: array[int]) -> None:
+        for index in indexes:
+            self._node.entry_dead(self._group, index)
+
+    @override
+    async def catch_up(self, seconds: float) -> None:
+        await self._node.read_barrier(self._group, seconds)
 
     @override
     def leader(self) -> int:
@@ -177,7 +237,17 @@ class MemoryQueueLog(QueueLog):
 
     @override
     def forget(self, index: i64) -> None:
-        self._entries.pop(index, None)
+        if not self.holds(index):
+            self._entries.pop(index, None)
+
+    @override
+    def applied_index(self) -> i64:
+        return self._next - 1
+
+    @override
+    def let_go(self, indexes: array[int]) -> None:
+        for index in indexes:
+            self._entries.pop(index, None)
 
     @override
     def leader(self) -> int:

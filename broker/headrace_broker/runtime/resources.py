@@ -74,6 +74,10 @@ class Resources:
         self.memory.stop()
         self.disk.stop()
 
+    def short_of_disk(self) -> str:
+        """Return why nothing dead may be kept on disk now, "" when it may."""
+        return "the disk of the node is nearly full" if self.disk.alarm else ""
+
     def _limits_changed(self) -> None:
         settings = self._settings
         self.memory.set_watermarks(settings[MEMORY_PAGING], settings[MEMORY_HIGH])

@@ -93,6 +93,15 @@ class GroupQueries:
         """
         return self._hosted(group).view.entry(index).data
 
+    def entry_octets(self, group: int, index: int) -> int:
+        """Return the size of an entry's data, 0 where there is no such entry.
+
+        Raises:
+            KeyError: the group is not on this node.
+        """
+        view = self._hosted(group).view
+        return view.length_of(index) if view.has(index) else 0
+
     def _hosted(self, group: int) -> HostedGroup:
         hosted = self._host.find(group)
         if hosted is None:

@@ -167,7 +167,7 @@ class Market:
 def waiting(world: Any) -> list[bytes]:
     host = world.hosts[world.leader]
     return [
-        message_body(host.entry_data(each.entry_index), ENQUEUE_BATCH_OFFSET, each.position)
+        message_body(host.log.entry_data(each.entry_index), ENQUEUE_BATCH_OFFSET, each.position)
         for each in host.machine.available_from(0, 10_000)
     ]
 

@@ -57,7 +57,7 @@ def test_replica_restored_from_another_goes_on_like_it(world, listener, publishe
     world.run(session.attach(1, Attachment("c", 1)))
     state, live = world.hosts[1].snapshot()
     assert (live.typecode, list(live)) == ("Q", [1])
-    late = QueueHost(world.queue, 4, world.hosts[1]._log, world.boards[3], world.watcher)
+    late = QueueHost(world.queue, 4, world.hosts[1].log, world.boards[3], world.watcher)
     late.restore(state)
     assert late.snapshot() == (state, live)
     before = len(world.log)

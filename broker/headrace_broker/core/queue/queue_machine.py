@@ -42,6 +42,7 @@ from headrace_broker.core.queue.effect import (
     Unused,
 )
 from headrace_broker.core.queue.fair_lanes import FairValue
+from headrace_broker.core.queue.frozen import FrozenQueue, freeze
 from headrace_broker.core.queue.leader_command import Acquire, Configure, Forget, Tick
 from headrace_broker.core.queue.lease_command import LeaseCommand
 from headrace_broker.core.queue.lease_effect import GroupInfo
@@ -57,6 +58,7 @@ from headrace_broker.core.queue.leaving import (
     is_over,
     suspect_session,
 )
+from headrace_broker.core.queue.publisher import Publisher
 from headrace_broker.core.queue.queue_state import QueueState
 from headrace_broker.core.queue.restoring import read_snapshot
 from headrace_broker.core.queue.serving import acquire, dispatch
@@ -300,6 +302,14 @@ class QueueMachine:
         not told yet.
         """
         return live_indexes(self._state)
+
+    def freeze(self) -> FrozenQueue:
+        """Return the messages as they stand now; what is applied from now on changes nothing."""
+        return freeze(self._state)
+
+    def publisher(self, name: bytes) -> Publisher | None:
+        """Return what the queue remembers of a publisher, not to be changed; None for nothing."""
+        return self._state.publishers.known.get(name)
 
     def snapshot(self) -> bytes:
         """Return the whole state, without bodies: those stand in `live_entries`."""

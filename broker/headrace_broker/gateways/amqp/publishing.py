@@ -120,6 +120,23 @@ class Publisher:
         self._pass_on(publishes, route)
         return []
 
+    def publish_to(
+        self, publishes: list[Publish], route: Route, served: bool, force: bool
+    ) -> list[Publish]:
+        """Publish messages to the queues of a route, whatever they and the catalog say of it.
+
+        Returns:
+            What is left, to be published once the gate `closed` calls.
+        """
+        self.closed = None
+        self.failed_at = -1
+        self._served = served
+        self._force = force
+        if self._is_closed(route):
+            return publishes
+        self._pass_on(publishes, route)
+        return []
+
     def _is_closed(self, route: Route) -> bool:
         """Return whether a queue on the way lets nobody pass, and note which gate it is."""
         if route.queues and not self._transaction.selected:

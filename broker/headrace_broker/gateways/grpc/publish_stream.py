@@ -30,6 +30,7 @@ from headrace_broker.model.message import DeliveryRun, Publish
 from headrace_broker.model.message import Publisher as PublisherName
 from headrace_broker.model.reply_code import AmqpError
 from headrace_broker.runtime.port import Broker, ConnectionInfo, QueueClient, QueueListener, Ticket
+from headrace_broker.runtime.router import Route
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -64,6 +65,7 @@ class StreamPublisher(Publisher):
 
     Attributes:
         returned: not told yet.
+        target: where all messages go whatever their routes say, None for where those lead.
     """
 
     def __init__(
@@ -77,7 +79,17 @@ class StreamPublisher(Publisher):
         super().__init__(outlet, links, confirms, transaction)
         self._name = name
         self.returned: list[Return] = []
+        self.target: Route | None = None
         self._stream_outlet = outlet
+
+    @override
+    def publish(
+        self, publishes: list[Publish], current: bool, served: bool = False, force: bool = False
+    ) -> list[Publish]:
+        target = self.target
+        if target is None:
+            return super().publish(publishes, current, served, force)
+        return self.publish_to(publishes, target, served, force)
 
     @override
     def return_publish(self, publish: Publish, code: int, text: bytes) -> None:

@@ -22,6 +22,7 @@ class StreamConfirms(Confirms):
         wanted: the client waits for confirms: queues may withhold them.
 
     Attributes:
+        patient: queues may withhold them.
         confirmed: rows in the order in which they were confirmed.
         refused: rows that a queue refused.
         fenced: rows that a queue refused because of a later epoch.
@@ -31,6 +32,7 @@ class StreamConfirms(Confirms):
         super().__init__(0)
         self.enabled = True
         self.wanted = wanted
+        self.patient = wanted
         self.confirmed: list[int] = []
         self.refused: list[int] = []
         self.fenced: list[int] = []
@@ -49,7 +51,7 @@ class StreamConfirms(Confirms):
     def issue(self, count: i64, queues: i64) -> Ticket:
         ticket = Ticket(self._next, self._next + count - 1)
         ticket.pending = queues
-        ticket.patient = self.wanted
+        ticket.patient = self.patient
         self._next += count
         self.open_tickets += 1
         if queues == 0:

@@ -59,6 +59,8 @@ class ClusterPayload(_message.Message):
     LEASE_CHUNK_FIELD_NUMBER: _builtins.int
     LEASE_DESCRIBE_FIELD_NUMBER: _builtins.int
     LEASE_GROUPS_FIELD_NUMBER: _builtins.int
+    BACKUP_QUESTION_FIELD_NUMBER: _builtins.int
+    BACKUP_ANSWER_FIELD_NUMBER: _builtins.int
     catalog_forward: _builtins.bytes
     """A catalog command on its way to the leader of group 0."""
     question: _builtins.bytes
@@ -134,6 +136,12 @@ class ClusterPayload(_message.Message):
     def lease_describe(self) -> Global___LeaseDescribe: ...
     @_builtins.property
     def lease_groups(self) -> Global___LeaseGroups: ...
+    @_builtins.property
+    def backup_question(self) -> Global___BackupQuestion:
+        """Any node to one with a replica of a queue, and back: see runtime/backup_points.py."""
+
+    @_builtins.property
+    def backup_answer(self) -> Global___BackupAnswer: ...
     def __init__(
         self,
         *,
@@ -172,12 +180,14 @@ class ClusterPayload(_message.Message):
         lease_chunk: Global___LeaseChunk | None = ...,
         lease_describe: Global___LeaseDescribe | None = ...,
         lease_groups: Global___LeaseGroups | None = ...,
+        backup_question: Global___BackupQuestion | None = ...,
+        backup_answer: Global___BackupAnswer | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["alarm", b"alarm", "answer", b"answer", "ask_withheld", b"ask_withheld", "body", b"body", "browse_request", b"browse_request", "browsed_page", b"browsed_page", "catalog_forward", b"catalog_forward", "command", b"command", "completed", b"completed", "controlled", b"controlled", "counts", b"counts", "counts_request", b"counts_request", "debt_heard", b"debt_heard", "debt_report", b"debt_report", "detached", b"detached", "enqueued", b"enqueued", "gap", b"gap", "got", b"got", "lease_chunk", b"lease_chunk", "lease_command", b"lease_command", "lease_describe", b"lease_describe", "lease_fetch", b"lease_fetch", "lease_groups", b"lease_groups", "lease_reply", b"lease_reply", "outflows", b"outflows", "question", b"question", "refused", b"refused", "reply", b"reply", "reply_alive", b"reply_alive", "reply_probe", b"reply_probe", "resync", b"resync", "run", b"run", "still_withheld", b"still_withheld", "stopping", b"stopping", "timed_out", b"timed_out", "window", b"window"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["alarm", b"alarm", "answer", b"answer", "ask_withheld", b"ask_withheld", "backup_answer", b"backup_answer", "backup_question", b"backup_question", "body", b"body", "browse_request", b"browse_request", "browsed_page", b"browsed_page", "catalog_forward", b"catalog_forward", "command", b"command", "completed", b"completed", "controlled", b"controlled", "counts", b"counts", "counts_request", b"counts_request", "debt_heard", b"debt_heard", "debt_report", b"debt_report", "detached", b"detached", "enqueued", b"enqueued", "gap", b"gap", "got", b"got", "lease_chunk", b"lease_chunk", "lease_command", b"lease_command", "lease_describe", b"lease_describe", "lease_fetch", b"lease_fetch", "lease_groups", b"lease_groups", "lease_reply", b"lease_reply", "outflows", b"outflows", "question", b"question", "refused", b"refused", "reply", b"reply", "reply_alive", b"reply_alive", "reply_probe", b"reply_probe", "resync", b"resync", "run", b"run", "still_withheld", b"still_withheld", "stopping", b"stopping", "timed_out", b"timed_out", "window", b"window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alarm", b"alarm", "answer", b"answer", "ask_withheld", b"ask_withheld", "body", b"body", "browse_request", b"browse_request", "browsed_page", b"browsed_page", "catalog_forward", b"catalog_forward", "command", b"command", "completed", b"completed", "controlled", b"controlled", "counts", b"counts", "counts_request", b"counts_request", "debt_heard", b"debt_heard", "debt_report", b"debt_report", "detached", b"detached", "enqueued", b"enqueued", "gap", b"gap", "got", b"got", "lease_chunk", b"lease_chunk", "lease_command", b"lease_command", "lease_describe", b"lease_describe", "lease_fetch", b"lease_fetch", "lease_groups", b"lease_groups", "lease_reply", b"lease_reply", "outflows", b"outflows", "question", b"question", "refused", b"refused", "reply", b"reply", "reply_alive", b"reply_alive", "reply_probe", b"reply_probe", "resync", b"resync", "run", b"run", "still_withheld", b"still_withheld", "stopping", b"stopping", "timed_out", b"timed_out", "window", b"window"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alarm", b"alarm", "answer", b"answer", "ask_withheld", b"ask_withheld", "backup_answer", b"backup_answer", "backup_question", b"backup_question", "body", b"body", "browse_request", b"browse_request", "browsed_page", b"browsed_page", "catalog_forward", b"catalog_forward", "command", b"command", "completed", b"completed", "controlled", b"controlled", "counts", b"counts", "counts_request", b"counts_request", "debt_heard", b"debt_heard", "debt_report", b"debt_report", "detached", b"detached", "enqueued", b"enqueued", "gap", b"gap", "got", b"got", "lease_chunk", b"lease_chunk", "lease_command", b"lease_command", "lease_describe", b"lease_describe", "lease_fetch", b"lease_fetch", "lease_groups", b"lease_groups", "lease_reply", b"lease_reply", "outflows", b"outflows", "question", b"question", "refused", b"refused", "reply", b"reply", "reply_alive", b"reply_alive", "reply_probe", b"reply_probe", "resync", b"resync", "run", b"run", "still_withheld", b"still_withheld", "stopping", b"stopping", "timed_out", b"timed_out", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["catalog_forward", "command", "resync", "window", "enqueued", "controlled", "run", "got", "gap", "refused", "detached", "counts_request", "counts", "timed_out", "completed", "ask_withheld", "still_withheld", "outflows", "reply", "reply_probe", "reply_alive", "question", "answer", "browse_request", "browsed_page", "alarm", "stopping", "debt_report", "debt_heard", "lease_command", "lease_reply", "lease_fetch", "lease_chunk", "lease_describe", "lease_groups"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["catalog_forward", "command", "resync", "window", "enqueued", "controlled", "run", "got", "gap", "refused", "detached", "counts_request", "counts", "timed_out", "completed", "ask_withheld", "still_withheld", "outflows", "reply", "reply_probe", "reply_alive", "question", "answer", "browse_request", "browsed_page", "alarm", "stopping", "debt_report", "debt_heard", "lease_command", "lease_reply", "lease_fetch", "lease_chunk", "lease_describe", "lease_groups", "backup_question", "backup_answer"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -1378,3 +1388,210 @@ class LeaseGroups(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___LeaseGroups: _TypeAlias = LeaseGroups  # noqa: Y015
+
+@_typing.final
+class BackupQuestion(_message.Message):
+    """Any node to one that has a replica of a queue."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_FIELD_NUMBER: _builtins.int
+    OPEN_FIELD_NUMBER: _builtins.int
+    READ_FIELD_NUMBER: _builtins.int
+    KEEP_FIELD_NUMBER: _builtins.int
+    CLOSE_FIELD_NUMBER: _builtins.int
+    PROBE_FIELD_NUMBER: _builtins.int
+    request: _builtins.int
+    close: _builtins.int
+    """Number of a point that is to be given up."""
+    @_builtins.property
+    def open(self) -> Global___BackupOpen: ...
+    @_builtins.property
+    def read(self) -> Global___BackupRead: ...
+    @_builtins.property
+    def keep(self) -> Global___BackupKeep: ...
+    @_builtins.property
+    def probe(self) -> Global___BackupProbe: ...
+    def __init__(
+        self,
+        *,
+        request: _builtins.int = ...,
+        open: Global___BackupOpen | None = ...,
+        read: Global___BackupRead | None = ...,
+        keep: Global___BackupKeep | None = ...,
+        close: _builtins.int = ...,
+        probe: Global___BackupProbe | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["close", b"close", "keep", b"keep", "kind", b"kind", "open", b"open", "probe", b"probe", "read", b"read"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["close", b"close", "keep", b"keep", "kind", b"kind", "open", b"open", "probe", b"probe", "read", b"read", "request", b"request"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["open", "read", "keep", "close", "probe"]  # noqa: Y015
+    _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
+
+Global___BackupQuestion: _TypeAlias = BackupQuestion  # noqa: Y015
+
+@_typing.final
+class BackupProbe(_message.Message):
+    """What does the queue hold, and what has it had of a publisher?"""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_FIELD_NUMBER: _builtins.int
+    PUBLISHER_FIELD_NUMBER: _builtins.int
+    group: _builtins.int
+    publisher: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        group: _builtins.int = ...,
+        publisher: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "publisher", b"publisher"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BackupProbe: _TypeAlias = BackupProbe  # noqa: Y015
+
+@_typing.final
+class BackupOpen(_message.Message):
+    """Freeze the queue's messages as they stand when all that is committed now is applied."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_FIELD_NUMBER: _builtins.int
+    TTL_MS_FIELD_NUMBER: _builtins.int
+    group: _builtins.int
+    ttl_ms: _builtins.int
+    def __init__(
+        self,
+        *,
+        group: _builtins.int = ...,
+        ttl_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "ttl_ms", b"ttl_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BackupOpen: _TypeAlias = BackupOpen  # noqa: Y015
+
+@_typing.final
+class BackupRead(_message.Message):
+    """Messages of a point."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    POINT_FIELD_NUMBER: _builtins.int
+    AFTER_FIELD_NUMBER: _builtins.int
+    MESSAGES_FIELD_NUMBER: _builtins.int
+    OCTETS_FIELD_NUMBER: _builtins.int
+    point: _builtins.int
+    after: _builtins.int
+    """With ids above this one."""
+    messages: _builtins.int
+    octets: _builtins.int
+    def __init__(
+        self,
+        *,
+        point: _builtins.int = ...,
+        after: _builtins.int = ...,
+        messages: _builtins.int = ...,
+        octets: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "messages", b"messages", "octets", b"octets", "point", b"point"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BackupRead: _TypeAlias = BackupRead  # noqa: Y015
+
+@_typing.final
+class BackupKeep(_message.Message):
+    """Put the end of a point off, and give up what comes first in it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    POINT_FIELD_NUMBER: _builtins.int
+    TTL_MS_FIELD_NUMBER: _builtins.int
+    DONE_FIELD_NUMBER: _builtins.int
+    point: _builtins.int
+    ttl_ms: _builtins.int
+    done: _builtins.int
+    """Messages with ids up to this one are not read again."""
+    def __init__(
+        self,
+        *,
+        point: _builtins.int = ...,
+        ttl_ms: _builtins.int = ...,
+        done: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["done", b"done", "point", b"point", "ttl_ms", b"ttl_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BackupKeep: _TypeAlias = BackupKeep  # noqa: Y015
+
+@_typing.final
+class BackupAnswer(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_FIELD_NUMBER: _builtins.int
+    STATUS_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    POINT_FIELD_NUMBER: _builtins.int
+    APPLIED_INDEX_FIELD_NUMBER: _builtins.int
+    MESSAGES_FIELD_NUMBER: _builtins.int
+    OCTETS_FIELD_NUMBER: _builtins.int
+    LAST_ID_FIELD_NUMBER: _builtins.int
+    TIME_MS_FIELD_NUMBER: _builtins.int
+    HEADS_FIELD_NUMBER: _builtins.int
+    BATCH_FIELD_NUMBER: _builtins.int
+    NEXT_NUMBER_FIELD_NUMBER: _builtins.int
+    request: _builtins.int
+    status: _builtins.int
+    """OK and others, as in runtime/backup_points.py."""
+    text: _builtins.str
+    """Why not, for people."""
+    point: _builtins.int
+    """To open: the point."""
+    applied_index: _builtins.int
+    messages: _builtins.int
+    octets: _builtins.int
+    last_id: _builtins.int
+    time_ms: _builtins.int
+    heads: _builtins.bytes
+    """To read: messages, as in runtime/backup_chunk.py; none at the end."""
+    batch: _builtins.bytes
+    next_number: _builtins.int
+    """To probe: first number of the publisher that the queue has not had; `messages` as well."""
+    def __init__(
+        self,
+        *,
+        request: _builtins.int = ...,
+        status: _builtins.int = ...,
+        text: _builtins.str = ...,
+        point: _builtins.int = ...,
+        applied_index: _builtins.int = ...,
+        messages: _builtins.int = ...,
+        octets: _builtins.int = ...,
+        last_id: _builtins.int = ...,
+        time_ms: _builtins.int = ...,
+        heads: _builtins.bytes = ...,
+        batch: _builtins.bytes = ...,
+        next_number: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_index", b"applied_index", "batch", b"batch", "heads", b"heads", "last_id", b"last_id", "messages", b"messages", "next_number", b"next_number", "octets", b"octets", "point", b"point", "request", b"request", "status", b"status", "text", b"text", "time_ms", b"time_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BackupAnswer: _TypeAlias = BackupAnswer  # noqa: Y015

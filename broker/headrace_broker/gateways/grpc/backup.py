@@ -1,0 +1,311 @@
+"""The service Backup: points of queues are read, and messages put back."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import re
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import grpc
+
+from headrace_broker.catalog.access import Caller as User
+from headrace_broker.catalog.access import check_administers, check_not_exclusive
+from headrace_broker.gateways.grpc.authentication import Caller
+from headrace_broker.gateways.grpc.call import Admission
+from headrace_broker.gateways.grpc.errors import RETRY_MS, CallError, Context, bad_field
+from headrace_broker.gateways.grpc.pb import backup_pb2 as pb
+from headrace_broker.gateways.grpc.pb.backup_pb2_grpc import (
+    BackupServicer,
+    add_BackupServicer_to_server,
+)
+from headrace_broker.gateways.grpc.publishing import opened_at_ms
+from headrace_broker.gateways.grpc.restoring import RestoreCall, check_opening
+from headrace_broker.model.definition import Queue
+from headrace_broker.model.limits import (
+    BACKUP_CHUNK_MESSAGES_MAX,
+    BACKUP_CHUNK_OCTETS,
+    BACKUP_CHUNK_OCTETS_MAX,
+    BACKUP_READS_MAX,
+    BACKUP_TTL_MS_MAX,
+    BACKUP_TTL_MS_MIN,
+    STREAMS_MAX,
+)
+from headrace_broker.model.reply_code import NOT_FOUND, AmqpError
+from headrace_broker.runtime import audit
+from headrace_broker.runtime.backup_chunk import HEAD_OCTETS, last_id
+from headrace_broker.runtime.backup_client import BackupClient, NodeSilentError
+from headrace_broker.runtime.backup_points import LOST, NO_REPLICA, OK, TOO_MANY, UNKNOWN_POINT
+from headrace_broker.runtime.leader_client import QueueGoneError
+from headrace_broker.runtime.pb.cluster_pb2 import BackupAnswer, BackupKeep, BackupRead
+from headrace_broker.runtime.port import Broker, ConnectionInfo
+
+STALL_SECONDS_MAX: Final = 60.0  # a client may leave a chunk unread for so long
+NUMBER_MAX: Final = (1 << 62) - 1  # of ids and numbers
+_POINT: Final = re.compile(r"([1-9][0-9]{0,9})-([1-9][0-9]{0,18})")
+_CODE: Final = grpc.StatusCode
+_REFUSALS: Final = {
+    NO_REPLICA: (_CODE.UNAVAILABLE, "NO_REPLICA"),
+    UNKNOWN_POINT: (_CODE.NOT_FOUND, "UNKNOWN_POINT"),
+    LOST: (_CODE.FAILED_PRECONDITION, "POINT_LOST"),
+    TOO_MANY: (_CODE.RESOURCE_EXHAUSTED, "TOO_MANY_POINTS"),
+}
+
+
+class BackupService(BackupServicer):
+    """Reads points for administrators, and takes messages of backups.
+
+    Args:
+        broker: the node.
+        admission: lets calls in.
+        client: asks the nodes that have the points.
+        address: where the node serves gRPC, for listings.
+
+    Attributes:
+        reads: how many calls read points now.
+    """
+
+    name = pb.DESCRIPTOR.services_by_name["Backup"].full_name
+
+    def __init__(
+        self, broker: Broker, admission: Admission, client: BackupClient, address: str
+    ) -> None:
+        self._broker = broker
+        self._admission = admission
+        self._client = client
+        self._address = address
+        self._numbers = itertools.count(1)
+        self._infos: set[ConnectionInfo] = set()
+        self.reads = 0
+
+    def add_to(self, server: grpc.aio.Server) -> None:
+        """Register with a server."""
+        add_BackupServicer_to_server(self, server)
+
+    async def stop(self) -> None:
+        """End streams that put messages back."""
+        for info in list(self._infos):
+            if info.control is not None:
+                info.control.shut_down("the broker is shutting down")
+
+    # The names of the methods are those of the generated base.
+
+    async def Open(  # noqa: N802
+        self, request: pb.OpenPointRequest, context: Context
+    ) -> pb.OpenPointResponse:
+        """Open a point."""
+        async with self._admission.call(context) as caller:
+            _check_caller(caller)
+            ttl_ms = _ttl(request.ttl_ms)
+            queue = await self._queue(request.vhost, request.queue)
+            with _errors():
+                opened = await self._client.open(queue, ttl_ms)
+            answer = _checked(opened.answer)
+            point = f"{opened.node}-{answer.point}"
+            target = f"queue '{queue.name}' in vhost '{queue.vhost}'"
+            audit.record("backup", target, point=point, messages=answer.messages)
+            return pb.OpenPointResponse(
+                point=point,
+                node=str(opened.node),
+                applied_index=answer.applied_index,
+                time_ms=answer.time_ms,
+                messages=answer.messages,
+                octets=answer.octets,
+                last_id=answer.last_id,
+            )
+        raise AssertionError("the call was ended")
+
+    async def Read(  # type: ignore[override]  # noqa: N802  (writes by itself)
+        self, request: pb.ReadPointRequest, context: Context
+    ) -> None:
+        """Send messages of a point."""
+        async with self._admission.call(context) as caller:
+            _check_caller(caller)
+            node, point = _point(request.point)
+            _check_read(request)
+            if self.reads >= BACKUP_READS_MAX:
+                text = f"{BACKUP_READS_MAX} backups are being read through this node"
+                raise CallError(_CODE.RESOURCE_EXHAUSTED, "TOO_MANY_READS", text, retry_ms=RETRY_MS)
+            self.reads += 1
+            try:
+                with _errors():
+                    await self._send(node, point, request, context)
+            finally:
+                self.reads -= 1
+
+    async def Keep(  # noqa: N802
+        self, request: pb.KeepPointRequest, context: Context
+    ) -> pb.KeepPointResponse:
+        """Put the end of a point off."""
+        async with self._admission.call(context) as caller:
+            _check_caller(caller)
+            node, point = _point(request.point)
+            ttl_ms = _ttl(request.ttl_ms) if request.ttl_ms else 0
+            done = _number("done_id", request.done_id)
+            with _errors():
+                asked = BackupKeep(point=point, ttl_ms=ttl_ms, done=done)
+                _checked(await self._client.keep(node, asked))
+            return pb.KeepPointResponse()
+        raise AssertionError("the call was ended")
+
+    async def Close(  # noqa: N802
+        self, request: pb.ClosePointRequest, context: Context
+    ) -> pb.ClosePointResponse:
+        """Give a point up."""
+        async with self._admission.call(context) as caller:
+            _check_caller(caller)
+            node, point = _point(request.point)
+            with _errors():
+                _checked(await self._client.close(node, point))
+            return pb.ClosePointResponse()
+        raise AssertionError("the call was ended")
+
+    async def Restore(  # type: ignore[override]  # noqa: N802  (reads and writes by itself)
+        self, request_iterator: AsyncIterator[pb.RestoreRequest], context: Any
+    ) -> None:
+        """Put messages into a queue."""
+        async with self._admission.call(context) as caller:
+            _check_caller(caller)
+            request = await context.read()
+            if not isinstance(request, pb.RestoreRequest) or request.WhichOneof("kind") != "open":
+                raise bad_field("open", "must be the first request")
+            opening = request.open
+            check_opening(opening)
+            queue = await self._queue(opening.vhost, opening.queue, "open.")
+            info = self._enter(caller, opening)
+            try:
+                with _errors():
+                    answer = _checked(await self._client.probe(queue, opening.restore_id.encode()))
+                if answer.next_number == 1 and answer.messages and not opening.append:
+                    text = f"queue '{queue.name}' holds {answer.messages} messages"
+                    raise CallError(_CODE.FAILED_PRECONDITION, "NOT_EMPTY", text)
+                target = f"queue '{queue.name}' in vhost '{queue.vhost}'"
+                audit.record("restore", target, number=answer.next_number)
+                call = RestoreCall(
+                    self._broker, context, caller, info, opening, queue, answer.next_number
+                )
+                await call.run()
+            finally:
+                self._infos.discard(info)
+
+    # Inner
+
+    async def _queue(self, vhost: str, name: str, within: str = "") -> Queue:
+        broker = self._broker
+        if broker.queue(vhost, name) is None:
+            await broker.catch_up()
+        queue = broker.queue(vhost, name)
+        if queue is None:
+            text = f"no queue '{name}' in vhost '{vhost}'"
+            raise AmqpError(NOT_FOUND, text, f"{within}queue")
+        check_not_exclusive(queue)
+        return queue
+
+    def _enter(self, caller: Caller, opening: pb.RestoreOpen) -> ConnectionInfo:
+        """Note a stream as one more connection.
+
+        Raises:
+            CallError: RESOURCE_EXHAUSTED.
+        """
+        broker = self._broker
+        if len(self._infos) >= STREAMS_MAX:
+            text = f"{len(self._infos)} streams are open, which is the maximum of a node"
+            raise CallError(_CODE.RESOURCE_EXHAUSTED, "TOO_MANY_STREAMS", text)
+        too_many = broker.client_counts.connection_refusal(caller.user, opening.vhost)
+        if too_many:
+            raise CallError(_CODE.RESOURCE_EXHAUSTED, "TOO_MANY_CONNECTIONS", too_many)
+        stream_id = f"{broker.node_name}/{broker.boot}/b{next(self._numbers)}"
+        peer = f"{caller.host}:{caller.port}"
+        info = ConnectionInfo(stream_id, f"{peer} -> {self._address}", peer, opened_at_ms())
+        info.user = caller.user
+        info.vhost = opening.vhost
+        info.mechanism = "PLAIN"
+        if opening.name:
+            info.client_properties = {"connection_name": opening.name}
+        self._infos.add(info)
+        return info
+
+    async def _send(
+        self, node: int, point: int, request: pb.ReadPointRequest, context: Any
+    ) -> None:
+        """Send chunks until all that was asked for is sent."""
+        after, left = request.after_id, request.messages_max or NUMBER_MAX
+        most = request.chunk_messages or BACKUP_CHUNK_MESSAGES_MAX
+        octets = request.chunk_octets or BACKUP_CHUNK_OCTETS
+        while left > 0:
+            asked = BackupRead(point=point, after=after, messages=min(most, left), octets=octets)
+            answer = _checked(await self._client.read(node, asked))
+            if not answer.heads:
+                return
+            after = last_id(answer.heads)
+            count = len(answer.heads) // HEAD_OCTETS
+            left -= count
+            response = pb.ReadPointResponse(
+                last_id=after, messages=count, heads=answer.heads, batch=answer.batch
+            )
+            try:
+                async with asyncio.timeout(STALL_SECONDS_MAX):
+                    await context.write(response)
+            except TimeoutError:
+                text = f"nothing was read for {STALL_SECONDS_MAX:.0f} s"
+                raise CallError(_CODE.ABORTED, "NOT_READ", text) from None
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    """Tell what goes wrong between nodes as errors of the call."""
+    try:
+        yield
+    except NodeSilentError as error:
+        raise CallError(_CODE.UNAVAILABLE, "NODE_SILENT", str(error), retry_ms=RETRY_MS) from error
+    except QueueGoneError as error:
+        raise AmqpError(NOT_FOUND, str(error), "queue") from error
+
+
+def _checked(answer: BackupAnswer) -> BackupAnswer:
+    """Return an answer that is none of refusal."""
+    if answer.status == OK:
+        return answer
+    code, reason = _REFUSALS[answer.status]
+    retry_ms = RETRY_MS if code is _CODE.UNAVAILABLE else 0
+    raise CallError(code, reason, answer.text, retry_ms=retry_ms)
+
+
+def _check_caller(caller: Caller) -> None:
+    check_administers(User(caller.user, caller.tags))
+
+
+def _point(name: str) -> tuple[int, int]:
+    """Return node and number of a point."""
+    found = _POINT.fullmatch(name)
+    if found is None or int(found[2]) > NUMBER_MAX or int(found[1]) >= 1 << 32:
+        raise bad_field("point", "must be the name that Open gave")
+    return int(found[1]), int(found[2])
+
+
+def _ttl(ttl_ms: int) -> int:
+    if not BACKUP_TTL_MS_MIN <= ttl_ms <= BACKUP_TTL_MS_MAX:
+        raise bad_field("ttl_ms", f"must be {BACKUP_TTL_MS_MIN} to {BACKUP_TTL_MS_MAX}")
+    return ttl_ms
+
+
+def _number(field: str, value: int) -> int:
+    if value > NUMBER_MAX:
+        raise bad_field(field, f"must be 0 to {NUMBER_MAX}")
+    return value
+
+
+def _check_read(request: pb.ReadPointRequest) -> None:
+    """Refuse to read what no point can have.
+
+    Raises:
+        CallError: INVALID_ARGUMENT.
+    """
+    _number("after_id", request.after_id)
+    _number("messages_max", request.messages_max)
+    if request.chunk_messages > BACKUP_CHUNK_MESSAGES_MAX:
+        raise bad_field("chunk_messages", f"must be at most {BACKUP_CHUNK_MESSAGES_MAX}")
+    if request.chunk_octets > BACKUP_CHUNK_OCTETS_MAX:
+        raise bad_field("chunk_octets", f"must be at most {BACKUP_CHUNK_OCTETS_MAX}")

@@ -1,0 +1,145 @@
+"""The call Backup.Restore: a publish stream whose messages all go to one queue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+
+from headrace_broker.codecs.batch import (
+    batch_count,
+    batch_end,
+    check_batch,
+    message_body,
+    message_properties,
+    message_route,
+)
+from headrace_broker.codecs.field import properties_problem
+from headrace_broker.core.queue.publisher import SEQUENCE_MAX
+from headrace_broker.core.routing.routing import Resolution
+from headrace_broker.gateways.grpc.authentication import Caller
+from headrace_broker.gateways.grpc.errors import CallError, Context, bad_field
+from headrace_broker.gateways.grpc.pb.backup_pb2 import RestoreBatch, RestoreOpen
+from headrace_broker.gateways.grpc.pb.messaging_pb2 import PublishOpen, PublishResponse
+from headrace_broker.gateways.grpc.publishing import PublishCall
+from headrace_broker.model.definition import Queue
+from headrace_broker.model.limits import (
+    NAME_OCTETS_MAX,
+    PROPERTIES_OCTETS_MAX,
+    PUBLISHER_OCTETS_MAX,
+    STREAM_BATCH_MESSAGES_MAX,
+    STREAM_BATCH_OCTETS_MAX,
+)
+from headrace_broker.model.message import Publish
+from headrace_broker.runtime.port import Broker, ConnectionInfo
+from headrace_broker.runtime.router import Route
+
+
+class RestoreCall(PublishCall):
+    """Serves one call.
+
+    Args:
+        broker: the node.
+        context: of the call.
+        caller: who restores.
+        info: for listings; `vhost` is set.
+        opening: the first request, which was checked.
+        queue: where messages go.
+        next_number: the first that the queue has not had.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        context: Context,
+        caller: Caller,
+        info: ConnectionInfo,
+        opening: RestoreOpen,
+        queue: Queue,
+        next_number: int,
+    ) -> None:
+        publishing = PublishOpen(
+            vhost=opening.vhost, confirms=True, publisher_id=opening.restore_id, name=opening.name
+        )
+        super().__init__(broker, context, caller, info, publishing)
+        self._queue = queue
+        self._octets_max = broker.limits.message_bytes_max
+        self._next_sequence = next_number
+        self._stream.publisher.target = Route(
+            "", queue.name, Resolution(True, False, (queue.name,)), (queue,)
+        )
+        # A queue that holds more than its watermark would keep a restored one waiting for ever.
+        self._stream.confirms.patient = False
+
+    def _take(self, request: Any) -> None:
+        kind = request.WhichOneof("kind")
+        if kind != "batch":
+            rule = "only the first request opens the stream" if kind == "open" else "must be set"
+            raise bad_field(kind or "kind", rule)
+        batch = request.batch
+        size = batch.ByteSize()
+        publishes = self._publishes(batch, size)
+        self._stream.receive(len(publishes), size)
+        self._next_sequence = batch.first_number + len(publishes)
+        self._stream.take(publishes)
+        self._stream.end_batch()
+
+    def _responses(self) -> Iterator[PublishResponse]:
+        """Tell what became of messages, as long as they are anywhere."""
+        queue = self._queue
+        found = self._broker.queue(queue.vhost, queue.name)
+        if found is None or found.group != queue.group:
+            text = f"queue '{queue.name}' in vhost '{queue.vhost}' was deleted"
+            self._stream.confirms.confirmed = []
+            self._end(CallError(grpc.StatusCode.NOT_FOUND, "NOT_FOUND", text))
+        yield from super()._responses()
+
+    def _publishes(self, batch: RestoreBatch, size: int) -> list[Publish]:
+        """Return the messages of a batch.
+
+        Raises:
+            CallError: INVALID_ARGUMENT, something of it cannot be.
+        """
+        first, data = batch.first_number, batch.batch
+        if not check_batch(data, 0) or batch_end(data, 0) != len(data):
+            raise bad_field("batch.batch", "must be a batch of messages and nothing else")
+        count = int(batch_count(data, 0))
+        if not 1 <= count <= STREAM_BATCH_MESSAGES_MAX:
+            raise bad_field("batch.batch", f"must have 1 to {STREAM_BATCH_MESSAGES_MAX} messages")
+        if count > 1 and size > STREAM_BATCH_OCTETS_MAX:
+            rule = f"more than one message must have at most {STREAM_BATCH_OCTETS_MAX} octets"
+            raise bad_field("batch", rule)
+        if first < self._next_sequence:
+            error = bad_field("batch.first_number", f"must be {self._next_sequence} or higher")
+            error.reason = "SEQUENCE_GAP"
+            error.metadata["next_sequence"] = str(self._next_sequence)
+            raise error
+        if first + count > SEQUENCE_MAX:
+            raise bad_field("batch.first_number", f"must be {SEQUENCE_MAX} at most with all of it")
+        return [self._publish(data, first, position) for position in range(count)]
+
+    def _publish(self, data: bytes, first: int, position: int) -> Publish:
+        properties = message_properties(data, 0, position)
+        body = message_body(data, 0, position)
+        problem = properties_problem(properties, 0, len(properties))
+        if len(properties) > PROPERTIES_OCTETS_MAX:
+            problem = f"properties must have at most {PROPERTIES_OCTETS_MAX} octets"
+        elif len(body) > self._octets_max:
+            problem = f"the body must have at most {self._octets_max} octets"
+        if problem:
+            raise bad_field(f"batch.batch[{position}]", problem)
+        route = message_route(data, 0, position)
+        return Publish(first + position, route, False, False, properties, body)
+
+
+def check_opening(opening: RestoreOpen) -> None:
+    """Refuse a first request that cannot be one.
+
+    Raises:
+        CallError: INVALID_ARGUMENT.
+    """
+    if not 1 <= len(opening.restore_id.encode()) <= PUBLISHER_OCTETS_MAX:
+        raise bad_field("open.restore_id", f"must have 1 to {PUBLISHER_OCTETS_MAX} octets")
+    if len(opening.name.encode()) > NAME_OCTETS_MAX:
+        raise bad_field("open.name", f"must have at most {NAME_OCTETS_MAX} octets")

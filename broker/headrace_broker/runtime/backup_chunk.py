@@ -1,0 +1,100 @@
+"""Messages of a frozen queue as two blocks of octets, big-endian.
+
+    heads   for each message: u64 id | u64 arrived at | u64 expires at, 0 for never
+                | u64 due at, 0 for when it came (Unix times in ms) | u32 acquired before
+                | u32 failed deliveries before | u32 octets of its body | u8 priority | u8 state
+                | u16 0
+    batch   the messages in the layout of `model.message`
+
+A message's state is READY, UNSETTLED, DELAYED or DEAD of `core.queue.frozen`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from headrace_broker.core.queue.command import U32_MAX
+from headrace_broker.core.queue.frozen import FrozenQueue, FrozenRun
+from headrace_broker.runtime.lease_chunk import cut_batch
+from headrace_broker.runtime.queue_log import QueueLog
+
+_HEAD: Final = struct.Struct(">QQQQIIIBBH")
+HEAD_OCTETS: Final = _HEAD.size
+
+
+class Head(NamedTuple):
+    """What a queue knew of a message.
+
+    Attributes:
+        id: ascends in the order of arrival, from 1.
+        arrived_ms: Unix time.
+        expires_ms: Unix time at which it expires, 0 for never.
+        due_ms: Unix time at which it becomes or became ready, 0 where it was not delayed.
+        acquired_count: how often it had been acquired.
+        delivery_count: how many of these deliveries had failed.
+        octets: of its body.
+        priority: 0 and above.
+        state: READY, UNSETTLED, DELAYED or DEAD.
+    """
+
+    id: int
+    arrived_ms: int
+    expires_ms: int
+    due_ms: int
+    acquired_count: int
+    delivery_count: int
+    octets: int
+    priority: int
+    state: int
+
+
+def read_heads(heads: bytes) -> Iterator[Head]:
+    """Return what stands in a block of heads, whose length is a multiple of HEAD_OCTETS."""
+    for found in _HEAD.iter_unpack(heads):
+        yield Head(*found[:9])
+
+
+def cut_frozen(
+    log: QueueLog, frozen: FrozenQueue, after: int, most: int, octets_max: int
+) -> tuple[bytes, bytes]:
+    """Return heads and batch of messages behind an id; no heads when there are no more.
+
+    Args:
+        log: has them.
+        frozen: the queue.
+        after: an id.
+        most: messages.
+        octets_max: the message that exceeds it is the last.
+
+    Raises:
+        KeyError: the log has lost one of them.
+    """
+    run = frozen.read(after, most, octets_max)
+    count, batch = cut_batch(log, run.messages, 0, most, octets_max)
+    return _heads(run, int(count)), batch
+
+
+def _heads(run: FrozenRun, count: int) -> bytes:
+    return b"".join(
+        _HEAD.pack(
+            message.message_id,
+            message.arrived_ms,
+            message.expires_ms,
+            message.due_ms,
+            min(int(message.acquired_count), U32_MAX),
+            min(int(message.delivery_count), U32_MAX),
+            message.octets,
+            message.priority,
+            state,
+            0,
+        )
+        for message, state in zip(run.messages[:count], run.states[:count], strict=True)
+    )
+
+
+def last_id(heads: bytes) -> int:
+    """Return the id of the last message of a chunk that has some."""
+    [head] = read_heads(heads[-HEAD_OCTETS:])
+    return head.id

@@ -1,0 +1,308 @@
+"""Points of queues that are read for backups, on this node's replicas.
+
+A *point* is what a queue held at one position of its log, on one replica of it: the messages
+frozen, and the log's entries held until they were read. Any replica will do, for all are equal at
+one position; a follower has time for it. A point ends when it is closed, when nobody reads for its
+time to live, when too much of what is dead is held, or when the node's disk runs short meanwhile;
+with the process in any case. Who reads it then begins anew with another point.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from headrace_broker.core.queue.frozen import FrozenQueue
+from headrace_broker.model.limits import (
+    BACKUP_CATCH_UP_S,
+    BACKUP_CHUNK_MESSAGES_MAX,
+    BACKUP_CHUNK_OCTETS_MAX,
+    BACKUP_HELD_ENTRIES_MAX,
+    BACKUP_HELD_MEMORY_OCTETS_MAX,
+    BACKUP_HELD_OCTETS_MAX,
+    BACKUP_POINT_S_MAX,
+    BACKUP_POINTS_MAX,
+    BACKUP_RELEASE_ENTRIES,
+    BACKUP_SWEEP_S,
+)
+from headrace_broker.runtime.backup_chunk import cut_frozen
+from headrace_broker.runtime.clock import Clock
+from headrace_broker.runtime.hold import NOTHING, Hold
+from headrace_broker.runtime.pb.cluster_pb2 import (
+    BackupAnswer,
+    BackupKeep,
+    BackupOpen,
+    BackupProbe,
+    BackupRead,
+)
+from headrace_broker.runtime.queue_host import QueueHost
+from headrace_raftlog.model.errors import RaftLogError
+
+OK: Final = 1
+NO_REPLICA: Final = 2  # not here, or it is not caught up
+UNKNOWN_POINT: Final = 3  # never opened here, closed, or from before this node started
+LOST: Final = 4  # the point was given up; the text says why
+TOO_MANY: Final = 5  # the node keeps as many as it may
+
+NO_MESSAGES: Final = FrozenQueue(0)
+
+log: Final = logging.getLogger(__name__)
+
+
+class Point:
+    """What one reader reads.
+
+    Attributes:
+        number: its name on this node.
+        host: the replica.
+        frozen: its messages.
+        index: position of the queue's log.
+        low: no entry below is read any more.
+        deadline_ms: on the monotonic clock, when it ends unless somebody reads.
+        end_ms: when it ends in any case.
+        ttl_ms: time to live.
+        lost: why it is over, "" while it is not.
+    """
+
+    def __init__(self, number: int, host: QueueHost, now_ms: int, ttl_ms: int) -> None:
+        self.number = number
+        self.host = host
+        self.frozen = host.machine.freeze()
+        self.index = int(host.log.applied_index())
+        self.breaks = 0  # of the hold, when it was opened
+        self.low = 0
+        self.ttl_ms = ttl_ms
+        self.deadline_ms = now_ms + ttl_ms
+        self.end_ms = now_ms + BACKUP_POINT_S_MAX * 1000
+        self.lost = ""
+
+    def used(self, now_ms: int) -> None:
+        """Put its end off."""
+        self.deadline_ms = now_ms + self.ttl_ms
+
+
+class BackupPoints:
+    """Opens, reads and gives up points.
+
+    Args:
+        hosts: replicas on this node by group.
+        boot: returns how often this node started: numbers of points are never used twice.
+        short_of_disk: returns why nothing may be held on disk now, "" when it may.
+        clock: tells the time.
+    """
+
+    def __init__(
+        self,
+        hosts: Mapping[int, QueueHost],
+        boot: Callable[[], int],
+        short_of_disk: Callable[[], str],
+        clock: Clock | None = None,
+    ) -> None:
+        self._hosts = hosts
+        self._boot = boot
+        self._short_of_disk = short_of_disk
+        self._clock = Clock() if clock is None else clock
+        self._points: dict[int, Point] = {}
+        self._opened = 0
+        self._releasing: dict[int, QueueHost] = {}  # by group: the log is to be told of entries
+        self._handle: asyncio.TimerHandle | None = None
+
+    @property
+    def count(self) -> int:
+        """Number of points that are kept."""
+        return len(self._points)
+
+    def stop(self) -> None:
+        """Look after nothing any more; the process ends."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    # What is asked
+
+    async def open(self, asked: BackupOpen) -> BackupAnswer:
+        """Freeze a queue once everything is applied here that is committed now."""
+        host = await self._caught_up(asked.group)
+        if isinstance(host, BackupAnswer):
+            return host
+        if len(self._points) >= BACKUP_POINTS_MAX:
+            return _refusal(TOO_MANY, f"{BACKUP_POINTS_MAX} points are open, the maximum of a node")
+        return self._open(host, asked.ttl_ms)
+
+    async def probe(self, asked: BackupProbe) -> BackupAnswer:
+        """Say what a queue holds, and what it has had of a publisher."""
+        host = await self._caught_up(asked.group)
+        if isinstance(host, BackupAnswer):
+            return host
+        known = host.machine.publisher(asked.publisher)
+        number = 1
+        if known is not None:
+            holes = known.holes.bounds
+            number = int(holes[0] if holes else known.last + 1)
+        held = int(host.machine.held_count)
+        return BackupAnswer(status=OK, messages=held, next_number=number)
+
+    async def _caught_up(self, group: int) -> QueueHost | BackupAnswer:
+        """Return a replica once everything is applied that is committed now, or why not."""
+        host = self._hosts.get(group)
+        if host is None:
+            return _refusal(NO_REPLICA, "no replica of the queue is there")
+        try:
+            await host.log.catch_up(BACKUP_CATCH_UP_S)
+        except (KeyError, RaftLogError) as error:
+            return _refusal(NO_REPLICA, f"the replica is not caught up: {error}")
+        if self._hosts.get(group) is not host:
+            return _refusal(NO_REPLICA, "no replica of the queue is there")
+        return host
+
+    def read(self, asked: BackupRead) -> BackupAnswer:
+        """Return messages of a point."""
+        point = self._alive(asked.point)
+        if isinstance(point, BackupAnswer):
+            return point
+        most = min(asked.messages, BACKUP_CHUNK_MESSAGES_MAX)
+        octets = min(asked.octets, BACKUP_CHUNK_OCTETS_MAX)
+        try:
+            heads, batch = cut_frozen(point.host.log, point.frozen, asked.after, most, octets)
+        except KeyError as error:
+            self._lose(point, f"the log has not kept it: {error}")
+            return _refusal(LOST, point.lost)
+        point.used(int(self._clock.monotonic_ms()))
+        return BackupAnswer(status=OK, heads=heads, batch=batch)
+
+    def keep(self, asked: BackupKeep) -> BackupAnswer:
+        """Put a point's end off, and give up what is read and safe."""
+        point = self._alive(asked.point)
+        if isinstance(point, BackupAnswer):
+            return point
+        if asked.ttl_ms:
+            point.ttl_ms = asked.ttl_ms
+        point.used(int(self._clock.monotonic_ms()))
+        if asked.done:
+            low = point.frozen.first_entry(asked.done)
+            if low > point.low:
+                point.low = low
+                self._cover(point.host)
+        return BackupAnswer(status=OK)
+
+    def close(self, number: int) -> BackupAnswer:
+        """Give a point up; one that is not there is no error."""
+        point = self._points.pop(number, None)
+        if point is not None:
+            self._cover(point.host)
+        return BackupAnswer(status=OK)
+
+    # Inner
+
+    def _open(self, host: QueueHost, ttl_ms: int) -> BackupAnswer:
+        self._opened += 1
+        now_ms = int(self._clock.monotonic_ms())
+        point = Point((self._boot() << 32) | self._opened, host, now_ms, ttl_ms)
+        self._points[point.number] = point
+        hold = host.log.hold
+        if hold is None:
+            in_memory = not host.queue.logged
+            octets_max = BACKUP_HELD_MEMORY_OCTETS_MAX if in_memory else BACKUP_HELD_OCTETS_MAX
+            hold = host.log.hold = Hold(BACKUP_HELD_ENTRIES_MAX, octets_max)
+        point.breaks = int(hold.breaks)
+        self._cover(host)
+        frozen = point.frozen
+        if self._handle is None:
+            self._later()
+        return BackupAnswer(
+            status=OK,
+            point=point.number,
+            applied_index=point.index,
+            messages=int(frozen.count),
+            octets=int(frozen.octets),
+            last_id=int(frozen.last_id),
+            time_ms=int(self._clock.unix_ms()),
+        )
+
+    def _cover(self, host: QueueHost) -> None:
+        """Hold what the points of a replica still need, and no more."""
+        hold = host.log.hold
+        assert hold is not None, "the first point brought it"
+        points = [
+            point
+            for point in self._points.values()
+            if point.host is host and not point.lost and point.breaks == hold.breaks
+        ]
+        if points:
+            hold.cover(min(p.low for p in points), max(p.index for p in points))
+        else:
+            hold.cover(0, NOTHING)
+        if hold.released:
+            self._releasing[host.queue.group] = host
+
+    def _alive(self, number: int) -> Point | BackupAnswer:
+        """Return a point, or why there is none."""
+        point = self._points.get(number)
+        if point is None:
+            text = "there is no such point: it was closed, or the node has started anew"
+            return _refusal(UNKNOWN_POINT, text)
+        self._check(point)
+        return _refusal(LOST, point.lost) if point.lost else point
+
+    def _check(self, point: Point) -> None:
+        """See whether a point is over by itself."""
+        if point.lost:
+            return
+        hold = point.host.log.hold
+        assert hold is not None, "the first point brought it"
+        now_ms = int(self._clock.monotonic_ms())
+        if hold.breaks != point.breaks:
+            self._lose(point, hold.broken)
+        elif self._hosts.get(point.host.queue.group) is not point.host:
+            self._lose(point, "the replica is not on this node any more")
+        elif now_ms >= point.end_ms:
+            self._lose(point, f"it was kept for {BACKUP_POINT_S_MAX} s")
+        elif now_ms >= point.deadline_ms:
+            self._lose(point, f"nobody read it for {point.ttl_ms} ms")
+
+    def _lose(self, point: Point, reason: str) -> None:
+        """Give a point up, and remember why for who asks again."""
+        queue = point.host.queue
+        text = "backup of queue '%s' in vhost '%s': point %d is given up: %s"
+        log.warning(text, queue.name, queue.vhost, point.number, reason)
+        point.lost = reason
+        point.frozen = NO_MESSAGES
+        self._cover(point.host)
+
+    def _later(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._handle = loop.call_later(BACKUP_SWEEP_S, self._sweep)
+
+    def _sweep(self) -> None:
+        """Give up what is over, and tell the logs of what is held no more."""
+        self._handle = None
+        short = self._short_of_disk()
+        now_ms = int(self._clock.monotonic_ms())
+        for point in list(self._points.values()):
+            if not point.lost:
+                hold = point.host.log.hold
+                if short and hold is not None and hold.count and point.host.queue.logged:
+                    hold.break_off(short)
+                self._check(point)
+            elif now_ms >= point.deadline_ms + point.ttl_ms:
+                del self._points[point.number]
+        self._release()
+        if self._points or self._releasing:
+            self._later()
+
+    def _release(self) -> None:
+        """Tell logs of entries, some in each turn of the loop."""
+        for group, host in list(self._releasing.items()):
+            hold = host.log.hold
+            if self._hosts.get(group) is not host or hold is None or not hold.released:
+                del self._releasing[group]
+            else:
+                host.log.let_go(hold.next_released(BACKUP_RELEASE_ENTRIES))
+        if self._releasing:
+            asyncio.get_running_loop().call_soon(self._release)
+
+
+def _refusal(status: int, text: str) -> BackupAnswer:
+    return BackupAnswer(status=status, text=text)

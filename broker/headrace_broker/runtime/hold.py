@@ -1,0 +1,151 @@
+"""Dead entries of a queue's log that are kept for somebody who still reads them.
+
+An entry that dies while it is within the held part of the log is noted here instead of being
+forgotten, and stays in the log's snapshots. What is held has bounds, in entries and in octets: past
+one of them everything is let go, and who reads has to begin anew.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from headrace_broker.model.limits import BACKUP_HELD_ENTRIES_MAX, BACKUP_HELD_OCTETS_MAX
+
+NOTHING: Final = -1  # highest entry held by nobody
+
+
+@final
+class Hold:
+    """What of one replica's log is held.
+
+    Args:
+        entries_max: that died and are kept.
+        octets_max: of these.
+
+    Attributes:
+        count: entries that died and are kept.
+        octets: of these.
+        breaks: how often everything was let go.
+        broken: why it was the last time.
+        released: entries that are held no more and that the log is yet to be told of.
+    """
+
+    def __init__(
+        self,
+        entries_max: i64 = BACKUP_HELD_ENTRIES_MAX,
+        octets_max: i64 = BACKUP_HELD_OCTETS_MAX,
+    ) -> None:
+        self._entries_max = entries_max
+        self._octets_max = octets_max
+        self.octets: i64 = 0
+        self.breaks: i64 = 0
+        self.broken = ""
+        self.released: list[array[int]] = []
+        self._low: i64 = 0
+        self._high: i64 = NOTHING
+        self._entries: array[int] = array("Q")
+        self._sizes: array[int] = array("I")
+        self._ascending = True
+
+    @property
+    def count(self) -> int:
+        """Number of entries that died and are kept."""
+        return len(self._entries)
+
+    def covers(self, index: i64) -> bool:
+        """Return whether an entry has to be kept when it dies."""
+        return self._low <= index <= self._high
+
+    def keep(self, index: i64, octets: i64) -> None:
+        """Keep an entry that died."""
+        entries = self._entries
+        if entries and i64(entries[-1]) > index:
+            self._ascending = False
+        entries.append(index)
+        self._sizes.append(octets)
+        self.octets += octets
+        if len(entries) > self._entries_max:
+            self.break_off(f"more than {self._entries_max} entries would be held")
+        elif self.octets > self._octets_max:
+            self.break_off(f"more than {self._octets_max} octets would be held")
+
+    def cover(self, low: i64, high: i64) -> None:
+        """Hold the entries from `low` to `high` from now on, and let go what is not among them."""
+        self._low = low
+        self._high = high
+        if not self._entries:
+            return
+        kept, sizes, gone = array("Q"), array("I"), array("Q")
+        octets: i64 = 0
+        for at in range(len(self._entries)):
+            index: i64 = self._entries[at]
+            if low <= index <= high:
+                kept.append(index)
+                sizes.append(self._sizes[at])
+                octets += i64(self._sizes[at])
+            else:
+                gone.append(index)
+        if gone:
+            self._entries, self._sizes, self.octets = kept, sizes, octets
+            self.released.append(gone)
+
+    def break_off(self, reason: str) -> None:
+        """Let everything go."""
+        self.breaks += 1
+        self.broken = reason
+        self._low, self._high = 0, NOTHING
+        if self._entries:
+            self.released.append(self._entries)
+        self._entries, self._sizes, self.octets = array("Q"), array("I"), 0
+        self._ascending = True
+
+    def lose(self, reason: str) -> None:
+        """Note that the log has let everything go by itself."""
+        self.break_off(reason)
+        self.released = []
+
+    def next_released(self, most: i64) -> array[int]:
+        """Take some of the entries that are held no more; empty when none are left."""
+        if not self.released:
+            return array("Q")
+        part = self.released[-1]
+        if len(part) <= most:
+            return self.released.pop()
+        some = part[-most:]
+        del part[-most:]
+        return some
+
+    def join(self, live: array[int]) -> array[int]:
+        """Return the positions of live entries, ascending, with those that are held."""
+        if not self._entries:
+            return live
+        if not self._ascending:
+            self._sort()
+        return _merged(self._entries, live)
+
+    def _sort(self) -> None:
+        pairs = sorted(zip(self._entries, self._sizes, strict=True))
+        self._entries = array("Q", [pair[0] for pair in pairs])
+        self._sizes = array("I", [pair[1] for pair in pairs])
+        self._ascending = True
+
+
+def _merged(held: array[int], live: array[int]) -> array[int]:
+    """Return both in one ascending row; they have nothing in common, and mostly no overlap."""
+    if not live or held[-1] < live[0]:
+        return held + live
+    before: i64 = bisect_left(held, live[0])
+    merged = held[:before]
+    done: i64 = 0
+    for place in range(before, len(held)):
+        index = held[place]
+        at: i64 = bisect_left(live, index, done)
+        merged += live[done:at]
+        merged.append(index)
+        done = at
+    merged += live[done:]
+    return merged
