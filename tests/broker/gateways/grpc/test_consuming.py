@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import grpc
 import pytest
@@ -290,15 +291,15 @@ def test_a_client_that_reads_nothing_is_cut_off_when_it_is_closed(
     cut = []
 
     class Observed:
-        def __init__(self, task) -> None:
+        def __init__(self, task: Any) -> None:
             self._task = task
 
         def cancel(self) -> None:
-            cut.append(self._task)
-            self._task.cancel()
+            cut.append(self._task.cancel())
 
-    def cut_off_later(task):
-        return stream_control.cut_off_later(Observed(task))
+    def cut_off_later(task: Any) -> asyncio.TimerHandle:
+        observed: Any = Observed(task)
+        return stream_control.cut_off_later(observed)
 
     monkeypatch.setattr(stream_control, "CLOSE_SECONDS_MAX", 0.05)
     monkeypatch.setattr(consuming, "cut_off_later", cut_off_later)
@@ -314,7 +315,7 @@ def test_a_client_that_reads_nothing_is_cut_off_when_it_is_closed(
         del consumer
 
     serve(scenario)
-    assert len(cut) == 1  # it did not end by itself
+    assert cut == [True]  # it did not end by itself
     assert len(queue.ready) == 1
 
 
