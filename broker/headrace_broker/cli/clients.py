@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from headrace_broker.cli.api_client import path_of
-from headrace_broker.cli.session import Column, CommandError, Session, SessionGroup
+from headrace_broker.cli.session import Column, Session, SessionGroup, refusal
 
 
 @click.group(cls=SessionGroup)
@@ -93,7 +93,7 @@ def list_alarms(session: Session) -> None:
     """List the alarms that are on, of all nodes; while there are any, publishers are held."""
     answer = session.ask("GET", "/api/health/checks/alarms")
     if answer.status not in (200, 503):
-        raise CommandError(answer.reason)
+        raise refusal(answer)
     rows = answer.body.get("alarms", [])
     if not rows and not session.as_json:
         click.echo("no alarms")

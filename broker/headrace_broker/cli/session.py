@@ -119,7 +119,7 @@ class Session:
         """
         answer = self.ask("GET", path)
         if answer.status >= 300:
-            raise _refusal(answer)
+            raise refusal(answer)
         return answer
 
     def request(
@@ -132,7 +132,7 @@ class Session:
         """
         answer = self.ask(method, path, body, headers)
         if answer.status >= 300:
-            raise _refusal(answer)
+            raise refusal(answer)
         if answer.partial:
             click.echo(f"Warning: the list is not complete: {answer.partial}", err=True)
         return answer.body
@@ -176,7 +176,8 @@ class Session:
         console().print(table)
 
 
-def _refusal(answer: ApiAnswer) -> CommandError:
+def refusal(answer: ApiAnswer) -> CommandError:
+    """Return how a command ends for an answer that refuses."""
     codes = {
         401: EXIT_NOT_ALLOWED,
         403: EXIT_NOT_ALLOWED,
