@@ -7,12 +7,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 from e2e.harness.cluster import Cluster
 
-from headrace_client import Client
+from headrace_client import PERSISTENT, Client, Properties, blocking
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "client" / "examples"
 SECONDS = 120
@@ -22,25 +24,31 @@ SECONDS = 120
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with Cluster(tmp_path_factory.mktemp("client") / "data", base_port=24060) as cluster:
         yield cluster
+        cluster.close_connections()
 
 
 def endpoints(cluster: Cluster) -> str:
     return ",".join(node.grpc for node in cluster.local.nodes)
 
 
-def example(name: str, cluster: Cluster, *arguments: str) -> str:
+def example(name: str, cluster: Cluster, *arguments: str, code: int = 0) -> str:
     """What an example prints."""
     command = [sys.executable, str(EXAMPLES / f"{name}.py"), endpoints(cluster), *arguments]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=SECONDS, check=False, env=os.environ
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == code, done.stderr
     return done.stdout
 
 
 @pytest.mark.parametrize("name", ["work_queue", "blocking_work_queue"])
 def test_all_tasks_are_done(nodes: Cluster, name: str) -> None:
     assert example(name, nodes) == "did 100 of 100 tasks\n"
+
+
+def test_a_job_that_is_run_again_publishes_nothing_twice(nodes: Cluster) -> None:
+    example("exactly_once", nodes, "60", code=3)
+    assert example("exactly_once", nodes) == "100 messages, 100 different ones\n"
 
 
 def test_a_publisher_that_is_held_hears_why(nodes: Cluster) -> None:
@@ -52,6 +60,58 @@ def test_a_publisher_that_is_held_hears_why(nodes: Cluster) -> None:
 
 def test_alarms_are_told(nodes: Cluster) -> None:
     assert example("alarms", nodes, "0") == "0 alarms are on\n"
+
+
+HEADERS = {
+    "boolean": True,
+    "long": -(1 << 40),
+    "text": "grün",
+    "octets": b"\x00\xff",
+    "time": datetime(2026, 1, 31, 12, tzinfo=UTC),
+    "decimal": Decimal("3.14"),
+    "none": None,
+    "table": {"in": [1 << 40, "x"]},
+}
+PROPERTIES = Properties(
+    content_type="application/x",
+    content_encoding="gzip",
+    headers=HEADERS,
+    delivery_mode=PERSISTENT,
+    priority=3,
+    correlation_id="c",
+    reply_to="r",
+    expiration=timedelta(minutes=10),
+    message_id="m",
+    timestamp=datetime(2026, 1, 31, 12, tzinfo=UTC),
+    type="t",
+    user_id="guest",
+    app_id="a",
+    cluster_id="k",
+)
+
+
+def test_one_queue_over_both_protocols_keeps_all_properties(nodes: Cluster) -> None:
+    """Published over gRPC, consumed and published again over AMQP, consumed over gRPC."""
+    channel = nodes.connect("n1").channel()
+    channel.queue_declare("both", durable=True)
+    channel.confirm_delivery()
+
+    with blocking.Client.connect(endpoints(nodes)) as client:
+        with client.publisher(routing_key="both") as publisher:
+            publisher.publish(b"body", properties=PROPERTIES).wait()
+        method, properties, body = next(channel.consume("both", inactivity_timeout=SECONDS))
+        assert properties.headers["table"] == {"in": [1 << 40, "x"]}
+        assert (properties.expiration, properties.type, body) == ("600000", "t", b"body")
+        channel.basic_publish("", "both", body, properties)
+        channel.basic_ack(method.delivery_tag)
+        channel.cancel()
+        with client.consumer("both") as consumer:
+            delivery = consumer.next(SECONDS)
+            assert delivery is not None
+            delivery.accept()
+        assert delivery.properties == PROPERTIES
+        assert (delivery.exchange, delivery.routing_key) == ("", "both")
+        assert (delivery.body, delivery.redelivered) == (b"body", False)
 
 
 def test_nothing_is_lost_when_the_node_is_killed(nodes: Cluster) -> None:

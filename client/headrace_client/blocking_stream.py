@@ -107,15 +107,28 @@ class Publisher:
         *,
         exchange: str | None = None,
         properties: Properties | None = None,
+        sequence: int | None = None,
     ) -> list[Confirm]:
-        """Have messages sent, each once the broker has room for it; faster than one by one."""
+        """Have messages sent, each once the broker has room for it; faster than one by one.
+
+        Args:
+            bodies: one for each message.
+            routing_key: as in `publish`.
+            exchange: likewise.
+            properties: of all messages.
+            sequence: of the first; the others follow.
+        """
 
         async def publish() -> list[confirms.Confirm]:
             return [
                 await self._inner.publish(
-                    body, routing_key, exchange=exchange, properties=properties
+                    body,
+                    routing_key,
+                    exchange=exchange,
+                    properties=properties,
+                    sequence=sequence + at if sequence is not None else None,
                 )
-                for body in bodies
+                for at, body in enumerate(bodies)
             ]
 
         return [Confirm(self._thread, each) for each in self._thread.run(publish())]

@@ -119,7 +119,7 @@ class Client:
         mandatory: bool = False,
         confirms: bool = True,
         publisher_id: str = "",
-        epoch: int = 0,
+        epoch: int | None = None,
         name: str = "",
         unconfirmed_max: int = UNCONFIRMED_MESSAGES_MAX,
         unconfirmed_bytes_max: int = UNCONFIRMED_BYTES_MAX,
@@ -138,8 +138,12 @@ class Client:
             routing_key: of messages that name none.
             mandatory: a message that reaches no queue fails with UnroutableError.
             confirms: messages are answered when they are safe; without, nothing is sent again.
-            publisher_id: de-duplication by it and each message's sequence, also after a restart.
-            epoch: of the publisher id: a higher one fences lower ones.
+            publisher_id: queues know by it and each message's `sequence` what they have had. One
+                and the same in every run, with sequences of the application's own, makes that last
+                over restarts; one made up for the run, with an epoch, over lost streams.
+            epoch: of the publisher id. With one, messages need no sequence and are numbered from 1
+                on. The next run must give a higher one, for what comes under a lower one, or again
+                under the same numbers, is confirmed and not kept.
             name: shown in listings.
             unconfirmed_max: messages that are not answered, after which `publish` waits.
             unconfirmed_bytes_max: the same in octets.

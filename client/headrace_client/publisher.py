@@ -59,7 +59,7 @@ class PublisherOptions(NamedTuple):
     mandatory: bool = False
     confirms: bool = True
     publisher_id: str = ""
-    epoch: int = 0
+    epoch: int | None = None
     name: str = ""
     unconfirmed_max: int = UNCONFIRMED_MESSAGES_MAX
     unconfirmed_bytes_max: int = UNCONFIRMED_BYTES_MAX
@@ -75,7 +75,7 @@ class PublisherOptions(NamedTuple):
                 mandatory=self.mandatory,
                 confirms=self.confirms,
                 publisher_id=self.publisher_id,
-                epoch=self.epoch,
+                epoch=self.epoch or 0,
                 name=self.name,
             )
         )
@@ -93,8 +93,10 @@ class Publisher:
     """
 
     def __init__(self, link: Link, options: PublisherOptions) -> None:
-        if (options.epoch != 0) and not options.publisher_id:
+        if options.epoch is not None and not options.publisher_id:
             raise ValueError("epoch: belongs to a publisher_id")
+        if options.epoch is not None and not 0 <= options.epoch <= SEQUENCE_MAX:
+            raise ValueError(f"epoch: must be from 0 to {SEQUENCE_MAX}, not {options.epoch}")
         self.node = ""
         self._link = link
         self._options = options
@@ -182,7 +184,7 @@ class Publisher:
             exchange: likewise; "" is the default exchange.
             properties: of the message.
             sequence: of a publisher with an id: number of the message, larger than all before;
-                None for the next.
+                None for the next, which takes an epoch.
             timeout_s: seconds to wait for room, None for as long as it takes.
 
         Returns:
@@ -192,6 +194,7 @@ class Publisher:
             HeldBackError: there was no room in time; the text says what holds the publisher back.
             InvalidArgumentError: the message is too large.
             HeadraceError: the publisher failed, or is closed.
+            ValueError: a sequence that cannot be, or none where one must be given.
         """
         self._check_open()
         message = encode_message(body, exchange, routing_key, properties)
@@ -207,6 +210,9 @@ class Publisher:
 
     def _number(self, sequence: int | None) -> int:
         if sequence is None:
+            if self._options.publisher_id and self._options.epoch is None:
+                # Numbers from 1 on would be taken for repetitions after a restart, and confirmed.
+                raise ValueError("sequence: must be given, or an epoch with the publisher_id")
             sequence = self._last_sequence + 1
         elif not self._options.publisher_id:
             raise ValueError("sequence: belongs to a publisher with a publisher_id")

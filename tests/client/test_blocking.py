@@ -69,6 +69,13 @@ def test_messages_go_there_and_come_back(broker: Any, client: Client) -> None:
     assert found == [b"%d" % number for number in range(10)]
 
 
+def test_messages_may_have_numbers_of_the_application(broker: Any, client: Client) -> None:
+    with client.publisher(routing_key="q", publisher_id="job") as publisher:
+        confirms = publisher.publish_many([b"a", b"b"], sequence=7)
+        assert [confirm.sequence for confirm in confirms] == [7, 8]
+    assert broker.streams[0].sequences == [7, 8]
+
+
 def test_outcomes_and_the_end_of_a_queue(broker: Any, client: Client) -> None:
     broker.queues["q"] = deque([b"a", b"b", b"c", b"d"])
     with client.consumer("q", until_empty=True) as consumer:

@@ -259,6 +259,20 @@ def test_a_publisher_with_an_id_sends_again_with_the_same_sequences(play_two: An
     play_two(scenario)
 
 
+def test_a_publisher_id_without_an_epoch_takes_sequences_of_the_application(play: Any) -> None:
+    async def scenario(broker: Any, client: Any) -> None:
+        async with client.publisher(publisher_id="job") as publisher:
+            with pytest.raises(ValueError, match="sequence: must be given, or an epoch"):
+                await publisher.publish(b"x")
+            await (await publisher.publish(b"x", sequence=5))
+        async with client.publisher(publisher_id="job", epoch=0) as publisher:
+            assert (await publisher.publish(b"x")).sequence == 1
+        assert [each.sequences for each in broker.streams] == [[5], [1]]
+        assert [each.opening.epoch for each in broker.streams] == [0, 0]
+
+    play(scenario)
+
+
 def test_without_confirms_nothing_is_sent_again(play_two: Any) -> None:
     async def scenario(first: Any, second: Any, client: Any) -> None:
         async with client.publisher(confirms=False) as publisher:
@@ -364,6 +378,8 @@ def test_arguments_that_cannot_be_are_refused_here(play: Any) -> None:
     async def scenario(broker: Any, client: Any) -> None:
         with pytest.raises(ValueError, match="epoch: belongs to a publisher_id"):
             client.publisher(epoch=1)
+        with pytest.raises(ValueError, match="epoch: must be from 0"):
+            client.publisher(publisher_id="p", epoch=-1)
         async with client.publisher() as publisher:
             with pytest.raises(ValueError, match="sequence: belongs to"):
                 await publisher.publish(b"x", sequence=1)
