@@ -102,9 +102,9 @@ def test_one_queue_over_both_protocols_keeps_all_properties(nodes: Cluster) -> N
         method, properties, body = next(channel.consume("both", inactivity_timeout=SECONDS))
         assert properties.headers["table"] == {"in": [1 << 40, "x"]}
         assert (properties.expiration, properties.type, body) == ("600000", "t", b"body")
-        channel.basic_publish("", "both", body, properties)
         channel.basic_ack(method.delivery_tag)
         channel.cancel()
+        channel.basic_publish("", "both", body, properties)
         with client.consumer("both") as consumer:
             delivery = consumer.next(SECONDS)
             assert delivery is not None

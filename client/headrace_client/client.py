@@ -193,7 +193,7 @@ class Client:
             no_ack: deliveries are settled as they leave the broker, and lost with a stream.
             arguments: `x-filter` and so on.
             name: shown in listings.
-            until_empty: end once nothing waits in the queue.
+            until_empty: end once nothing waits in the queue, nor what was given back to it.
             give_up_after_s: seconds without a node after which the consumer fails; None for never.
             vhost: None for the client's.
         """

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import grpc
 
-from headrace_client.delivery import Delivery, Outcome, Settlement
+from headrace_client.delivery import Delivery, Outcome, Settlement, goes_back
 from headrace_client.error import (
     BrokerFaultError,
     ClosedError,
@@ -119,8 +119,10 @@ class Consumer:
         self._stream_number = 0
         self._granted = 0  # deliveries that may still come
         self._drains = False  # the broker has not said yet that nothing is left
+        self._empty = False  # the broker has said that nothing was left
+        self._returned = False  # something went back since the last credit to drain
         self._connected = False
-        self._ended = False  # nothing was left in the queue
+        self._ended = False  # nothing was left in the queue, and nothing went back
         self._failure: HeadraceError | None = None
         self.is_over = False
         self.has_progress = False
@@ -216,12 +218,23 @@ class Consumer:
                         return
                     if self._failure is not None:
                         raise self._failure
+                    if self._empty and self._look_again():
+                        return
                     self._arrived.clear()
                     await self._arrived.wait()
         except TimeoutError as error:
             if isinstance(error, HeadraceError):
                 raise
             raise TooLateError(f"no delivery within {timeout_s or 0:g} s") from None
+
+    def _look_again(self) -> bool:
+        """Return whether the queue is empty; drain once more where something went back to it."""
+        if not self._returned:
+            self._ended = True
+        elif not self._batch.open_count:  # the queue has it
+            self._empty = self._returned = False
+            self._writable.set()
+        return self._ended
 
     async def _settles_taken(self) -> None:
         """Wait while the broker does not take what was settled: it may not grow without bound."""
@@ -238,6 +251,7 @@ class Consumer:
             settlement.settle(self._failure or _stale(delivery))
             return settlement
         settlement = self._batch.add(delivery.delivery_id, outcome)
+        self._returned = self._returned or goes_back(outcome)
         self._give_back(size)
         return settlement
 
@@ -280,6 +294,7 @@ class Consumer:
         self._credit = [0, 0]
         self._granted = self._options.prefetch
         self._drains = self._options.until_empty
+        self._empty = self._returned = False
         self._connected = True
 
     async def write(self, call: Any) -> None:
@@ -296,7 +311,7 @@ class Consumer:
             if cancelled and not self._batch.open_count:
                 await call.done_writing()
                 return
-            if self._credit[0] and not (cancelled or self._ended or self._drains):
+            if self._credit[0] and not (cancelled or self._empty or self._drains):
                 await call.write(ConsumeRequest(credit=self._take_credit()))
             if not self._writable.is_set():
                 await self._writable.wait()
@@ -316,9 +331,12 @@ class Consumer:
             for each in answer.settled.ranges:
                 self._batch.settled(each.first, each.last)
             self._writable.set()
+            self._arrived.set()
         elif kind == "drained":
             self._drains = False
-            self._ended = answer.drained.messages > 0  # nothing was left for these
+            self._empty = answer.drained.messages > 0  # nothing was left for these
+            self._credit[0] += answer.drained.messages
+            self._granted -= answer.drained.messages
             self._arrived.set()
             self._writable.set()
         elif kind == "cancelled" and answer.cancelled.code:

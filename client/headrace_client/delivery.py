@@ -17,6 +17,12 @@ REJECT: Final = (messaging_pb2.REJECT, False, False)
 Outcome = tuple[messaging_pb2.Outcome.ValueType, bool, bool]
 
 
+def goes_back(outcome: Outcome) -> bool:
+    """Return whether a delivery with that outcome is in its queue again."""
+    kind, _, undeliverable = outcome
+    return kind == messaging_pb2.RELEASE or (kind == messaging_pb2.MODIFY and not undeliverable)
+
+
 class Settlement:
     """Awaited, it returns once the queue knows; nobody has to wait for that.
 

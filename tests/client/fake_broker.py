@@ -420,7 +420,11 @@ class FakeConsume:
             self._broker.settles.append((settle.outcome, each.first, each.last))
             for number in range(each.first, each.last + 1):
                 body = self.unsettled.pop(number)
-                if settle.outcome in (messaging.RELEASE, messaging.MODIFY):
+                back = settle.outcome == messaging.RELEASE
+                back = back or (
+                    settle.outcome == messaging.MODIFY and not settle.undeliverable_here
+                )
+                if back:
                     queue.appendleft(body)
         if self.answers_settles:
             await self.write(settled=messaging.Settled(ranges=settle.ranges))

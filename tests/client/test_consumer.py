@@ -146,6 +146,41 @@ def test_a_consumer_may_end_when_nothing_is_left(play: Any) -> None:
     play(scenario)
 
 
+def test_what_goes_back_to_the_queue_is_waited_for_before_it_counts_as_empty(play: Any) -> None:
+    async def scenario(broker: Any, client: Any) -> None:
+        broker.queues["q"] = deque([b"a", b"b", b"c", b"d"])
+        seen = []
+        async with client.consumer("q", prefetch=3, until_empty=True) as consumer:
+            async for delivery in consumer:
+                seen.append(delivery.body)
+                if seen.count(delivery.body) > 1 or delivery.body == b"a":
+                    delivery.accept()
+                elif delivery.body == b"b":
+                    delivery.modify(failed=True)
+                elif delivery.body == b"c":
+                    delivery.release()
+                else:
+                    delivery.modify(undeliverable=True)
+        assert sorted(seen) == [b"a", b"b", b"b", b"c", b"c", b"d"]
+        assert consumer.unsettled_count == 0
+        assert broker.credits[-1][2]
+
+    play(scenario)
+
+
+def test_who_holds_deliveries_sees_the_end_of_the_queue_all_the_same(play: Any) -> None:
+    async def scenario(broker: Any, client: Any) -> None:
+        broker.queues["q"] = deque([b"a", b"b"])
+        async with client.consumer("q", until_empty=True) as consumer:
+            held = [delivery async for delivery in consumer]
+            for delivery in held:
+                delivery.accept()
+        assert [delivery.body for delivery in held] == [b"a", b"b"]
+        assert not broker.queues["q"]
+
+    play(scenario)
+
+
 def test_a_lost_stream_is_opened_elsewhere_and_what_came_on_it_is_stale(play_two: Any) -> None:
     async def scenario(first: Any, second: Any, client: Any) -> None:
         first.queues["q"], second.queues["q"] = bodies(3), bodies(2)
