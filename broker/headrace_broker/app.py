@@ -19,6 +19,7 @@ from headrace_broker.gateways.grpc.leasing import LeaseService
 from headrace_broker.gateways.grpc.messaging import MessagingService
 from headrace_broker.gateways.grpc.server import GrpcServer, Service
 from headrace_broker.gateways.grpc.topology import TopologyService
+from headrace_broker.management.metric_server import MetricServer
 from headrace_broker.management.server import ManagementServer
 from headrace_broker.runtime.administration import NodeAdministration
 from headrace_broker.runtime.alarm_watch import AlarmWatch
@@ -69,6 +70,7 @@ async def serve(config: Config, stop: asyncio.Event, hang_up: asyncio.Event) -> 
         for address, security in ((config.listeners.http, None), (config.listeners.https, tls)):
             if address:
                 await management.start(*split_address(address), security)
+        await _serve_metrics(node, status, administration, stack)
         renewed: list[Renewable] = [each for each in (tls, cluster_tls) if each is not None]
         renewing = asyncio.create_task(renew_forever(hang_up, *renewed), name="certificates")
         stack.push_async_callback(_cancel, renewing)
@@ -98,6 +100,22 @@ def _cluster_tls(config: Config) -> ClusterTls | None:
     return ClusterTls(config.cluster_tls, config.node.name)
 
 
+async def _serve_metrics(
+    node: BrokerNode,
+    status: NodeStatusSource,
+    administration: NodeAdministration,
+    stack: contextlib.AsyncExitStack,
+) -> None:
+    """Open the listener for metrics, if there is to be one, and have it closed with the stack."""
+    config = node.config
+    if not config.listeners.metrics:
+        return
+    server = MetricServer(status, administration, config.metrics.anonymous)
+    stack.push_async_callback(server.stop)
+    await server.start(*split_address(config.listeners.metrics))
+    log.info("node %s serves metrics on %s", config.node.name, config.listeners.metrics)
+
+
 async def _serve_calls(
     node: BrokerNode, desk: Desk, tls: ServerTls | None, stack: contextlib.AsyncExitStack
 ) -> None:
@@ -108,7 +126,7 @@ async def _serve_calls(
     if not listeners:
         return
     status = desk.status
-    admission = Admission(broker, status.closed_reason, tls)
+    admission = Admission(broker, status.closed_reason, tls, node.grpc_meter)
     services: list[Service] = [
         MessagingService(broker, admission, config.listeners.grpc),
         TopologyService(desk, admission),

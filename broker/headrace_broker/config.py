@@ -18,6 +18,7 @@ from msgspec import Meta, Struct
 
 from headrace_broker.config_default_user import DefaultUserSection, default_user_problem
 from headrace_broker.config_explanation import explain, kinds
+from headrace_broker.config_metrics import MetricsSection
 from headrace_broker.config_tls import (
     ClusterTlsSection,
     TlsSection,
@@ -127,6 +128,8 @@ class ListenersSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         https: the same over TLS, empty for none; needs the section `tls`.
         grpc: the gRPC API in the clear, empty for none.
         grpcs: the same over TLS, empty for none; needs the section `tls`.
+        metrics: what Prometheus reads, in the clear and apart from the HTTP API, which has it too;
+            empty for none.
     """
 
     amqp: OptionalAddress = "127.0.0.1:5672"
@@ -135,13 +138,14 @@ class ListenersSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     https: OptionalAddress = ""
     grpc: OptionalAddress = "127.0.0.1:7672"
     grpcs: OptionalAddress = ""
+    metrics: OptionalAddress = ""
 
     def secure(self) -> tuple[str, ...]:
         """Return the names of the listeners that speak TLS and are there."""
         return tuple([name for name in ("amqps", "https", "grpcs") if getattr(self, name)])
 
 
-LISTENERS: Final = ("amqp", "amqps", "http", "https", "grpc", "grpcs")
+LISTENERS: Final = ("amqp", "amqps", "http", "https", "grpc", "grpcs", "metrics")
 
 
 class RaftSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -263,6 +267,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     limits: LimitsSection = msgspec.field(default_factory=LimitsSection)
     log: LogSection = msgspec.field(default_factory=LogSection)
     logging: LoggingSection = msgspec.field(default_factory=LoggingSection)
+    metrics: MetricsSection = msgspec.field(default_factory=MetricsSection)
 
     @property
     def address(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,9 @@ from headrace_broker.runtime.flow_settings import FlowSettings, Setting
 from headrace_broker.runtime.inquiry import ANSWER_SECONDS_MAX, Close, Inquiries, List, Stats
 from headrace_broker.runtime.leader_client import LeaderUnavailableError
 from headrace_broker.runtime.message_service import FetchedMessage, Moved
+from headrace_broker.runtime.metrics.metric import Sample
+from headrace_broker.runtime.metrics.objects import ObjectTable
+from headrace_broker.runtime.metrics.requests import HttpMeter
 from headrace_broker.runtime.page_logins import PageLogins
 from headrace_broker.runtime.topology import Topology
 
@@ -168,6 +171,33 @@ class FakeStats:
         await asyncio.Event().wait()
 
 
+class FakeMetrics:
+    """Samples as a test wants them.
+
+    Attributes:
+        http: counts requests.
+        per_object: whether single objects are told.
+        found: samples of the node.
+        of_objects: what is told of single objects, by family and vhost.
+    """
+
+    def __init__(self) -> None:
+        self.http = HttpMeter()
+        self.per_object = False
+        self.found: Callable[[], Iterable[Sample]] = tuple
+        self.of_objects: Callable[..., Iterator[ObjectTable]] | None = None
+
+    def samples(self) -> Iterator[Sample]:
+        yield from self.found()
+        yield from self.http.samples()
+
+    def objects(
+        self, families: Collection[str], vhosts: Collection[str] = ()
+    ) -> Iterator[ObjectTable]:
+        assert self.of_objects is not None
+        return self.of_objects(families, vhosts)
+
+
 class FakeLeases:
     """Groups that lease messages, as a test wants them.
 
@@ -226,6 +256,7 @@ class FakeNode:
         self.flow_report: Any = FakeFlowReport()
         self.page_logins = PageLogins(1, self.catalog, Inquiries(_unheard, _no_rows, _no_close))
         self.stats = FakeStats()
+        self.metrics = FakeMetrics()
         self.leases = FakeLeases()
         self.publisher = FakePublisher()
         self.certificate_end_s: float | None = None

@@ -114,7 +114,7 @@ def test_variables_of_other_programs_are_left_alone(tmp_path: Path) -> None:
         (
             "[listeners]\nmqtt = ':1883'\n",
             "node.toml: listeners.mqtt: unknown key; "
-            "allowed are amqp, amqps, http, https, grpc, grpcs",
+            "allowed are amqp, amqps, http, https, grpc, grpcs, metrics",
         ),
         (
             "[raftt]\n",

@@ -65,6 +65,9 @@ class Intake:
         full: too much is pending, and nobody passes until it is half of that.
         turns: how many were begun; one lasts until its budget is half spent.
         passed: publishes that were passed on in those.
+        received: publishes that were ever passed on.
+        unroutable: those of them that no queue was bound for, returned or dropped.
+        returned: those that went back to their publishers.
     """
 
     def __init__(self, limits: FlowLimits, bell: Bell | None = None) -> None:
@@ -76,6 +79,9 @@ class Intake:
         self.octets_left: i64 = self.budget.octets()
         self.turns: i64 = 0
         self.passed: i64 = 0
+        self.received: i64 = 0
+        self.unroutable: i64 = 0
+        self.returned: i64 = 0
         self._messages: i64 = self.messages_left  # of this turn, when it began
         self._octets: i64 = self.octets_left
         self._limits = limits
@@ -97,6 +103,7 @@ class Intake:
 
     def take(self, messages: i64, octets: i64) -> None:
         """Publishes are passed on; spends the turn's budget."""
+        self.received += messages
         self.messages_left -= messages
         self.octets_left -= octets
         if self._turn_asked:

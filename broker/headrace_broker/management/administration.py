@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Protocol
 
 from aiohttp import web
@@ -22,6 +22,9 @@ from headrace_broker.runtime.counts import QueueCounts
 from headrace_broker.runtime.flow_report import FlowReport
 from headrace_broker.runtime.inquiry import ANSWER_SECONDS_MAX, Stats
 from headrace_broker.runtime.message_service import FetchedMessage, Moved
+from headrace_broker.runtime.metrics.metric import Sample
+from headrace_broker.runtime.metrics.objects import ObjectTable
+from headrace_broker.runtime.metrics.requests import HttpMeter
 from headrace_broker.runtime.operations import RebalanceStatus, StepOutcome
 from headrace_broker.runtime.page_logins import PageLogins
 
@@ -145,6 +148,21 @@ class LeasePort(Protocol):
         """Close a group; return how many messages went back."""
 
 
+class MetricsPort(Protocol):
+    """See `runtime.metrics.source.NodeMetrics`."""
+
+    http: HttpMeter
+    per_object: bool
+
+    def samples(self) -> Iterator[Sample]:
+        """Return the node's samples."""
+
+    def objects(
+        self, families: Collection[str], vhosts: Collection[str] = ()
+    ) -> Iterator[ObjectTable]:
+        """Return metrics of single queues and connections."""
+
+
 class Administration(Protocol):
     """See `runtime.administration.NodeAdministration`. Coroutines raise AmqpError."""
 
@@ -167,6 +185,10 @@ class Administration(Protocol):
     @property
     def stats(self) -> StatsPort:
         """Figures over time."""
+
+    @property
+    def metrics(self) -> MetricsPort:
+        """What is counted."""
 
     @property
     def flow_report(self) -> FlowReport:

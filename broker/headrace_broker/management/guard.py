@@ -31,6 +31,7 @@ from headrace_broker.model.limits import REQUEST_BODY_BYTES_MAX
 from headrace_broker.model.reply_code import AmqpError
 from headrace_broker.runtime import audit
 from headrace_broker.runtime.audit import ACTOR
+from headrace_broker.runtime.metrics.requests import HttpMeter
 
 COMPRESSED_BYTES_MIN: Final = 1024  # below it a packet is one packet either way
 PATH_LETTERS_MAX: Final = 512  # of a path in the log
@@ -41,6 +42,7 @@ _CHECKS: Final[dict[str, Callable[[], Caller]]] = {
     ADMINISTRATOR: administrator,
 }
 FORBIDDEN: Final = 403
+PAGE: Final = "page"  # what the web page is counted under
 _READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 log = logging.getLogger(__name__)
@@ -51,14 +53,18 @@ class Guard:
 
     Args:
         entrance: finds out who asks.
+        meter: counts them.
     """
 
-    def __init__(self, entrance: Entrance) -> None:
+    def __init__(self, entrance: Entrance, meter: HttpMeter) -> None:
         self._entrance = entrance
+        self._meter = meter
         self._open: set[str] = set()  # paths for which no log-in is asked
+        self._headings: dict[str, str] = {}  # by path as aiohttp writes it
 
     def guarded(self, row: Route) -> Handler:
         """Return a route's handler behind a check of who asks."""
+        self._headings[row.template] = row.heading if row.path.strip("/") else PAGE
         if row.role == NOBODY:
             self._open.add(row.path)
             return row.handler
@@ -92,11 +98,20 @@ class Guard:
         ACTOR.set(arrival(request))
         began = time.monotonic()
         response = await self._answered(request, handler)
-        if not response.prepared:
+        streamed = response.prepared
+        if not streamed:
             response.headers[HEADER] = name
             _compress(request, response)
-        _note(request, response.status, time.monotonic() - began)
+        seconds = time.monotonic() - began
+        taken = None if streamed else seconds
+        self._meter.answered(self._heading(request), request.method, response.status, taken)
+        _note(request, response.status, seconds)
         return response
+
+    def _heading(self, request: web.Request) -> str:
+        """Return the heading of the route that a request met, "" for none."""
+        resource = request.match_info.route.resource
+        return self._headings.get(resource.canonical, "") if resource is not None else ""
 
     async def _answered(
         self,

@@ -161,7 +161,7 @@ class ManagementServer:
             MessageEndpoints(node),
             PublishEndpoints(node, self._bodies),
             ParameterEndpoints(node),
-            MetricEndpoints(node.flow_report, source),
+            MetricEndpoints(node.metrics, source),
             NodeEndpoints(node, source),
             OverviewEndpoints(node, source, self._meter),
             PolicyEndpoints(node, operator=False),
@@ -182,7 +182,7 @@ class ManagementServer:
 
     def application(self) -> web.Application:
         """Return the routes, without a listener."""
-        guard = Guard(self._entrance)
+        guard = Guard(self._entrance, self._node.metrics.http)
         app = web.Application(middlewares=[guard.handle], client_max_size=REQUEST_BODY_BYTES_MAX)
         for row in [*self.routes(), *self._page.routes()]:
             handler = guard.guarded(row)

@@ -18,6 +18,7 @@ from headrace_broker.runtime.flow_report import FlowReport
 from headrace_broker.runtime.leader_client import LeaderUnavailableError, QueueGoneError
 from headrace_broker.runtime.lease_listing import LeaseListing
 from headrace_broker.runtime.message_service import MessageService
+from headrace_broker.runtime.metrics.source import NodeMetrics
 from headrace_broker.runtime.operations import Operations
 from headrace_broker.runtime.page_logins import PageLogins
 from headrace_broker.runtime.port import QueueClient, QueueListener, Ticket
@@ -41,6 +42,7 @@ class NodeAdministration:
         operations: moves replicas and leaderships, and drains nodes.
         page_logins: who is logged in at the web page.
         stats: figures over time.
+        metrics: what is counted.
         publisher: publishes single messages.
         leases: groups that lease messages.
     """
@@ -53,6 +55,7 @@ class NodeAdministration:
         self.operations: Operations = node.operations
         self.page_logins = PageLogins(node.config.node.id, self.view, node.clients.inquiries)
         self.stats = StatsBook(node)
+        self.metrics = NodeMetrics(node, self.stats)
         self.publisher = PublishService(node.broker)
         hosting = node.hosting
         place = (node.config.node.id, node.names, hosting.hosts)

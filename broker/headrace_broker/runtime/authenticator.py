@@ -28,6 +28,13 @@ def is_loopback(host: str | None) -> bool:
     return bool((mapped or address).is_loopback)
 
 
+REFUSED: Final = "refused"
+SUCCEEDED: Final = "succeeded"
+DELAYED: Final = "delayed"  # not looked at: too many have failed
+PROTOCOLS: Final = ("amqp", "grpc", "http")  # of `audit.Actor`
+RESULTS: Final = (SUCCEEDED, REFUSED, DELAYED)
+
+
 async def _renew_nothing(user: User, kept: User) -> bool:
     return False
 
@@ -62,6 +69,7 @@ class Authenticator:
     Attributes:
         renew: has a user's hash replaced: called with the user and with that as it is to be kept;
             returns whether that is done.
+        counts: log-ins by protocol and result.
     """
 
     def __init__(
@@ -69,6 +77,7 @@ class Authenticator:
     ) -> None:
         self.renew: Callable[[User, User], Awaitable[bool]] = _renew_nothing
         self._user = user
+        self.counts = {(each, result): 0 for each in PROTOCOLS for result in RESULTS}
         self._checker = PasswordChecker()
         self._limit = LoginLimit(clock)
         self._turns = asyncio.Semaphore(LOGINS_CHECKED_MAX)
@@ -84,7 +93,14 @@ class Authenticator:
         right = user is not None and (not user.loopback_only or is_loopback(host))
         if not right:
             audit.record("login", name, "refused")
+        self._count(SUCCEEDED if right else REFUSED)
         return right
+
+    def _count(self, result: str) -> None:
+        actor = audit.ACTOR.get()
+        key = (actor.protocol if actor is not None else "", result)
+        if key in self.counts:
+            self.counts[key] += 1
 
     async def check(self, name: str, password: str, host: str) -> Verdict:
         """Return whether the password is right and the user may come from there.
@@ -94,6 +110,11 @@ class Authenticator:
             password: that shall prove it.
             host: address of the client.
         """
+        verdict = await self._judge(name, password, host)
+        self._count(SUCCEEDED if verdict else DELAYED if verdict.wait_s else REFUSED)
+        return verdict
+
+    async def _judge(self, name: str, password: str, host: str) -> Verdict:
         found = self._known(name, password, host)
         if found is not None:
             return found

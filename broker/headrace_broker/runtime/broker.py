@@ -151,6 +151,11 @@ class NodeBroker(Broker):
     def admits(self, user: str, host: str) -> bool:
         return self.authenticator.admits(user, host)
 
+    @property
+    def login_counts(self) -> dict[tuple[str, str], int]:
+        """Log-ins by protocol and result."""
+        return self._authenticator.counts
+
     @override
     def vhost_exists(self, vhost: str) -> bool:
         return self._view.vhost(vhost) is not None

@@ -9,6 +9,7 @@ from mypy_extensions import i64, mypyc_attr
 
 from headrace_broker.core.queue.lease_effect import LeaseAnswer, LeaseGone
 from headrace_broker.core.queue.settings import QueueSettings
+from headrace_broker.core.queue.tally import Tally
 from headrace_broker.model.definition import Queue
 from headrace_broker.runtime.letter import Letter
 
@@ -45,6 +46,10 @@ class HostWatcher:
     @abstractmethod
     def configuration(self, queue: Queue) -> Configuration:
         """Return what the queue is to be now."""
+
+    def tally(self) -> Tally | None:
+        """Return what counts what the queues led here let go, None where nothing does."""
+        return None
 
     @abstractmethod
     def queue_unused(self, queue: Queue) -> None:

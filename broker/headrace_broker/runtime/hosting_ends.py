@@ -9,6 +9,7 @@ from mypy_extensions import i64
 from typing_extensions import override
 
 from headrace_broker.core.queue.lease_effect import EXPIRED, LeaseAnswer, LeaseGone
+from headrace_broker.core.queue.tally import Tally
 from headrace_broker.flow.account import Account
 from headrace_broker.model.definition import Queue
 from headrace_broker.runtime.host_watcher import Configuration, HostWatcher
@@ -33,6 +34,10 @@ class Watcher(HostWatcher):
     @override
     def queue_leader_changed(self, queue: Queue, leader: int) -> None:
         self._hosting.leader_changed(queue, leader)
+
+    @override
+    def tally(self) -> Tally:
+        return self._hosting.traffic.tally
 
     @override
     def queue_unused(self, queue: Queue) -> None:
@@ -78,6 +83,8 @@ class Watcher(HostWatcher):
         text = "lease %d of group %r on %s %s: %d messages went back (ids %s)"
         name = gone.name.decode(errors="replace")
         expired = lease.state == EXPIRED
+        if expired:
+            self._hosting.traffic.leases_expired += 1
         how = "has expired" if expired else "was released"
         level = logging.WARNING if expired else logging.INFO
         log.log(level, text, lease.number, name, place, how, lease.count, shown_rows(lease.rows))

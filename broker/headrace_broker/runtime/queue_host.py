@@ -46,11 +46,7 @@ from headrace_broker.core.queue.leader_command import (
     encode_tick,
 )
 from headrace_broker.core.queue.lease_effect import LeaseAnswer, LeaseGone
-from headrace_broker.core.queue.queue_machine import (
-    LEASES_VERSION,
-    MACHINE_VERSION,
-    QueueMachine,
-)
+from headrace_broker.core.queue.queue_machine import LEASES_VERSION, MACHINE_VERSION, QueueMachine
 from headrace_broker.core.queue.settings import DEAD_LETTER_AT_MOST_ONCE
 from headrace_broker.flow.rate_history import Moves
 from headrace_broker.model.definition import Queue
@@ -311,6 +307,7 @@ class QueueHost(HostEnd):
         """
         self.leading = serving
         self.serving = False
+        self.machine.count_into(None)
         self._ticking.reset()
         self._causes.forget()
         if self._filtering is not None:
@@ -348,6 +345,7 @@ class QueueHost(HostEnd):
 
     def _serve(self) -> None:
         self.serving = True
+        self.machine.count_into(self._watcher.tally())
         self.use()
         self._call_early(self._node)
         self._ticking.arm(self.machine.due_ms())

@@ -59,6 +59,11 @@ class StatsBook:
         node.clients.inquiries.stats_rows = self.rows
         node.catalog.subscribe(partial(self._churn.on_events, node.config.node.id))
 
+    @property
+    def lag_ms(self) -> int:
+        """By how much the loop was late at the last sample."""
+        return self._lag_ms
+
     async def sample_forever(self) -> None:
         """Take a sample every FINE_MS, until cancelled."""
         while True:
@@ -172,6 +177,7 @@ class StatsBook:
             *(("amqp", listeners.amqp, False), ("amqp/ssl", listeners.amqps, True)),
             *(("http", listeners.http, False), ("https", listeners.https, True)),
             *(("grpc", listeners.grpc, False), ("grpc/ssl", listeners.grpcs, True)),
+            ("http/prometheus", listeners.metrics, False),
             ("clustering", self._node.config.address, False),
         )
         return tuple(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from headrace_broker.catalog.effective import policy_of
 from headrace_broker.catalog.policy import merged
 from headrace_broker.flow.alarm import STAGE_ALARM
@@ -23,6 +21,7 @@ from headrace_broker.model.status import (
 from headrace_broker.runtime.alarms import AlarmStatus
 from headrace_broker.runtime.authenticator import Verdict
 from headrace_broker.runtime.catalog_service import CATALOG_GROUP
+from headrace_broker.runtime.certificate_end import first_end_s
 from headrace_broker.runtime.counts import watermark_of
 from headrace_broker.runtime.flow_settings import Setting
 from headrace_broker.runtime.head_timestamp import HeadTimestamps
@@ -166,12 +165,7 @@ class NodeStatusSource:
     def certificate_ends_s(self) -> float | None:
         """Return when the first of the node's certificates ends, in Unix time; None without one."""
         path = self._node.config.tls.certificate_file
-        if not path:
-            return None
-        from cryptography import x509  # large, and needed here only
-
-        chain = x509.load_pem_x509_certificates(Path(path).read_bytes())
-        return min(each.not_valid_after_utc.timestamp() for each in chain)
+        return first_end_s(path) if path else None
 
     def critical_queues(self) -> list[tuple[str, str]] | None:
         """Return the replicated queues that would lose their quorum without this node.

@@ -6,10 +6,17 @@ from typing import final
 
 from mypy_extensions import i64
 
+from headrace_broker.core.queue.tally import Tally
+
 
 @final
 class Traffic:
-    """Counters that only grow; `model.status.MessageCounters` says what each means."""
+    """Counters that only grow; `model.status.MessageCounters` says what each means.
+
+    Attributes:
+        tally: what the queues led here have let go.
+        leases_expired: of groups that lease messages of these.
+    """
 
     def __init__(self) -> None:
         self.publish: i64 = 0
@@ -17,6 +24,8 @@ class Traffic:
         self.deliver: i64 = 0
         self.redeliver: i64 = 0
         self.ack: i64 = 0
+        self.tally = Tally()
+        self.leases_expired: i64 = 0
 
     def delivered(self, redelivered: bytes) -> None:
         """Count a run of deliveries, one octet each, 1 for a message that was delivered before."""

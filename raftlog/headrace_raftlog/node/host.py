@@ -20,6 +20,7 @@ from headrace_raftlog.model.membership import NOBODY, Membership, member_id, mem
 from headrace_raftlog.model.message import JOIN, Message
 from headrace_raftlog.model.ready import Ready
 from headrace_raftlog.model.snapshot import Snapshot, SnapshotOffer
+from headrace_raftlog.node.commit_meter import CommitMeter
 from headrace_raftlog.node.handler import GroupHandler
 from headrace_raftlog.node.held_messages import HeldMessages
 from headrace_raftlog.node.hosted_group import HostedGroup, Writing
@@ -82,6 +83,7 @@ class Host:
         member: this node's member id in groups that it founds or joins.
         boot: boot count of the data directory.
         snapshots: takes the snapshots of groups.
+        commits: counts and times what is committed.
     """
 
     def __init__(
@@ -107,6 +109,7 @@ class Host:
         self._dirty: list[HostedGroup] = []
         self._awake: list[HostedGroup] = []
         self._scheduled = False
+        self.commits = CommitMeter()
         self.snapshots = SnapshotTaker(log, self.find, snapshot_every_bytes)
         self._reconciler = Reconciler(self._mark)
         self._joiner = Joiner(member_node(member), port.post, port.nodes_up)
@@ -208,7 +211,9 @@ class Host:
             return NOT_LEADER
         if hosted.core.role == LEADER and (self.disk_full or self._log.backlogged):
             return BUSY
-        index = hosted.core.propose([data], urgent)
+        index: i64 = hosted.core.propose([data], urgent)
+        if index > 0 and not self.commits.timing:
+            self.commits.begin(hosted, index)
         self._mark(hosted)
         return index
 
@@ -264,6 +269,7 @@ class Host:
             self._log.install_snapshot(hosted.group, snapshot, keeps)
             hosted.handler.restore(snapshot.state)
             self.snapshots.saved(hosted, snapshot)
+            self.commits.installed += 1
             self._mark(hosted)
         except Exception as error:  # noqa: BLE001  (outermost: reports it and stops)
             self._fail(error)
@@ -344,6 +350,7 @@ class Host:
             self._joiner.tick()
             self._reconciler.tick()
             self.snapshots.tick()
+            self.commits.tick()
             self._log.flush()
             self._port.flush()
         except Exception as error:  # noqa: BLE001  (outermost: reports it and stops)
@@ -423,6 +430,7 @@ class Host:
         for at in range(len(appliers)):
             if not appliers[at].removed:
                 size: i64 = appliers[at].apply(committed[at])
+                self.commits.applied(appliers[at], len(committed[at]), committed[at][-1].index)
                 self.snapshots.applied(appliers[at], size)
         if self.snapshots.is_outrun:
             self.snapshots.tick()
@@ -442,6 +450,7 @@ class Host:
         before: i64 = hosted.told_leader
         if hosted.tell_leadership():
             self._reconciler.look_at(hosted)
+            self.commits.led_anew(hosted, hosted.told_leader != before)
             if hosted.told_leader != before:
                 self._port.leader_changed(hosted.group, member_node(hosted.told_leader))
         if not hosted.removed and hosted.core.has_ready():

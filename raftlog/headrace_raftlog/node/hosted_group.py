@@ -39,6 +39,7 @@ class HostedGroup:
         voter_count: how many of these should vote.
         joins: by node id, members that asked this leader to be admitted; None for none.
         told_leader: member id of the leader that the application knows of.
+        counted_term: up to here terms are counted as elections.
         reads: reads under way, None before the first.
     """
 
@@ -63,6 +64,7 @@ class HostedGroup:
         self.joins: dict[int, int] | None = None
         self.reads: GroupReads | None = None
         self.told_leader: i64 = 0
+        self.counted_term: i64 = core.term
         self._term: i64 = 0
         self._serving = False
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from headrace_raftlog.core.progress import SNAPSHOT_OFFERED
 from headrace_raftlog.core.raft import RaftCore
 from headrace_raftlog.model.group import LEADER
+from headrace_raftlog.model.histogram import Histogram
 from headrace_raftlog.model.membership import Membership, member_node
 from headrace_raftlog.node.host import Host
 from headrace_raftlog.node.hosted_group import HostedGroup
@@ -29,6 +30,52 @@ class MemberProgress(NamedTuple):
     match: int
     reachable: bool
     fetching: bool
+
+
+class RaftFigures(NamedTuple):
+    """What a node's replicas and its log do, in figures; counts are since the start.
+
+    Attributes:
+        groups: replicas on this node.
+        led: of these, those that lead.
+        leaderless: those that know of no leader.
+        quarantined: those that were found damaged and are rebuilt.
+        entries: applied here.
+        latency: from a leader's log to application, of entries that were timed.
+        elections: terms that began.
+        leader_changes: leaders that followed others.
+        lags: entries that the replicas of other nodes lack of what is led here, by node id.
+        lag_max: the most that one of them lacks.
+        snapshots: taken.
+        installed: snapshots that were fetched from others.
+        log_bytes: of all files.
+        live_bytes: of what is needed in them.
+        segments: files.
+        backlog_bytes: appended and not known to be durable.
+        written_bytes: in batches.
+        syncs: how long batches took to be durable.
+        disk_full: whether the log has met a full disk.
+    """
+
+    groups: int
+    led: int
+    leaderless: int
+    quarantined: int
+    entries: int
+    latency: Histogram
+    elections: int
+    leader_changes: int
+    lags: dict[int, int]
+    lag_max: int
+    snapshots: int
+    installed: int
+    log_bytes: int
+    live_bytes: int
+    segments: int
+    backlog_bytes: int
+    written_bytes: int
+    syncs: Histogram
+    disk_full: bool
 
 
 class GroupQueries:
@@ -129,6 +176,48 @@ class GroupQueries:
             KeyError: the group is not on this node.
         """
         return self._hosted(group).core.last_index
+
+    def figures(self) -> RaftFigures:
+        """Return everything that is counted; looks once at each group."""
+        host, log = self._host, self._log
+        led = leaderless = lag_max = 0
+        lags = dict.fromkeys(host.nodes_up(), 0)
+        groups = host.groups()
+        for hosted in groups:
+            core = hosted.core
+            leaderless += core.leader == 0
+            if core.role != LEADER:
+                continue
+            led += 1
+            last = core.last_index
+            for each in core.peers:
+                lag = max(last - each.match, 0)
+                node = member_node(each.member)
+                lags[node] = lags.get(node, 0) + lag
+                lag_max = max(lag_max, lag)
+        ledger, commits = log.recovery.ledger, host.commits
+        syncs, written = log.writes()
+        return RaftFigures(
+            groups=len(groups),
+            led=led,
+            leaderless=leaderless,
+            quarantined=len(self.quarantined()),
+            entries=int(commits.entries),
+            latency=commits.latency,
+            elections=int(commits.elections),
+            leader_changes=int(commits.leader_changes),
+            lags=lags,
+            lag_max=int(lag_max),
+            snapshots=int(host.snapshots.taken),
+            installed=int(commits.installed),
+            log_bytes=int(ledger.size),
+            live_bytes=int(ledger.live),
+            segments=len(ledger.segments),
+            backlog_bytes=int(log.backlog_bytes),
+            written_bytes=written,
+            syncs=syncs,
+            disk_full=host.disk_full,
+        )
 
     def progress(self, group: int) -> list[MemberProgress]:
         """Return what this node, leading a group, knows of its members; empty if it does not.

@@ -10,9 +10,8 @@ from mypy_extensions import i64
 
 from headrace_raftlog.model.entry import Entry, HardState
 from headrace_raftlog.model.errors import LogWriteError
-from headrace_raftlog.model.limits import (
-    WRITE_BACKLOG_BYTES_MAX,
-)
+from headrace_raftlog.model.histogram import Histogram
+from headrace_raftlog.model.limits import WRITE_BACKLOG_BYTES_MAX
 from headrace_raftlog.model.membership import Membership
 from headrace_raftlog.model.snapshot import Snapshot
 from headrace_raftlog.storage.cache import EntryCache, cached_bytes
@@ -153,6 +152,10 @@ class SharedLog:
         """Bytes appended and not yet known to be durable."""
         self._queue.reap()
         return self._queue.backlog
+
+    def writes(self) -> tuple[Histogram, int]:
+        """Return how long batches took to write and sync, and how many bytes they had."""
+        return self._writer.syncs, self._writer.written
 
     @property
     def backlogged(self) -> bool:

@@ -15,12 +15,13 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
-from time import monotonic
+from time import monotonic, monotonic_ns
 from typing import Final, final
 
 from mypy_extensions import i64
 
 from headrace_raftlog.model.errors import LogWriteError
+from headrace_raftlog.model.histogram import Histogram
 from headrace_raftlog.model.limits import (
     WRITE_BATCH_BYTES_MAX,
     ZERO_STEP_BYTES_MAX,
@@ -125,6 +126,8 @@ class LogWriter:
         on_failed: called once; nothing is written afterwards.
         full: whether it waits for space.
         failure: why it stopped for good, or None.
+        syncs: how long it took to write and sync each batch.
+        written: bytes of those batches.
     """
 
     def __init__(
@@ -139,6 +142,8 @@ class LogWriter:
         self.on_failed: Callable[[LogWriteError], None] = ignore_failure
         self.full = False
         self.failure: LogWriteError | None = None
+        self.syncs = Histogram()
+        self.written: i64 = 0
         self._segment_bytes: i64 = options.segment_bytes
         self._retry_seconds = options.full_retry_seconds
         self._seal_seconds = options.seal_seconds
@@ -292,7 +297,10 @@ class LogWriter:
             return
         position = self.position
         if self._size > 0:
+            began: i64 = monotonic_ns()
             write_all(self.files, position.fd, self._pieces, self._size, position.offset)
+            self.syncs.observe((monotonic_ns() - began) // 1000)
+            self.written += self._size
             position.offset = sector_end(position.offset + self._size)
             position.number += 1
             self._sealed = False

@@ -17,6 +17,7 @@ from headrace_broker.management.guard import Guard
 from headrace_broker.management.request_id import REQUEST_ID, record_requests
 from headrace_broker.management.route import ADMINISTRATOR, MONITORING, NOBODY, POLICYMAKER
 from headrace_broker.management.server import ManagementServer
+from headrace_broker.runtime.metrics.requests import HttpMeter
 
 LOGIN = {"Authorization": "Basic " + base64.b64encode(b"guest:guest").decode()}
 
@@ -158,7 +159,7 @@ def test_each_route_asks_for_the_tag_of_its_row(node):
 
 
 def test_guard_lets_pass_what_asks_for_nobody(node):
-    guard = Guard(Entrance(node, node.view))
+    guard = Guard(Entrance(node, node.view), HttpMeter())
     rows = ManagementServer(node, node).routes()
     for row in rows:
         assert (guard.guarded(row) is row.handler) == (row.role == NOBODY), row.path

@@ -27,6 +27,7 @@ from headrace_broker.model.status import (
 from headrace_broker.runtime.authenticator import Verdict
 from headrace_broker.runtime.basic_credentials import parse_basic
 from headrace_broker.runtime.counts import QueueCounts
+from headrace_broker.runtime.metrics.requests import HttpMeter
 
 GUEST = {"Authorization": "Basic " + base64.b64encode(b"guest:guest").decode()}
 
@@ -122,8 +123,13 @@ def administration() -> Any:
         async def sample_forever(self) -> None:
             await asyncio.Event().wait()
 
+    class Metrics:
+        http = HttpMeter()
+        per_object = False
+
     class Administration:
         stats = Stats()
+        metrics = Metrics()
         view = catalog
         flow_report = FlowReport()
 

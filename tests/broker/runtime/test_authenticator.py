@@ -131,6 +131,29 @@ def test_a_hash_that_could_not_be_replaced_is_tried_again_and_the_log_in_is_righ
     assert len(threads) == 2
 
 
+def test_log_ins_are_counted_by_protocol_and_result(users):
+    authenticator = Authenticator(users.get, Clock())
+
+    async def work():
+        ACTOR.set(Actor("ann", "h:1", "amqp"))
+        assert await authenticator.check("ann", "secret", FAR)
+        assert authenticator.admits("ann", FAR)
+        assert not authenticator.admits("guest", FAR)
+        ACTOR.set(Actor("bob", "h:1", "http"))
+        for _ in range(LOGIN_FAILURES_OF_USER + 2):
+            assert not await authenticator.check("bob", "wrong", HERE)
+        ACTOR.set(None)
+        assert await authenticator.check("ann", "secret", FAR)
+
+    asyncio.run(work())
+    assert {key: count for key, count in authenticator.counts.items() if count} == {
+        ("amqp", "succeeded"): 2,
+        ("amqp", "refused"): 1,
+        ("http", "refused"): LOGIN_FAILURES_OF_USER + 1,
+        ("http", "delayed"): 1,
+    }
+
+
 def test_unknown_user_costs_as_much_as_a_wrong_password(users, threads):
     authenticator = Authenticator(users.get)
     assert not asyncio.run(authenticator.check("nobody", "secret", HERE))

@@ -48,6 +48,8 @@ def bury(state: QueueState, messages: list[Acquired], reason: i64, effects: list
     if not messages:
         return
     mode = state.settings.dead_letter
+    if state.tally is not None:
+        state.tally.note(reason, mode != DEAD_LETTER_NONE, len(messages))
     if mode == DEAD_LETTER_AT_LEAST_ONCE:
         for message in messages:
             state.dead[message.message_id] = DeadMessage(message, reason)

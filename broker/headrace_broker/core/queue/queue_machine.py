@@ -70,6 +70,7 @@ from headrace_broker.core.queue.session import (
 )
 from headrace_broker.core.queue.settings import QueueSettings
 from headrace_broker.core.queue.snapshot import live_indexes, write_snapshot, write_state
+from headrace_broker.core.queue.tally import Tally
 from headrace_broker.model.session import session_boot, session_node
 
 MACHINE_VERSION: Final = 4  # the newest that this code knows
@@ -150,6 +151,10 @@ class QueueMachine:
     def held_octets(self) -> i64:
         """Octets of their bodies."""
         return self._state.held_octets
+
+    def count_into(self, tally: Tally | None) -> None:
+        """Count what is let go from now on, where this replica leads; None to count nothing."""
+        self._state.tally = tally
 
     def withheld_of(self, session: i64) -> tuple[i64, list[int]]:
         """Return the last publish of a session that the queue knows, and which are withheld.

@@ -18,6 +18,7 @@ from headrace_broker.core.queue.ready_list import ReadyList
 from headrace_broker.core.queue.rotation import Rotation
 from headrace_broker.core.queue.session import ATTACHED, DETACHED, Consumer, Session
 from headrace_broker.core.queue.settings import ARCHIVE_NONE, QueueSettings
+from headrace_broker.core.queue.tally import Tally
 
 
 @final
@@ -64,6 +65,7 @@ class QueueState:
         archived: what is kept of messages that were settled.
         leases: groups that hold messages without a consumer.
         publishers: which publishes with a number came before.
+        tally: counts what is let go, None on replicas that do not lead; no part of the state.
     """
 
     def __init__(self) -> None:
@@ -92,6 +94,7 @@ class QueueState:
         self.archived = self.ready.entries.archived
         self.leases = Leases()
         self.publishers = Publishers()
+        self.tally: Tally | None = None
 
     @property
     def length(self) -> i64:

@@ -291,11 +291,13 @@ class Publisher:
                 self._return_unroutable([publish])
 
     def _return_unroutable(self, publishes: list[Publish]) -> None:
+        self._outlet.brake.intake.unroutable += len(publishes)
         if publishes[0].mandatory:
             for publish in publishes:
                 self.return_publish(publish, NO_ROUTE, b"NO_ROUTE")
 
     def return_publish(self, publish: Publish, code: int, text: bytes) -> None:
         """Send a message back to its publisher."""
+        self._outlet.brake.intake.returned += 1
         encode_return(self._outlet.out, publish, code, text, self._outlet.frame_max)
         self._outlet.written()

@@ -2,16 +2,61 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import grpc
 
 from headrace_broker.gateways.grpc.authentication import Caller, authenticate
 from headrace_broker.gateways.grpc.errors import RETRY_MS, CallError, Context, abort, from_amqp
 from headrace_broker.model.reply_code import AmqpError
+from headrace_broker.runtime.metrics.requests import GrpcMeter
 from headrace_broker.runtime.port import Broker
 from headrace_broker.runtime.tls import ServerTls
+
+if TYPE_CHECKING:
+    _Interceptor = grpc.aio.ServerInterceptor[Any, Any]
+else:
+    _Interceptor = grpc.aio.ServerInterceptor  # generic for type checkers only
+
+
+class Method(NamedTuple):
+    """What a call calls.
+
+    Attributes:
+        service: its full name.
+        name: of the method.
+        streams: requests or answers are a stream.
+    """
+
+    service: str
+    name: str
+    streams: bool
+
+
+# Of the call that a task serves. Set by `Naming`: a call's context does not know it.
+METHOD: Final[ContextVar[Method | None]] = ContextVar("METHOD", default=None)
+
+
+class Naming(_Interceptor):
+    """Notes which method a call is for; what is not served is not named."""
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Any:
+        """Note it, and let the call go on."""
+        handler = await continuation(handler_call_details)
+        if handler is not None:
+            _, service, name = handler_call_details.method.split("/", 2)
+            streams = handler.request_streaming or handler.response_streaming
+            METHOD.set(Method(service, name, streams))
+        return handler
 
 
 class Admission:
@@ -21,6 +66,7 @@ class Admission:
         broker: knows the users.
         not_ready_reason: returns why calls cannot be served here now, "" when they can.
         tls: reads client certificates; None where there is no listener for TLS.
+        meter: counts the calls.
     """
 
     def __init__(
@@ -28,10 +74,12 @@ class Admission:
         broker: Broker,
         not_ready_reason: Callable[[], str],
         tls: ServerTls | None = None,
+        meter: GrpcMeter | None = None,
     ) -> None:
         self._broker = broker
         self._tls = tls
         self._not_ready_reason = not_ready_reason
+        self._meter = meter if meter is not None else GrpcMeter()
 
     @contextlib.asynccontextmanager
     async def call(self, context: Context) -> AsyncIterator[Caller]:
@@ -42,12 +90,52 @@ class Admission:
         Args:
             context: of the call.
         """
+        with self._metered() as outcome:
+            try:
+                reason = self._not_ready_reason()
+                if reason:
+                    raise CallError(
+                        grpc.StatusCode.UNAVAILABLE, "NOT_READY", reason, retry_ms=RETRY_MS
+                    )
+                yield await authenticate(self._broker, context, self._tls)
+            except CallError as error:
+                outcome.code = error.code.name
+                await abort(context, error)
+            except AmqpError as error:
+                refusal = from_amqp(error)
+                outcome.code = refusal.code.name
+                await abort(context, refusal)
+
+    @contextlib.contextmanager
+    def _metered(self) -> Iterator[_Outcome]:
+        """Count a call that is served within, and how it ends."""
+        method = METHOD.get()
+        outcome = _Outcome()
+        if method is None:
+            yield outcome
+            return
+        self._meter.started(method.service, method.name)
+        began = time.monotonic()
         try:
-            reason = self._not_ready_reason()
-            if reason:
-                raise CallError(grpc.StatusCode.UNAVAILABLE, "NOT_READY", reason, retry_ms=RETRY_MS)
-            yield await authenticate(self._broker, context, self._tls)
-        except CallError as error:
-            await abort(context, error)
-        except AmqpError as error:
-            await abort(context, from_amqp(error))
+            yield outcome
+        except asyncio.CancelledError:
+            outcome.code = grpc.StatusCode.CANCELLED.name
+            raise
+        except Exception:
+            outcome.code = outcome.code or grpc.StatusCode.UNKNOWN.name
+            raise
+        finally:
+            seconds = None if method.streams else time.monotonic() - began
+            code = outcome.code or grpc.StatusCode.OK.name
+            self._meter.ended(method.service, method.name, code, seconds)
+
+
+class _Outcome:
+    """How a call ended.
+
+    Attributes:
+        code: name of its status, "" for one that went well.
+    """
+
+    def __init__(self) -> None:
+        self.code = ""

@@ -93,6 +93,7 @@ class StreamPublisher(Publisher):
 
     @override
     def return_publish(self, publish: Publish, code: int, text: bytes) -> None:
+        self._stream_outlet.brake.intake.returned += 1
         self.returned.append(Return(int(publish.channel), code, text.decode()))
         self._stream_outlet.wake()
 

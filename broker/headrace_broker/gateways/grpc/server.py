@@ -8,6 +8,7 @@ from typing import Final, Protocol
 import grpc
 from grpc_reflection.v1alpha import reflection
 
+from headrace_broker.gateways.grpc.call import Naming
 from headrace_broker.gateways.grpc.health import HealthService
 from headrace_broker.model.limits import (
     GRPC_CALLS_PER_CONNECTION,
@@ -64,7 +65,7 @@ class GrpcServer:
         Raises:
             OSError: an address cannot be bound; nothing is left running.
         """
-        server = grpc.aio.server(options=self._options)
+        server = grpc.aio.server(interceptors=(Naming(),), options=self._options)
         for service in self._services:
             service.add_to(server)
         self._health.add_to(server)

@@ -17,6 +17,7 @@ from headrace_broker.gateways.grpc.pb.lease_pb2_grpc import LeaseStub
 from headrace_broker.gateways.grpc.pb.messaging_pb2_grpc import MessagingStub
 from headrace_broker.gateways.grpc.server import GrpcServer, Service
 from headrace_broker.model.limits import MESSAGE_BYTES_MAX
+from headrace_broker.runtime.metrics.requests import GrpcMeter
 
 
 def basic(user: str, password: str) -> tuple[tuple[str, str], ...]:
@@ -30,6 +31,7 @@ class Served:
 
     Attributes:
         not_ready: why the node is not ready.
+        meter: counts the calls of the messaging service.
     """
 
     GUEST = basic("guest", "guest")
@@ -38,9 +40,9 @@ class Served:
     def __init__(self, broker: Any) -> None:
         self.broker = broker
         self.not_ready = ""
-        self.messaging_service = MessagingService(
-            broker, Admission(broker, self._reason), "127.0.0.1:1"
-        )
+        self.meter = GrpcMeter()
+        admission = Admission(broker, self._reason, meter=self.meter)
+        self.messaging_service = MessagingService(broker, admission, "127.0.0.1:1")
         self.lease_service = LeaseService(broker, Admission(broker, self._reason))
         services: list[Service] = [self.messaging_service, self.lease_service]
         self.server = GrpcServer(services, self._reason, MESSAGE_BYTES_MAX)

@@ -14,8 +14,9 @@ from grpc_reflection.v1alpha.reflection_pb2_grpc import ServerReflectionStub
 from grpc_status import rpc_status
 
 from headrace_broker.gateways.grpc.authentication import parse_peer
-from headrace_broker.gateways.grpc.pb.messaging_pb2 import GetRequest
+from headrace_broker.gateways.grpc.pb.messaging_pb2 import ConsumeRequest, GetRequest
 from headrace_broker.gateways.grpc.server import GrpcServer
+from headrace_raftlog.model.histogram import Histogram
 
 
 async def refusal(call):
@@ -63,6 +64,36 @@ def test_a_node_that_is_not_ready_says_why_and_when_to_come_again(serve) -> None
         retry = RetryInfo()
         assert details[0].Unpack(retry)
         assert retry.retry_delay.ToMilliseconds() == 1000
+
+    serve(scenario)
+
+
+def test_calls_are_counted_by_method_and_status(serve) -> None:
+    service = "headrace.broker.v1.Messaging"
+
+    async def scenario(served) -> None:
+        call = served.messaging.Get(GetRequest(vhost="/", queue="q"))
+        await refusal(call)
+        stream = served.messaging.Consume(metadata=served.GUEST)
+        await stream.write(ConsumeRequest())
+        with pytest.raises(grpc.aio.AioRpcError) as failure:
+            await stream.read()
+        await HealthStub(served.channel).Check(HealthCheckRequest())
+        found = {
+            (sample.name, sample.labels): sample.value
+            for sample in served.meter.samples()
+            if not isinstance(sample.value, Histogram)
+        }
+        assert found == {
+            ("grpc_calls_started_total", (service, "Get")): 1,
+            ("grpc_calls_started_total", (service, "Consume")): 1,
+            ("grpc_calls_total", (service, "Get", "UNAUTHENTICATED")): 1,
+            ("grpc_calls_total", (service, "Consume", failure.value.code().name)): 1,
+        }
+        [durations] = [
+            each.value for each in served.meter.samples() if isinstance(each.value, Histogram)
+        ]
+        assert sum(durations.counts) == 1  # a stream has no duration
 
     serve(scenario)
 

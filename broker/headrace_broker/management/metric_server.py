@@ -1,0 +1,59 @@
+"""A listener for Prometheus alone."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from headrace_broker.management.administration import Administration
+from headrace_broker.management.entrance import Entrance
+from headrace_broker.management.guard import Guard
+from headrace_broker.management.listener import HttpListener
+from headrace_broker.management.metrics import MetricEndpoints
+from headrace_broker.management.route import MONITORING, NOBODY
+from headrace_broker.management.status_source import StatusSource
+from headrace_broker.model.limits import HTTP_IDLE_SECONDS_MAX, METRIC_CONNECTIONS_MAX
+
+
+class MetricServer:
+    """Serves the metrics of one node, in the clear.
+
+    Args:
+        source: what the node tells of itself.
+        node: whose metrics.
+        anonymous: nobody is asked for a log-in.
+    """
+
+    def __init__(self, source: StatusSource, node: Administration, anonymous: bool) -> None:
+        role = NOBODY if anonymous else MONITORING
+        guard = Guard(Entrance(source, node.view), node.metrics.http)
+        app = web.Application(middlewares=[guard.handle])
+        for row in MetricEndpoints(node.metrics, source, role).routes():
+            app.router.add_get(row.path, guard.guarded(row))
+        self._runner = web.AppRunner(
+            app, access_log=None, shutdown_timeout=0, keepalive_timeout=HTTP_IDLE_SECONDS_MAX
+        )
+        self._listener: HttpListener | None = None
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen, and return the port (the one asked for, or a free one when that was 0).
+
+        Raises:
+            OSError: the address cannot be bound; nothing is left open.
+        """
+        await self._runner.setup()
+        assert self._runner.server is not None, "it is there once the runner is set up"
+        listener = HttpListener(self._runner.server, connections_max=METRIC_CONNECTIONS_MAX)
+        try:
+            bound = await listener.start(host, port)
+        except OSError:
+            await self.stop()
+            raise
+        self._listener = listener
+        return bound
+
+    async def stop(self) -> None:
+        """Stop listening; one that was not started is left alone."""
+        if self._listener is not None:
+            await self._listener.stop()
+            self._listener = None
+        await self._runner.cleanup()

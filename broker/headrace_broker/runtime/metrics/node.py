@@ -1,0 +1,72 @@
+"""A node and its place in the cluster."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from headrace_broker import build_info
+from headrace_broker.runtime.certificate_end import CertificateEnd
+from headrace_broker.runtime.metrics.metric import Sample
+from headrace_broker.runtime.node_directory import CATALOG_GROUP
+
+if TYPE_CHECKING:
+    from headrace_broker.runtime.node import BrokerNode
+    from headrace_broker.runtime.stats import StatsBook
+
+
+class NodeSamples:
+    """What there is of a node at all times.
+
+    Args:
+        node: which.
+        stats: knows how late its loop is.
+    """
+
+    def __init__(self, node: BrokerNode, stats: StatsBook) -> None:
+        self._node = node
+        self._stats = stats
+        self._started = time.monotonic()
+        self._compiled = str(build_info.compiled()).lower()
+        files = {
+            "listeners": node.config.tls.certificate_file,
+            "cluster": node.config.cluster_tls.certificate_file,
+        }
+        self._certificates = {name: CertificateEnd(path) for name, path in files.items() if path}
+
+    def samples(self) -> Iterator[Sample]:
+        """Return the figures as they are now."""
+        node = self._node
+        build = (build_info.VERSION, self._compiled, platform.python_version())
+        yield Sample("build_info", 1, build)
+        yield Sample("identity_info", 1, (node.config.node.name, node.config.cluster.name))
+        yield Sample("uptime_seconds", time.monotonic() - self._started)
+        yield Sample("maintenance", node.maintenance.on)
+        yield Sample("loop_lag_seconds", self._stats.lag_ms / 1000)
+        yield from self._resources()
+        for name, certificate in self._certificates.items():
+            end_s = certificate.read()
+            if end_s is not None:
+                yield Sample("certificate_expiry_timestamp_seconds", end_s, (name,))
+        yield from self._cluster()
+
+    def _resources(self) -> Iterator[Sample]:
+        own = self._node.alarms.own
+        yield Sample("memory_used_bytes", own.memory_used)
+        yield Sample("memory_limit_bytes", own.memory_limit)
+        yield Sample("memory_total_bytes", own.memory_total)
+        yield Sample("disk_free_bytes", own.disk_free)
+        yield Sample("disk_free_limit_bytes", own.disk_limit)
+
+    def _cluster(self) -> Iterator[Sample]:
+        node = self._node
+        own = node.config.node.id
+        yield Sample("cluster_nodes", len(node.names))
+        for peer, name in node.names.items():
+            if peer != own:
+                yield Sample("peer_up", node.peers_up.get(peer, 0) > 0, (name,))
+        leader = node.raft.leader(CATALOG_GROUP)
+        yield Sample("catalog_has_leader", leader != 0)
+        yield Sample("catalog_leader", leader == own)

@@ -1,0 +1,199 @@
+"""Metrics of single queues and connections, for who asks for them: as many series as objects.
+
+Families are called as RabbitMQ calls them.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from headrace_broker.core.queue.session import ConsumerInfo
+from headrace_broker.model.limits import METRIC_SERIES_MAX
+from headrace_broker.runtime.connection_info import ConnectionInfo
+from headrace_broker.runtime.flow_facts import FlowFacts
+from headrace_broker.runtime.metrics.metric import COUNTER, GAUGE, Metric
+from headrace_broker.runtime.queue_host import QueueHost
+
+QUEUE: Final = ("vhost", "queue")
+CONNECTION: Final = ("vhost", "user", "connection")
+
+
+class Detail(NamedTuple):
+    """A metric of each object.
+
+    Attributes:
+        family: by which it is asked for.
+        value: returns it for a `QueueHost`, or a `ConnectionInfo`.
+    """
+
+    family: str
+    metric: Metric
+    value: Callable[[Any], float]
+
+
+def _queue(
+    family: str, name: str, text: str, value: Callable[[QueueHost], float], kind: str = GAUGE
+) -> Detail:
+    return Detail(family, Metric(f"detailed_queue_{name}", kind, text, QUEUE), value)
+
+
+def _connection(
+    family: str, name: str, text: str, value: Callable[[ConnectionInfo], float]
+) -> Detail:
+    metric = Metric(f"detailed_connection_{name}", GAUGE, text, CONNECTION)
+    return Detail(family, metric, value)
+
+
+def _is_busy(consumer: ConsumerInfo) -> bool:
+    return consumer.attached and consumer.unsettled_count >= consumer.prefetch
+
+
+def _busy(host: QueueHost) -> int:
+    return sum(map(_is_busy, host.machine.consumers())) if host.machine.consumer_count else 0
+
+
+COARSE: Final = "queue_coarse_metrics"
+COUNT: Final = "queue_consumer_count"
+FINE: Final = "queue_metrics"
+CONNECTION_COARSE: Final = "connection_coarse_metrics"
+CONNECTION_FINE: Final = "connection_metrics"
+
+QUEUE_DETAILS: Final = (
+    _queue(COARSE, "messages_ready", "That wait.", lambda each: int(each.machine.ready_count)),
+    _queue(
+        COARSE,
+        "messages_unacknowledged",
+        "At consumers and groups.",
+        lambda each: int(each.machine.unsettled_count),
+    ),
+    _queue(COARSE, "messages", "All that it holds.", lambda each: int(each.machine.held_count)),
+    _queue(COUNT, "consumers", "Attached ones.", lambda each: int(each.machine.consumer_count)),
+    _queue(FINE, "busy_consumers", "Consumers whose prefetch is full.", _busy),
+    _queue(FINE, "messages_bytes", "Bodies.", lambda each: int(each.machine.held_octets)),
+    _queue(FINE, "saturated", "1 while it withholds.", lambda each: each.machine.saturated),
+    _queue(FINE, "withheld_confirms", "Messages.", lambda each: int(each.machine.withheld_count)),
+    _queue(
+        FINE,
+        "arrived_total",
+        "Since led here.",
+        lambda each: int(each.moves.arrived),
+        COUNTER,
+    ),
+    _queue(
+        FINE,
+        "delivered_total",
+        "Likewise, repetitions included.",
+        lambda each: int(each.moves.delivered),
+        COUNTER,
+    ),
+    _queue(FINE, "settled_total", "Likewise.", lambda each: int(each.moves.settled), COUNTER),
+)
+
+CONNECTION_DETAILS: Final = (
+    _connection(CONNECTION_COARSE, "channels", "Open ones.", lambda each: each.channels),
+    _connection(
+        CONNECTION_COARSE,
+        "owed_messages",
+        "What its account owes.",
+        lambda each: int(each.account.messages) if each.account is not None else 0,
+    ),
+    _connection(
+        CONNECTION_COARSE,
+        "owed_bytes",
+        "What its account owes.",
+        lambda each: int(each.account.octets) if each.account is not None else 0,
+    ),
+    _connection(
+        CONNECTION_FINE, "held_messages", "Publishes that wait.", lambda each: each.held_messages
+    ),
+    _connection(CONNECTION_FINE, "held_bytes", "The same.", lambda each: each.held_octets),
+    _connection(
+        CONNECTION_FINE, "stopped", "1 while a limit stops it.", lambda each: each.flow.limit > 0
+    ),
+)
+
+FAMILIES: Final = tuple(
+    dict.fromkeys(each.family for each in (*QUEUE_DETAILS, *CONNECTION_DETAILS))
+)
+
+# How many objects an answer leaves out for the sake of its bound.
+LEFT_OUT: Final = Metric(
+    "detailed_objects_left_out", GAUGE, "Objects beyond the bound on series.", ("kind",)
+)
+
+
+class ObjectTable(NamedTuple):
+    """Metrics of the same objects.
+
+    Attributes:
+        labels: names of what tells the objects apart.
+        keys: of the objects.
+        columns: each metric with its values, in the order of `keys`; made when they are asked for.
+    """
+
+    labels: tuple[str, ...]
+    keys: Sequence[tuple[str, ...]]
+    columns: Iterator[tuple[Metric, list[float]]]
+
+
+class ObjectSamples:
+    """Reads the queues that a node leads, and its connections.
+
+    Args:
+        facts: knows them.
+        series_max: of one answer.
+    """
+
+    def __init__(self, facts: FlowFacts, series_max: int = METRIC_SERIES_MAX) -> None:
+        self._facts = facts
+        self._series_max = series_max
+
+    def tables(
+        self, families: Collection[str], vhosts: Collection[str] = ()
+    ) -> Iterator[ObjectTable]:
+        """Return metrics of queues and connections, and how many of these are left out.
+
+        Where there are too many objects the fullest queues and the connections that hold most go
+        first.
+
+        Args:
+            families: of FAMILIES.
+            vhosts: of the objects, none for all.
+        """
+        queues = [each for each in QUEUE_DETAILS if each.family in families]
+        connections = [each for each in CONNECTION_DETAILS if each.family in families]
+        share = self._series_max // 2 if queues and connections else self._series_max
+        left_out: dict[tuple[str, ...], float] = {}
+        if queues:
+            led = [each for each in self._facts.led() if not vhosts or each.queue.vhost in vhosts]
+            hosts = heapq.nlargest(share // len(queues), led, key=_fullness)
+            left_out["queue",] = len(led) - len(hosts)
+            keys = [(each.queue.vhost, each.queue.name) for each in hosts]
+            yield ObjectTable(QUEUE, keys, _columns(queues, hosts))
+        if connections:
+            open_ = [
+                each for each in self._facts.connections() if not vhosts or each.vhost in vhosts
+            ]
+            infos = heapq.nlargest(share // len(connections), open_, key=_weight)
+            left_out["connection",] = len(open_) - len(infos)
+            named = [(each.vhost, each.user, each.name) for each in infos]
+            yield ObjectTable(CONNECTION, named, _columns(connections, infos))
+        column = (LEFT_OUT, list(left_out.values()))
+        yield ObjectTable(LEFT_OUT.labels, list(left_out), iter([column]))
+
+
+def _columns(details: list[Detail], objects: list[Any]) -> Iterator[tuple[Metric, list[float]]]:
+    for detail in details:
+        value = detail.value
+        yield detail.metric, [float(value(each)) for each in objects]
+
+
+def _fullness(host: QueueHost) -> tuple[bool, int, int]:
+    machine = host.machine
+    return machine.saturated, int(machine.held_octets), int(machine.held_count)
+
+
+def _weight(info: ConnectionInfo) -> tuple[int, int]:
+    return int(info.held_octets), int(info.account.octets) if info.account is not None else 0
