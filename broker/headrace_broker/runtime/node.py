@@ -186,12 +186,7 @@ class BrokerNode:
         charges = self.debts.charges
         self.hosting.on_session = charges.register
         self.hosting.on_session_over = charges.end
-        carrier = Carrier(self.hosting.open_letter_session, charges)
-        expiries = ExpiryAccounts(
-            config.node.name, self.ledger, charges, self.hosting.new_session_id
-        )
-        self.letters = DeadLetterOffice(self.router, carrier, expiries, self.alarms)
-        self.debts.on_clear_funds = self.letters.go_on
+        expiries = self._make_letters()
         self.duties = LeaderDuties(
             self.hosting.hosts, self.catalog.catalog, self.letters, self.reaper.drop_expired
         )
@@ -248,6 +243,13 @@ class BrokerNode:
             lambda: len(self.broker.connections),
         )
         return Operations(around, self.clients.inquiries, report)
+
+    def _make_letters(self) -> ExpiryAccounts:
+        charges, session_id = self.debts.charges, self.hosting.new_session_id
+        carrier = Carrier(self.hosting.open_letter_session, charges)
+        expiries = ExpiryAccounts(self.config.node.name, self.ledger, charges, session_id)
+        self.letters = DeadLetterOffice(self.router, carrier, expiries, self.alarms)
+        return expiries
 
     def _make_backups(self) -> BackupClient:
         hosting = self.hosting
