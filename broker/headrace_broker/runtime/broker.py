@@ -154,7 +154,7 @@ class NodeBroker(Broker):
     @property
     def login_counts(self) -> dict[tuple[str, str], int]:
         """Log-ins by protocol and result."""
-        return self._authenticator.counts
+        return self.authenticator.counts
 
     @override
     def vhost_exists(self, vhost: str) -> bool:
