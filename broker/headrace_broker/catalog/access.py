@@ -225,6 +225,16 @@ def check_topic(
         )
 
 
+def check_ends(may: May, user: str, vhost: str, source: str, kind: str, destination: str) -> None:
+    """Refuse to bind a queue or exchange to an exchange with any routing key.
+
+    Raises:
+        AmqpError: ACCESS_REFUSED.
+    """
+    check_allowed(may, user, vhost, WRITE, kind, destination)
+    check_allowed(may, user, vhost, READ, EXCHANGE, source)
+
+
 def check_binding(may: May, may_route: MayRoute, user: str, binding: Binding) -> None:
     """Refuse to bind a queue or exchange to an exchange, or to unbind it.
 
@@ -232,8 +242,7 @@ def check_binding(may: May, may_route: MayRoute, user: str, binding: Binding) ->
         AmqpError: ACCESS_REFUSED.
     """
     vhost, source = binding.vhost, binding.source
-    check_allowed(may, user, vhost, WRITE, binding.destination_type, binding.destination)
-    check_allowed(may, user, vhost, READ, EXCHANGE, source)
+    check_ends(may, user, vhost, source, binding.destination_type, binding.destination)
     check_topic(may_route, user, vhost, READ, source, binding.routing_key)
 
 

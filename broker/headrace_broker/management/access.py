@@ -97,6 +97,18 @@ def check_declares(
     access.check_declares(judge(view), found.name, vhost, kind, name, arguments, known is not None)
 
 
+def check_ends(
+    found: Caller, view: CatalogView, vhost: str, source: str, kind: str, destination: str
+) -> None:
+    """Refuse to add or remove any binding between two ends.
+
+    Raises:
+        AmqpError: ACCESS_REFUSED.
+    """
+    access.check_enters(view, found.name, vhost)
+    access.check_ends(judge(view), found.name, vhost, source, kind, destination)
+
+
 def check_binding(found: Caller, view: CatalogView, binding: Binding) -> None:
     """Refuse to add or remove a binding.
 

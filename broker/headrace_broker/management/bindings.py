@@ -18,6 +18,7 @@ from headrace_broker.catalog.view import (
 from headrace_broker.management.access import (
     caller,
     check_binding,
+    check_ends,
     check_enters,
     check_not_exclusive,
     check_sees,
@@ -177,12 +178,15 @@ class BindingEndpoints:
         Raises:
             ApiError: 404.
         """
-        ends = await self._ends(request)
+        return self._named(request, *await self._ends(request))
+
+    def _named(
+        self, request: web.Request, vhost: str, source: str, kind: str, destination: str
+    ) -> Binding:
         key = request.match_info["key"]
-        for binding in self._found(*ends):
+        for binding in self._found(vhost, source, kind, destination):
             if properties_key(binding) == key:
                 return binding
-        vhost, source, kind, destination = ends
         raise not_found(
             f"binding '{key}' from exchange '{source}' to {kind} '{destination}' in vhost '{vhost}'"
         )
@@ -201,7 +205,9 @@ class BindingEndpoints:
         return response
 
     async def _delete(self, request: web.Request) -> web.Response:
-        binding = await self._one(request)
+        ends = await self._ends(request)
+        check_ends(caller(), self._node.view, *ends)
+        binding = self._named(request, *ends)
         self._check_changeable(request, binding)
         await self._node.topology.unbind(binding)
         return done()

@@ -13,7 +13,6 @@ from headrace_broker.management.administration import Administration, known_queu
 from headrace_broker.management.answer import done
 from headrace_broker.management.listing import listing
 from headrace_broker.management.route import Route, deleted, listed
-from headrace_broker.model.definition import Queue
 from headrace_broker.model.status import LeaseGroupStatus
 
 
@@ -36,21 +35,19 @@ class LeaseEndpoints:
             ),
         ]
 
-    async def _queue(self, request: web.Request) -> Queue:
-        vhost = await known_vhost(self._node, request)
-        return await known_queue(self._node, vhost, request.match_info["queue"])
-
     async def _list(self, request: web.Request) -> web.Response:
-        queue = await self._queue(request)
-        check_sees(caller(), self._node.view, queue.vhost)
+        vhost = await known_vhost(self._node, request)
+        check_sees(caller(), self._node.view, vhost)
+        queue = await known_queue(self._node, vhost, request.match_info["queue"])
         rows = await self._node.leases.of(queue)
         return await listing(request, rows, msgspec.to_builtins, name=_name)
 
     async def _close(self, request: web.Request) -> web.Response:
-        queue = await self._queue(request)
+        vhost, name = await known_vhost(self._node, request), request.match_info["queue"]
         who = caller()
-        check_enters(who, self._node.view, queue.vhost)
-        check_allowed(who, self._node.view, queue.vhost, READ, "queue", queue.name)
+        check_enters(who, self._node.view, vhost)
+        check_allowed(who, self._node.view, vhost, READ, "queue", name)
+        queue = await known_queue(self._node, vhost, name)
         await self._node.leases.close(queue, request.match_info["group"])
         return done()
 

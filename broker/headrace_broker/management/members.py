@@ -205,19 +205,23 @@ class MemberEndpoints:
         vhost = await known_vhost(self._node, request)
         return await known_queue(self._node, vhost, request.match_info["queue"])
 
+    async def _seen(self, request: web.Request) -> Queue:
+        """Return the queue of a path; who does not see its vhost hears nothing of it."""
+        vhost = await known_vhost(self._node, request)
+        check_sees(caller(), self._node.view, vhost)
+        return await known_queue(self._node, vhost, request.match_info["queue"])
+
     async def _node_of(self, request: web.Request) -> Node:
         return await known_node(self._node, request.match_info["node"])
 
     # Looking
 
     async def _members(self, request: web.Request) -> web.Response:
-        queue = await self._queue(request)
-        check_sees(caller(), self._node.view, queue.vhost)
+        queue = await self._seen(request)
         return json_answer(self._view(queue, await self._node.operations.members(queue)))
 
     async def _status(self, request: web.Request) -> web.Response:
-        queue = await self._queue(request)
-        check_sees(caller(), self._node.view, queue.vhost)
+        queue = await self._seen(request)
         view = self._view(queue, await self._node.operations.members(queue))
         return await listing(request, view.members, msgspec.to_builtins)
 

@@ -215,13 +215,10 @@ class QueueEndpoints:
             watermark=counts.watermark,
         )
 
-    async def _queue(self, request: web.Request) -> Queue:
-        vhost = await known_vhost(self._node, request)
-        return await known_queue(self._node, vhost, request.match_info["queue"])
-
     async def _get(self, request: web.Request) -> web.Response:
-        queue = await self._queue(request)
-        check_sees(caller(), self._node.view, queue.vhost)
+        vhost = await known_vhost(self._node, request)
+        check_sees(caller(), self._node.view, vhost)
+        queue = await known_queue(self._node, vhost, request.match_info["queue"])
         status = self._status.queue(queue.vhost, queue.name)
         if status is None:
             raise not_found(f"queue '{queue.name}' in vhost '{queue.vhost}'")
@@ -253,30 +250,31 @@ class QueueEndpoints:
         return done(created)
 
     async def _delete(self, request: web.Request) -> web.Response:
-        queue = await self._queue(request)
-        self._check(request, queue, CONFIGURE)
+        queue = await self._permitted(request, CONFIGURE)
         if_unused, if_empty = flag(request, "if-unused"), flag(request, "if-empty")
         await self._node.topology.delete_queue(queue, if_unused, if_empty)
         return done()
 
     async def _purge(self, request: web.Request) -> web.Response:
-        queue = await self._queue(request)
-        self._check(request, queue, READ)
+        queue = await self._permitted(request, READ)
         await self._node.purge(queue)
         return done()
 
     async def _act(self, request: web.Request) -> web.Response:
         """Do nothing: replicas are brought up to date without being asked."""
-        queue = await self._queue(request)
-        self._check(request, queue, CONFIGURE)
+        await self._permitted(request, CONFIGURE)
         await decode(request, ActionBody)
         return done()
 
-    def _check(self, request: web.Request, queue: Queue, operation: str) -> None:
+    async def _permitted(self, request: web.Request, operation: str) -> Queue:
+        """Return the queue that a path names; who may not do this is not told whether it is."""
+        vhost, name = await known_vhost(self._node, request), request.match_info["queue"]
         who = caller()
-        check_enters(who, self._node.view, queue.vhost)
-        check_allowed(who, self._node.view, queue.vhost, operation, "queue", queue.name)
+        check_enters(who, self._node.view, vhost)
+        check_allowed(who, self._node.view, vhost, operation, "queue", name)
+        queue = await known_queue(self._node, vhost, name)
         check_not_exclusive(queue)
+        return queue
 
 
 def _rendered(known: Known, ages: Ages, now_ms: int) -> dict[str, Any]:

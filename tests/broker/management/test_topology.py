@@ -165,6 +165,29 @@ def test_permissions_decide_what_may_be_changed(api, node, refused):
     assert api("GET", "/api/bindings", user="pol") == (200, [])
 
 
+def test_who_may_not_look_is_not_told_what_is_there(api, node, refused):
+    node.do(PutPermission(Permission("alice", "/", "", "", "")))
+    text = {}
+    for name in ("q", "gone"):
+        for method, path in (
+            ("GET", ""),
+            ("GET", "/members"),
+            ("GET", "/lease-groups"),
+            ("DELETE", ""),
+            ("DELETE", "/contents"),
+            ("DELETE", "/lease-groups/g"),
+            ("POST", "/actions"),
+        ):
+            reason = refused(403, method, f"/api/queues/%2F/{name}{path}", {}, user="pol")
+            text.setdefault((method, path), set()).add(reason)
+            if method != "GET":
+                reason = refused(403, method, f"/api/queues/%2F/{name}{path}", {}, user="alice")
+                assert "refused for user 'alice'" in reason
+        if name == "q":
+            api("PUT", QUEUE)
+    assert set(map(len, text.values())) == {1}
+
+
 def test_topic_permissions_decide_with_which_routing_keys_one_binds(api, node, refused):
     api("PUT", QUEUE)
     node.do(PutPermission(Permission("alice", "/", "", ".*", ".*")))
