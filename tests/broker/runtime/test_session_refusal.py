@@ -114,7 +114,7 @@ def test_refused_publishes_are_told_apart_from_those_of_the_same_ticket(world, l
     session.publish(publishes(b"a", b"b", b"c"), first)
     session.publish(publishes(b"d"), second)
     session.flush()
-    session.end.rejected(2, 3)
+    session.end.rejected(2, 3, False)
     assert (listener.confirmed, listener.rejected) == ([], [])
     session.end.enqueued(1, 4)
     assert (listener.confirmed, listener.rejected) == ([second], [first])
@@ -125,7 +125,7 @@ def test_publishes_without_a_ticket_are_refused_silently(world, listener, publis
     session = world.open(1, listener)
     session.publish(publishes(b"a"), None)
     session.flush()
-    session.end.rejected(1, 1)
+    session.end.rejected(1, 1, False)
     session.end.enqueued(1, 1)
     assert (listener.confirmed, listener.rejected) == ([], [])
 
@@ -141,7 +141,7 @@ def test_answer_behind_a_lost_one_confirms_nothing_until_both_are_known(world, l
     assert (listener.confirmed, listener.rejected) == ([], [])
     session.tick()
     assert [each.seq for each in commands(world, Enqueue)] == [1, 2, 1, 2]
-    session.end.rejected(1, 1)
+    session.end.rejected(1, 1, False)
     session.end.enqueued(1, 2)
     assert (listener.confirmed, listener.rejected) == ([second], [first])
 
