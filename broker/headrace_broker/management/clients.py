@@ -21,11 +21,14 @@ from headrace_broker.management.answer import (
     not_found,
     unavailable,
 )
+from headrace_broker.management.figures import counted, with_deliver_get
 from headrace_broker.management.flow_rendering import render_activity
 from headrace_broker.management.leases import render_group
-from headrace_broker.management.listing import listing
+from headrace_broker.management.listing import COLUMNS, chosen, columns, listing
 from headrace_broker.management.route import Parameter, Route, deleted, got, listed
+from headrace_broker.management.view import ChannelView, ConnectionView, ConsumerView
 from headrace_broker.model.limits import LISTING_ROWS_MAX, LISTING_TURN_ROWS
+from headrace_broker.model.stats import CLIENT_FIGURES, OCTET_FIGURES
 from headrace_broker.model.status import ChannelStatus, ConsumerStatus
 from headrace_broker.runtime.client_list import ClientListing, ClientRow
 
@@ -46,46 +49,47 @@ class ClientEndpoints:
                 "/api/connections",
                 self._connections,
                 "Connections that the user sees.",
-                Row,
+                ConnectionView,
             ),
             listed(
                 "/api/vhosts/{vhost}/connections",
                 self._connections,
                 "Connections that the user sees.",
-                Row,
+                ConnectionView,
             ),
             got(
                 "/api/connections/{name}",
                 self._connection,
                 "A connection, by name or id.",
-                Row,
+                ConnectionView,
+                query=COLUMNS,
             ),
             deleted("/api/connections/{name}", self._close, "Close a connection.", query=(REASON,)),
             listed(
                 "/api/connections/{name}/channels",
                 self._channels,
                 "Channels that the user sees.",
-                Row,
+                ChannelView,
             ),
-            listed("/api/channels", self._channels, "Channels that the user sees.", Row),
-            got("/api/channels/{channel}", self._channel, "A channel.", Row),
+            listed("/api/channels", self._channels, "Channels that the user sees.", ChannelView),
+            got("/api/channels/{channel}", self._channel, "A channel.", ChannelView, query=COLUMNS),
             listed(
                 "/api/vhosts/{vhost}/channels",
                 self._channels,
                 "Channels that the user sees.",
-                Row,
+                ChannelView,
             ),
             listed(
                 "/api/consumers",
                 self._consumers,
                 "Consumers that the user sees.",
-                Row,
+                ConsumerView,
             ),
             listed(
                 "/api/consumers/{vhost}",
                 self._consumers,
                 "Consumers that the user sees.",
-                Row,
+                ConsumerView,
             ),
         ]
 
@@ -119,7 +123,8 @@ class ClientEndpoints:
         rows, headers = await self._rows(request, channels=False)
         if not rows:
             raise not_found(f"connection '{request.match_info['name']}'")
-        return json_answer(self._render_connection(rows[0]), headers=headers)
+        row = chosen(self._render_connection(rows[0]), columns(request))
+        return json_answer(row, headers=headers)
 
     async def _close(self, request: web.Request) -> web.Response:
         name = request.match_info["name"]
@@ -156,7 +161,7 @@ class ClientEndpoints:
         for row in rows:
             rendered = self._render_channel(row)
             if rendered["name"] == name:
-                return json_answer(rendered, headers=headers)
+                return json_answer(chosen(rendered, columns(request)), headers=headers)
         raise not_found(f"channel '{name}'")
 
     def _render_connection(self, row: ClientRow) -> dict[str, Any]:
@@ -234,6 +239,7 @@ def _render_connection(row: ClientRow, view: CatalogView) -> dict[str, Any]:
     host, port = connection.local
     peer_host, peer_port = connection.peer
     tls = connection.tls
+    counts, rates, octets = connection.counts, connection.rates, len(OCTET_FIGURES)
     return {
         "id": connection.id,
         "name": connection.name,
@@ -262,7 +268,14 @@ def _render_connection(row: ClientRow, view: CatalogView) -> dict[str, Any]:
         "timeout": connection.heartbeat_s,
         "connected_at": connection.connected_at_ms,
         "client_properties": connection.client_properties,
+        **counted(OCTET_FIGURES, counts[:octets], rates[:octets]),
+        "message_stats": message_stats(counts[octets:], rates[octets:]),
     }
+
+
+def message_stats(counts: tuple[int, ...], rates: tuple[float, ...]) -> Row:
+    """Return the field `message_stats` of a connection or channel; see `figures.counted`."""
+    return with_deliver_get(counted(CLIENT_FIGURES, counts, rates))
 
 
 def _details(row: ClientRow) -> dict[str, Any]:
@@ -290,6 +303,7 @@ def render_channel(row: ClientRow, view: CatalogView) -> dict[str, Any]:
         "consumer_count": len(channel.consumers),
         "messages_unacknowledged": channel.messages_unacknowledged,
         "messages_unconfirmed": channel.messages_unconfirmed,
+        "message_stats": message_stats(channel.counts, channel.rates),
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -25,10 +26,21 @@ from headrace_broker.management.administration import (
 )
 from headrace_broker.management.answer import done, json_answer
 from headrace_broker.management.body import decode
-from headrace_broker.management.listing import listing
+from headrace_broker.management.figures import (
+    AGES,
+    Ages,
+    asked_ages,
+    named,
+    summed,
+    summed_last,
+)
+from headrace_broker.management.listing import COLUMNS, chosen, columns, listing
 from headrace_broker.management.query import IF_UNUSED, flag
 from headrace_broker.management.route import Route, deleted, got, listed, put
+from headrace_broker.management.view import ExchangeView
 from headrace_broker.model.definition import Exchange
+from headrace_broker.model.limits import PAGE_ROWS_MAX
+from headrace_broker.model.stats import EXCHANGE_FIGURES, ExchangeStats
 
 
 class ExchangeBody(msgspec.Struct):
@@ -54,15 +66,23 @@ class ExchangeEndpoints:
                 "/api/exchanges",
                 self._list,
                 "Exchanges in vhosts that the user sees.",
-                dict[str, Any],
+                ExchangeView,
+                query=AGES,
             ),
             listed(
                 "/api/exchanges/{vhost}",
                 self._list,
                 "Exchanges in vhosts that the user sees.",
-                dict[str, Any],
+                ExchangeView,
+                query=AGES,
             ),
-            got("/api/exchanges/{vhost}/{exchange}", self._get, "An exchange.", dict[str, Any]),
+            got(
+                "/api/exchanges/{vhost}/{exchange}",
+                self._get,
+                "An exchange.",
+                ExchangeView,
+                query=(*AGES, *COLUMNS),
+            ),
             put(
                 "/api/exchanges/{vhost}/{exchange}", self._put, "Declare an exchange.", ExchangeBody
             ),
@@ -87,16 +107,34 @@ class ExchangeEndpoints:
             for vhost in vhosts
             for exchange in (Exchange(vhost, "", "direct"), *view.exchanges(vhost))
         ]
-        return await listing(request, found, self._rendered)
+        ages = asked_ages(request)
 
-    def _rendered(self, exchange: Exchange) -> dict[str, Any]:
-        return _render(self._node.view, exchange)
+        async def prepare(exchanges: Sequence[Exchange]) -> list[dict[str, Any]]:
+            return await self._rendered(exchanges, ages)
+
+        return await listing(request, found, _as_is, prepare=prepare)
+
+    async def _rendered(self, exchanges: Sequence[Exchange], ages: Ages) -> list[dict[str, Any]]:
+        """Return exchanges as JSON, with what clients of all nodes that answer publish to them."""
+        names = [(each.vhost, each.name) for each in exchanges]
+        wanted = names if len(names) <= PAGE_ROWS_MAX else None
+        rows, _ = await self._node.stats.ask(ages.question(exchanges=wanted))
+        found: dict[tuple[str, str], list[ExchangeStats]] = {}
+        for row in rows:
+            if isinstance(row, ExchangeStats):
+                found.setdefault((row.vhost, row.name), []).append(row)
+        view = self._node.view
+        return [
+            {**_render(view, each), "message_stats": _moved(found.get(name, []), ages)}
+            for each, name in zip(exchanges, names, strict=True)
+        ]
 
     async def _get(self, request: web.Request) -> web.Response:
         vhost = await known_vhost(self._node, request)
         check_sees(caller(), self._node.view, vhost)
         exchange = await known_exchange(self._node, vhost, request.match_info["exchange"])
-        return json_answer(_render(self._node.view, exchange))
+        [row] = await self._rendered([exchange], asked_ages(request))
+        return json_answer(chosen(row, columns(request)))
 
     async def _put(self, request: web.Request) -> web.Response:
         vhost, name = await self._changeable(request)
@@ -134,6 +172,16 @@ class ExchangeEndpoints:
         check_enters(who, self._node.view, vhost)
         check_allowed(who, self._node.view, vhost, CONFIGURE, "exchange", name)
         return vhost, name
+
+
+def _as_is(row: dict[str, Any]) -> dict[str, Any]:
+    return row
+
+
+def _moved(rows: list[ExchangeStats], ages: Ages) -> dict[str, Any]:
+    """Return the field `message_stats` of an exchange, from what each node says."""
+    last = summed_last(row.last for row in rows)
+    return named(EXCHANGE_FIGURES, last, summed(row.samples for row in rows), ages.rates_ms)
 
 
 def _render(view: CatalogView, exchange: Exchange) -> dict[str, Any]:

@@ -17,6 +17,8 @@ from headrace_broker.management.route import Parameter
 from headrace_broker.model.stats import Samples
 from headrace_broker.runtime.inquiry import Stats
 
+DELIVERIES: Final = ("deliver", "deliver_no_ack", "get", "get_no_ack")  # deliver_get is their sum
+LENGTHS: Final = ("messages", "messages_ready", "messages_unacknowledged")
 AGE_SECONDS_MAX: Final = 3_600
 STEP_SECONDS_MAX: Final = 600
 
@@ -42,10 +44,22 @@ class Ages(NamedTuple):
         """The farther of both."""
         return max(self.lengths_ms, self.rates_ms)
 
-    def question(self, node: bool = False, groups: Sequence[int] | None = ()) -> Stats:
+    def question(
+        self,
+        node: bool = False,
+        groups: Sequence[int] | None = (),
+        vhosts: bool = False,
+        exchanges: Sequence[tuple[str, str]] | None = (),
+    ) -> Stats:
         """Return what nodes are asked."""
-        wanted = tuple(groups) if groups is not None else None
-        return Stats(node=node, groups=wanted, age_ms=self.age_ms, step_ms=self.step_ms)
+        return Stats(
+            node=node,
+            groups=tuple(groups) if groups is not None else None,
+            age_ms=self.age_ms,
+            step_ms=self.step_ms,
+            vhosts=vhosts,
+            exchanges=tuple(exchanges) if exchanges is not None else None,
+        )
 
 
 NO_AGES: Final = Ages(0, 0, 0)
@@ -97,6 +111,49 @@ def details(last: Samples, samples: Samples, at: int, age_ms: int) -> dict[str, 
     return found
 
 
+def named(names: Sequence[str], last: Samples, samples: Samples, age_ms: int) -> dict[str, Any]:
+    """Return the fields `X` and `X_details` of figures; see `details`."""
+    found: dict[str, Any] = {}
+    for at, name in enumerate(names):
+        found[name] = last[-1][at + 1] if last else 0
+        found[f"{name}_details"] = details(last, samples, at, age_ms)
+    return found
+
+
+def counted(names: Sequence[str], counts: Sequence[int], rates: Sequence[float]) -> dict[str, Any]:
+    """Return the fields `X` and `X_details` of figures of which only the last rate is known.
+
+    Args:
+        names: of the figures.
+        counts: of each, none for 0 of all.
+        rates: of each, none where they are not known.
+    """
+    found: dict[str, Any] = {}
+    for at, name in enumerate(names):
+        found[name] = counts[at] if counts else 0
+        found[f"{name}_details"] = {"rate": rates[at] if rates else 0.0}
+    return found
+
+
+def with_deliver_get(stats: dict[str, Any]) -> dict[str, Any]:
+    """Return message statistics with `deliver_get`: all that was delivered or fetched."""
+    rates = [stats[f"{name}_details"] for name in DELIVERIES]
+    details: dict[str, Any] = {"rate": round(sum(each["rate"] for each in rates), 2)}
+    if "samples" in rates[0]:
+        details["samples"] = [
+            {"sample": sum(row["sample"] for row in rows), "timestamp": rows[0]["timestamp"]}
+            for rows in zip(*(each["samples"] for each in rates), strict=True)
+        ]
+    total = sum(stats[name] for name in DELIVERIES)
+    return {**stats, "deliver_get": total, "deliver_get_details": details}
+
+
+def cut(rows: Samples, first: int, stop: int | None = None) -> Samples:
+    """Return samples with some of their figures only."""
+    end = None if stop is None else stop + 1
+    return [(row[0], *row[first + 1 : end]) for row in rows]
+
+
 def summed(series: Iterable[Samples]) -> Samples:
     """Return the samples of several nodes added up, at the times of the first one's.
 
@@ -136,6 +193,25 @@ def summed_last(series: Iterable[Samples]) -> Samples:
     start, end = every[0][0][0], every[0][1][0]
     # Intervals are those of the clock of each node, and differ by little.
     return [(start, *first), (end, *second)]
+
+
+def lengths(last: Samples, samples: Samples, ages: Ages) -> dict[str, Any]:
+    """Return ready, unacknowledged and all messages."""
+    return named(LENGTHS, _with_sum(last), _with_sum(samples), ages.lengths_ms)
+
+
+def _with_sum(samples: Samples) -> Samples:
+    return [(row[0], row[1] + row[2], row[1], row[2]) for row in samples]
+
+
+def lengths_and_rates(
+    names: Sequence[str], last: Samples, samples: Samples, ages: Ages
+) -> dict[str, Any]:
+    """Return figures of which the first two are ready and unacknowledged messages."""
+    return {
+        **lengths(last, samples, ages),
+        "message_stats": named(names[2:], cut(last, 2), cut(samples, 2), ages.rates_ms),
+    }
 
 
 RETENTION: Final = {

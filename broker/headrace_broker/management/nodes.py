@@ -14,6 +14,7 @@ from headrace_broker.management.listing import COLUMNS, chosen, columns, listing
 from headrace_broker.management.node_rendering import render_node
 from headrace_broker.management.route import MONITORING, Route, got, listed
 from headrace_broker.management.status_source import StatusSource
+from headrace_broker.management.view import NodeMemoryView, NodeView
 from headrace_broker.model.stats import NodeStats
 from headrace_broker.model.status import NodeStatus
 
@@ -31,9 +32,9 @@ class NodeEndpoints:
         """Return what is answered."""
         one = "/api/nodes/{node}"
         return [
-            listed("/api/nodes", self._list, "All nodes.", Body, MONITORING),
-            got(one, self._get, "A node.", Body, MONITORING, query=COLUMNS),
-            got(one + "/memory", self._memory, "Memory of a node.", Body, MONITORING),
+            listed("/api/nodes", self._list, "All nodes.", NodeView, MONITORING),
+            got(one, self._get, "A node.", NodeView, MONITORING, query=COLUMNS),
+            got(one + "/memory", self._memory, "Memory of a node.", NodeMemoryView, MONITORING),
         ]
 
     async def _rendered(self) -> tuple[list[Body], dict[str, str]]:

@@ -15,7 +15,8 @@ from headrace_broker.management.figures import (
     RETENTION,
     Ages,
     asked_ages,
-    details,
+    lengths,
+    named,
     summed,
     summed_last,
 )
@@ -25,9 +26,10 @@ from headrace_broker.management.rate import RateMeter
 from headrace_broker.management.rendering import render_local, render_nodes
 from headrace_broker.management.route import Route, got
 from headrace_broker.management.status_source import StatusSource
+from headrace_broker.management.view import OverviewView
 from headrace_broker.model.stats import NODE_FIGURES, NodeStats, Samples
 
-LENGTHS: Final = ("messages", "messages_ready", "messages_unacknowledged")
+RABBITMQ_VERSION: Final = "4.1.0"  # whose API this is; clients look whether it is new enough
 CHURN: Final = NODE_FIGURES[7:14]
 MESSAGES: Final = ("publish", "confirm", "deliver_get", "redeliver", "ack")
 
@@ -55,7 +57,7 @@ class OverviewEndpoints:
                 "/api/overview",
                 self._overview,
                 "The cluster in short.",
-                Body,
+                OverviewView,
                 query=(*AGES, *COLUMNS),
             ),
             got("/api/cluster-name", self._name, "Name of the cluster.", dict[str, str]),
@@ -73,6 +75,7 @@ class OverviewEndpoints:
             "product_name": "Headrace",
             "product_version": build_info.VERSION,
             "management_version": build_info.VERSION,
+            "rabbitmq_version": RABBITMQ_VERSION,
             "compiled": build_info.compiled(),
             "rates_mode": "basic",
             "sample_retention_policies": RETENTION,
@@ -122,46 +125,16 @@ def _totals(nodes: list[NodeStats], ages: Ages) -> Body:
     if not last:
         last = summed([node.last for node in nodes])[:1]
     return {
-        "queue_totals": _lengths(last, samples, ages),
+        "queue_totals": lengths(last, samples, ages),
         "message_stats": _figures(MESSAGES, last, samples, ages.rates_ms),
         "churn_rates": _figures(CHURN, last, samples, ages.rates_ms),
     }
 
 
-def _lengths(last: Samples, samples: Samples, ages: Ages) -> Body:
-    """Return ready, unacknowledged and all messages."""
-    return _named(LENGTHS, _with_sum(last), _with_sum(samples), ages.lengths_ms)
-
-
-def _with_sum(samples: Samples) -> Samples:
-    return [(row[0], row[1] + row[2], row[1], row[2]) for row in samples]
-
-
 def _figures(names: tuple[str, ...], last: Samples, samples: Samples, age_ms: int) -> Body:
     at = [NODE_FIGURES.index(name) + 1 for name in names]
     cut = [[(row[0], *(row[i] for i in at)) for row in each] for each in (last, samples)]
-    return _named(names, cut[0], cut[1], age_ms)
-
-
-def _named(names: tuple[str, ...], last: Samples, samples: Samples, age_ms: int) -> Body:
-    found: Body = {}
-    for at, name in enumerate(names):
-        found[name] = last[-1][at + 1] if last else 0
-        found[f"{name}_details"] = details(last, samples, at, age_ms)
-    return found
-
-
-def lengths_and_rates(names: tuple[str, ...], last: Samples, samples: Samples, ages: Ages) -> Body:
-    """Return figures of which the first two are ready and unacknowledged messages."""
-    return {
-        **_lengths(last, samples, ages),
-        "message_stats": _named(
-            names[2:],
-            [(row[0], *row[3:]) for row in last],
-            [(row[0], *row[3:]) for row in samples],
-            ages.rates_ms,
-        ),
-    }
+    return named(names, cut[0], cut[1], age_ms)
 
 
 def render_listeners(node: NodeStats) -> list[Body]:

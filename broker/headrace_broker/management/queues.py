@@ -24,13 +24,19 @@ from headrace_broker.management.access import (
 from headrace_broker.management.administration import Administration, known_queue, known_vhost
 from headrace_broker.management.answer import done, json_answer, not_found
 from headrace_broker.management.body import decode
-from headrace_broker.management.figures import AGES, Ages, asked_ages
+from headrace_broker.management.figures import (
+    AGES,
+    LENGTHS,
+    Ages,
+    asked_ages,
+    lengths_and_rates,
+)
 from headrace_broker.management.listing import COLUMNS, chosen, columns, listing
-from headrace_broker.management.overview import LENGTHS, lengths_and_rates
 from headrace_broker.management.query import IF_EMPTY, IF_UNUSED, flag
 from headrace_broker.management.rendering import render_queue
 from headrace_broker.management.route import Route, deleted, got, listed, posted, put
 from headrace_broker.management.status_source import StatusSource
+from headrace_broker.management.view import QueueView
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.flow_status import QueueFlow
 from headrace_broker.model.limits import LISTING_TURN_ROWS, PAGE_ROWS_MAX
@@ -79,21 +85,21 @@ class QueueEndpoints:
                 "/api/queues",
                 self._list,
                 "Queues in vhosts that the user sees.",
-                dict[str, Any],
+                QueueView,
                 query=AGES,
             ),
             listed(
                 "/api/queues/{vhost}",
                 self._list,
                 "Queues in vhosts that the user sees.",
-                dict[str, Any],
+                QueueView,
                 query=AGES,
             ),
             got(
                 "/api/queues/{vhost}/{queue}",
                 self._get,
                 "A queue.",
-                dict[str, Any],
+                QueueView,
                 query=(*AGES, *COLUMNS),
             ),
             put("/api/queues/{vhost}/{queue}", self._put, "Declare a queue.", QueueBody),

@@ -171,7 +171,7 @@ class ManagementServer:
             TopicPermissionEndpoints(node),
             UserEndpoints(node),
             UserLimitEndpoints(node),
-            VhostEndpoints(node),
+            VhostEndpoints(node, source),
         )
         rows = [
             got(LIVE, self._live, "Whether the node's process lives.", State, NOBODY),

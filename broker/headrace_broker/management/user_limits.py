@@ -5,6 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from headrace_broker.catalog.command import SetUserLimits
+from headrace_broker.catalog.setting import USER_LIMITS
 from headrace_broker.management.access import administrator
 from headrace_broker.management.administration import Administration, known_user
 from headrace_broker.management.answer import check, done, not_found
@@ -74,8 +75,8 @@ class UserLimitEndpoints:
         administrator()
         user = (await known_user(self._node, request)).name
         limit = request.match_info["limit"]
-        if limit not in self._node.view.user_limits(user):
-            raise not_found(f"limit '{limit}' of user '{user}'")
+        if limit not in USER_LIMITS:
+            raise not_found(f"limit '{limit}' of users")
         check(await self._node.submit(SetUserLimits(user, {limit: -1})))
         return done()
 

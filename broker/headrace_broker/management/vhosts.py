@@ -2,18 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import msgspec
 from aiohttp import web
 from typing_extensions import TypedDict
 
 from headrace_broker.catalog.command import DeleteVhost, PutVhost, SetVhostLimits
+from headrace_broker.catalog.setting import VHOST_LIMITS
 from headrace_broker.management.access import administrator, caller, check_sees
 from headrace_broker.management.administration import Administration, known_vhost
 from headrace_broker.management.answer import check, done, json_answer, not_found
 from headrace_broker.management.body import decode
-from headrace_broker.management.listing import listing
+from headrace_broker.management.figures import (
+    AGES,
+    Ages,
+    asked_ages,
+    cut,
+    lengths,
+    named,
+    summed,
+    summed_last,
+    with_deliver_get,
+)
+from headrace_broker.management.listing import COLUMNS, chosen, columns, listing
 from headrace_broker.management.route import ADMINISTRATOR, Route, deleted, got, listed, posted, put
+from headrace_broker.management.status_source import StatusSource
+from headrace_broker.management.view import VhostView
 from headrace_broker.model.definition import Vhost
+from headrace_broker.model.stats import (
+    CLIENT_FIGURES,
+    LENGTH_FIGURES,
+    OCTET_FIGURES,
+    VhostStats,
+)
 
 DEFAULT_QUEUE_TYPE = "undefined"  # what RabbitMQ calls a vhost's queue type that nobody set
 
@@ -32,23 +55,7 @@ class LimitBody(msgspec.Struct):
     value: int
 
 
-class VhostMetadata(TypedDict):
-    """What people say of a vhost."""
-
-    description: str
-    tags: list[str]
-    default_queue_type: str
-
-
-class VhostView(TypedDict):
-    """A vhost."""
-
-    name: str
-    description: str
-    tags: list[str]
-    default_queue_type: str
-    metadata: VhostMetadata
-    tracing: bool
+Row = dict[str, Any]
 
 
 class LimitsView(TypedDict, total=False):
@@ -62,14 +69,15 @@ class LimitsView(TypedDict, total=False):
 class VhostEndpoints:
     """Answers requests about vhosts."""
 
-    def __init__(self, node: Administration) -> None:
+    def __init__(self, node: Administration, source: StatusSource) -> None:
         self._node = node
+        self._source = source
 
     def routes(self) -> list[Route]:
         """Return what is answered."""
         return [
-            listed("/api/vhosts", self._list, "Vhosts that the user sees.", VhostView),
-            got("/api/vhosts/{vhost}", self._get, "A vhost.", VhostView),
+            listed("/api/vhosts", self._list, "Vhosts that the user sees.", VhostView, query=AGES),
+            got("/api/vhosts/{vhost}", self._get, "A vhost.", VhostView, query=(*AGES, *COLUMNS)),
             put(
                 "/api/vhosts/{vhost}",
                 self._put,
@@ -114,7 +122,26 @@ class VhostEndpoints:
         view = self._node.view
         who = caller()
         found = [vhost for vhost in view.vhosts() if who.sees(view, vhost.name)]
-        return await listing(request, found, render_vhost)
+        ages = asked_ages(request)
+
+        async def prepare(vhosts: Sequence[Vhost]) -> list[Row]:
+            return await self._rendered(vhosts, ages)
+
+        return await listing(request, found, dict, prepare=prepare)
+
+    async def _rendered(self, vhosts: Sequence[Vhost], ages: Ages) -> list[Row]:
+        """Return vhosts as JSON, with what their queues hold and what moves there."""
+        rows, _ = await self._node.stats.ask(ages.question(vhosts=True))
+        moved = [row for row in rows if isinstance(row, VhostStats)]
+        running = {node.name: "running" for node in self._source.overview().nodes if node.running}
+        return [
+            {
+                **render_vhost(vhost),
+                **_figures([row for row in moved if row.name == vhost.name], ages),
+                "cluster_state": running,
+            }
+            for vhost in vhosts
+        ]
 
     async def _get(self, request: web.Request) -> web.Response:
         view = self._node.view
@@ -122,7 +149,8 @@ class VhostEndpoints:
         check_sees(caller(), view, name)
         vhost = view.vhost(name)
         assert vhost is not None
-        return json_answer(render_vhost(vhost))
+        [row] = await self._rendered([vhost], asked_ages(request))
+        return json_answer(chosen(row, columns(request)))
 
     async def _put(self, request: web.Request) -> web.Response:
         who = administrator()
@@ -174,8 +202,8 @@ class VhostEndpoints:
         administrator()
         vhost = await known_vhost(self._node, request)
         limit = request.match_info["limit"]
-        if limit not in self._node.view.vhost_limits(vhost):
-            raise not_found(f"limit '{limit}' of vhost '{vhost}'")
+        if limit not in VHOST_LIMITS:
+            raise not_found(f"limit '{limit}' of vhosts")
         check(await self._node.submit(SetVhostLimits(vhost, {limit: -1})))
         return done()
 
@@ -199,7 +227,21 @@ def _changed(vhost: Vhost, body: VhostBody) -> Vhost:
     )
 
 
-def render_vhost(vhost: Vhost) -> VhostView:
+def _figures(rows: list[VhostStats], ages: Ages) -> dict[str, Any]:
+    """Return what the queues of a vhost hold and what moves there, from what each node says."""
+    last = summed_last(row.last for row in rows)
+    every = summed(row.samples for row in rows)
+    start, stop = len(LENGTH_FIGURES), len(LENGTH_FIGURES) + len(OCTET_FIGURES)
+    octets = named(OCTET_FIGURES, cut(last, start, stop), cut(every, start, stop), ages.rates_ms)
+    moved = named(CLIENT_FIGURES, cut(last, stop), cut(every, stop), ages.rates_ms)
+    return {
+        **lengths(last, every, ages),
+        **octets,
+        "message_stats": with_deliver_get(moved),
+    }
+
+
+def render_vhost(vhost: Vhost) -> Row:
     """Return a vhost as JSON."""
     kind = vhost.default_queue_type or DEFAULT_QUEUE_TYPE
     return {

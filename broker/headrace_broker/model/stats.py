@@ -15,6 +15,16 @@ NODE_FIGURES = (
     *("mem_used", "fd_used", "sockets_used", "proc_used", "disk_free"),
 )
 
+CLIENT_FIGURES = (
+    *("publish", "confirm", "return_unroutable", "drop_unroutable"),
+    *("deliver", "deliver_no_ack", "get", "get_no_ack", "get_empty", "redeliver", "ack"),
+)
+OCTET_FIGURES = ("recv_oct", "recv_cnt", "send_oct", "send_cnt")
+CONNECTION_FIGURES = (*OCTET_FIGURES, *CLIENT_FIGURES)
+LENGTH_FIGURES = ("messages_ready", "messages_unacknowledged")
+VHOST_FIGURES = (*LENGTH_FIGURES, *CONNECTION_FIGURES)
+EXCHANGE_FIGURES = ("publish_in", "publish_out")
+
 Samples = list[tuple[int, ...]]  # Unix ms, then the figures; the newest first
 
 
@@ -27,6 +37,33 @@ class QueueStats(msgspec.Struct, frozen=True, tag="queue"):
     """
 
     group: int
+    last: Samples = []
+    samples: Samples = []
+
+
+class VhostStats(msgspec.Struct, frozen=True, tag="vhost"):
+    """A vhost: what its queues that a node leads hold, and what has passed that node's clients.
+
+    Attributes:
+        last: its figures (VHOST_FIGURES) at the last two samples.
+        samples: over the time that was asked for.
+    """
+
+    name: str
+    last: Samples = []
+    samples: Samples = []
+
+
+class ExchangeStats(msgspec.Struct, frozen=True, tag="exchange"):
+    """An exchange: what a node's clients have published to it.
+
+    Attributes:
+        last: its figures (EXCHANGE_FIGURES) at the last two samples.
+        samples: over the time that was asked for.
+    """
+
+    vhost: str
+    name: str
     last: Samples = []
     samples: Samples = []
 
@@ -79,4 +116,4 @@ class NodeStats(msgspec.Struct, frozen=True, tag="node"):
     data_dir: str = ""
 
 
-StatsRow = QueueStats | NodeStats
+StatsRow = QueueStats | NodeStats | VhostStats | ExchangeStats

@@ -303,6 +303,8 @@ class ChannelStatus(msgspec.Struct, frozen=True):
         messages_unconfirmed: groups of publishes that wait for their confirm.
         state: RUNNING or FLOW of `model.flow`, or its connection's.
         flow: what stops it.
+        counts: what has passed it (`model.stats.CLIENT_FIGURES`).
+        rates: by how much these grew per second at last, () where that is not known.
     """
 
     number: int
@@ -314,6 +316,8 @@ class ChannelStatus(msgspec.Struct, frozen=True):
     consumers: tuple[ConsumerStatus, ...] = ()
     state: str = RUNNING
     flow: ActivityStatus = ActivityStatus()
+    counts: tuple[int, ...] = ()
+    rates: tuple[float, ...] = ()
 
 
 class ConnectionStatus(msgspec.Struct, frozen=True):
@@ -331,6 +335,8 @@ class ConnectionStatus(msgspec.Struct, frozen=True):
         channels: how many are open.
         flow: what stops it.
         held_octets: of publishes that were read and wait.
+        counts: what has passed it (`model.stats.CONNECTION_FIGURES`).
+        rates: by how much these grew per second at last, () where that is not known.
     """
 
     node: str
@@ -350,6 +356,8 @@ class ConnectionStatus(msgspec.Struct, frozen=True):
     flow: ActivityStatus = ActivityStatus()
     held_octets: int = 0
     protocol: str = "AMQP 0-9-1"
+    counts: tuple[int, ...] = ()
+    rates: tuple[float, ...] = ()
 
     @property
     def peer(self) -> tuple[str, int]:

@@ -21,6 +21,7 @@ from headrace_broker.runtime.authenticator import Authenticator, Verdict
 from headrace_broker.runtime.churn import Churn
 from headrace_broker.runtime.client_counts import ClientCounts
 from headrace_broker.runtime.client_flow import ClientFlow
+from headrace_broker.runtime.client_rates import ClientRates
 from headrace_broker.runtime.counts import CountsClient
 from headrace_broker.runtime.hosting import Hosting
 from headrace_broker.runtime.leader_client import LeaderUnavailableError, QueueGoneError
@@ -71,6 +72,7 @@ class NodeBroker(Broker):
         self.quotas = Quotas()
         self.connections: dict[str, ConnectionInfo] = {}
         self.churn = Churn()
+        self.rates = ClientRates(self.connections, router, view)
         self.client_counts = ClientCounts(view, self.connections)
         self.client_flow = ClientFlow(view, hosting.ledger)
         self.ledger = hosting.ledger
@@ -289,5 +291,6 @@ class NodeBroker(Broker):
 
     @override
     def connection_closed(self, info: ConnectionInfo) -> None:
-        self.connections.pop(info.id, None)
+        if self.connections.pop(info.id, None) is not None:
+            self.rates.closed(info)
         self.churn.closed(info)

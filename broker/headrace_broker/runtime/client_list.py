@@ -21,6 +21,10 @@ from headrace_broker.runtime.port import ConnectionInfo
 DEFAULT_REASON: Final = "Closed via management API"
 
 
+def _no_rates(connection: str, channel: int) -> tuple[float, ...]:
+    return ()
+
+
 def _now_us() -> int:
     return time.monotonic_ns() // 1000
 
@@ -60,6 +64,9 @@ class ClientList:
         peers: name by id of the other nodes; they may change.
         send: carries a payload to a node.
         clock_us: the clock of activities.
+
+    Attributes:
+        rates: what is added per second at a connection and, unless that is 0, a channel of it.
     """
 
     def __init__(
@@ -70,6 +77,7 @@ class ClientList:
         send: Callable[[int, bytes], bool],
         clock_us: Callable[[], int] = _now_us,
     ) -> None:
+        self.rates: Callable[[str, int], tuple[float, ...]] = _no_rates
         self._clock_us = clock_us
         self._node_name = node_name
         self._connections = connections
@@ -158,8 +166,18 @@ class ClientList:
                 yield ClientRow(self._status(info, json_table(info.client_properties)))
             elif info.control is not None:
                 status = self._status(info, {})
+                counts = {number: each.counts() for number, each in info.control.traffic()}
                 for channel in info.control.channels(self._clock_us()):
-                    yield ClientRow(status, channel)
+                    yield ClientRow(status, self._counted(info, channel, counts))
+
+    def _counted(
+        self, info: ConnectionInfo, channel: ChannelStatus, counts: dict[int, tuple[int, ...]]
+    ) -> ChannelStatus:
+        return msgspec.structs.replace(
+            channel,
+            counts=counts.get(channel.number, ()),
+            rates=self.rates(info.id, channel.number),
+        )
 
     def _status(self, info: ConnectionInfo, properties: dict[str, Any]) -> ConnectionStatus:
         tls = info.tls
@@ -181,6 +199,8 @@ class ClientList:
             flow=activity_status(info.flow, now),
             held_octets=info.held_octets,
             protocol=info.protocol,
+            counts=(*info.octets(), *info.traffic()),
+            rates=self.rates(info.id, 0),
             tls=None
             if tls is None
             else TlsStatus(tls.version, tls.cipher, tls.subject, tls.issuer, tls.not_after),

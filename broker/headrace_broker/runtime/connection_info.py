@@ -5,12 +5,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any, Final
 
-from mypy_extensions import mypyc_attr
+from mypy_extensions import i64, mypyc_attr
 
 from headrace_broker.flow.account import Account
 from headrace_broker.flow.activity import Activity
 from headrace_broker.model.flow import CONNECTION, RUNNING
 from headrace_broker.model.tls import TlsSession
+from headrace_broker.runtime.traffic import ClientTraffic
 
 AMQP: Final = "AMQP 0-9-1"
 
@@ -22,6 +23,10 @@ class ConnectionControl:
     @abstractmethod
     def shut_down(self, reason: str) -> None:
         """Close it with CONNECTION_FORCED, telling the client the reason."""
+
+    def traffic(self) -> list[tuple[int, ClientTraffic]]:
+        """Return what has passed each open channel, with its number."""
+        return []
 
     @abstractmethod
     def limits_changed(self) -> None:
@@ -55,6 +60,11 @@ class ConnectionInfo:
         account: what it owes, None before it has any.
         held_messages: publishes held for it in its channels.
         held_octets: the same in octets.
+        passed: what has passed its channels that are closed.
+        recv_oct: octets that came from its client.
+        recv_cnt: in how many pieces.
+        send_oct: octets that were written to it.
+        send_cnt: in how many pieces.
     """
 
     def __init__(self, connection_id: str, name: str, peer: str, connected_at_ms: int) -> None:
@@ -80,3 +90,21 @@ class ConnectionInfo:
         self.account: Account | None = None
         self.held_messages = 0
         self.held_octets = 0
+        self.passed = ClientTraffic()
+        self.recv_oct: i64 = 0
+        self.recv_cnt: i64 = 0
+        self.send_oct: i64 = 0
+        self.send_cnt: i64 = 0
+
+    def octets(self) -> tuple[int, ...]:
+        """Return the counters that `model.stats.OCTET_FIGURES` names."""
+        return (self.recv_oct, self.recv_cnt, self.send_oct, self.send_cnt)
+
+    def traffic(self) -> tuple[int, ...]:
+        """Return what has passed all its channels, as `model.stats.CLIENT_FIGURES` names it."""
+        total = ClientTraffic()
+        total.add(self.passed)
+        if self.control is not None:
+            for _, each in self.control.traffic():
+                total.add(each)
+        return total.counts()

@@ -122,6 +122,8 @@ class Stats(msgspec.Struct, frozen=True, tag="stats"):
     Attributes:
         node: the node itself is wanted.
         groups: queues that are wanted, None for all that have moved within an hour.
+        vhosts: all vhosts in which something has moved within an hour are wanted.
+        exchanges: exchanges that are wanted, by vhost and name; None for all, as vhosts.
         age_ms: how far back samples go, 0 for none.
         step_ms: least time between samples.
         skip: rows that the asker has already.
@@ -132,6 +134,8 @@ class Stats(msgspec.Struct, frozen=True, tag="stats"):
     age_ms: int = 0
     step_ms: int = 0
     skip: int = 0
+    vhosts: bool = False
+    exchanges: tuple[tuple[str, str], ...] | None = ()
 
 
 class LeaseGroups(msgspec.Struct, frozen=True, tag="lease_groups"):

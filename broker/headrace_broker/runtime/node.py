@@ -352,6 +352,7 @@ class BrokerNode:
             self.replies,
             self.leases,
         )
+        self.clients.rates = self.broker.rates.rates
         self.broker.authenticator.renew = Rehashing(self.catalog).renew
         self.catalog.subscribe(self.broker.permissions.on_events)
         self.catalog.subscribe(self.broker.quotas.on_events)

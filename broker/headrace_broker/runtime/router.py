@@ -28,6 +28,7 @@ from headrace_broker.model.exchange_argument import ALTERNATE_EXCHANGE
 from headrace_broker.model.limits import ROUTES_CACHED_MAX
 from headrace_broker.model.reply_code import AmqpError
 from headrace_broker.runtime.plain_table import plain_table
+from headrace_broker.runtime.traffic import ExchangeTraffic
 
 ALLOW_IMMEDIATE: Final = "allow-immediate"  # a policy's key
 
@@ -45,12 +46,19 @@ class Route:
         replies: names of direct reply-to consumers to which they go.
         needs_message: the message's properties decide: ask `route_message` for each.
         needs_headers: its decoded headers are among them.
+        traffic: of its exchange; who publishes counts there.
     """
 
     def __init__(
-        self, exchange: str, routing_key: str, resolution: Resolution, queues: tuple[Queue, ...]
+        self,
+        exchange: str,
+        routing_key: str,
+        resolution: Resolution,
+        queues: tuple[Queue, ...],
+        traffic: ExchangeTraffic,
     ) -> None:
         self.exchange = exchange
+        self.traffic = traffic
         self.routing_key = routing_key
         self.known: bool = resolution.known
         self.internal: bool = resolution.internal
@@ -88,6 +96,7 @@ class Router:
         self._effective = EffectiveArguments(view) if view is not None else None
         self._queues: dict[str, dict[str, Queue]] = {}
         self._exchanges: dict[str, dict[str, Exchange]] = {}
+        self._traffic: dict[str, dict[str, ExchangeTraffic]] = {}
         self._cache: dict[str, dict[bytes, Route]] = {}
         self._cached_count: i64 = 0
         self._cached_version: i64 = 0
@@ -117,6 +126,7 @@ class Router:
             elif isinstance(event, ExchangeRemoved):
                 self.routing.remove_exchange(event.exchange.vhost, event.exchange.name)
                 del self._exchanges[event.exchange.vhost][event.exchange.name]
+                self._traffic.get(event.exchange.vhost, {}).pop(event.exchange.name, None)
             elif isinstance(event, BindingAdded):
                 self.routing.add_binding(event.binding)
             elif isinstance(event, BindingRemoved):
@@ -124,6 +134,7 @@ class Router:
             elif isinstance(event, VhostRemoved):
                 self._queues.pop(event.vhost.name, None)
                 self._exchanges.pop(event.vhost.name, None)
+                self._traffic.pop(event.vhost.name, None)
             elif isinstance(event, PolicyChanged):
                 governed[event.vhost] = None
         for vhost in governed:
@@ -215,11 +226,28 @@ class Router:
     def _resolve(self, vhost: str, exchange: str, subject: Subject) -> Route:
         resolution = self.routing.resolve(vhost, exchange, subject)
         routing_key = subject.routing_keys[0]
+        traffic = self._traffic_of(vhost, exchange, resolution.known)
         if not resolution.queues:
-            return Route(exchange, routing_key, resolution, ())
+            return Route(exchange, routing_key, resolution, (), traffic)
         queues = self._queues[vhost]
         found = tuple([queues[name] for name in resolution.queues])
-        return Route(exchange, routing_key, resolution, found)
+        return Route(exchange, routing_key, resolution, found, traffic)
+
+    def _traffic_of(self, vhost: str, exchange: str, known: bool) -> ExchangeTraffic:
+        found = self._traffic.get(vhost, {}).get(exchange)
+        if found is None:
+            found = ExchangeTraffic()
+            if known:
+                self._traffic.setdefault(vhost, {})[exchange] = found
+        return found
+
+    def traffic(self) -> list[tuple[str, str, ExchangeTraffic]]:
+        """Return vhost, name and traffic of the exchanges to which something was published."""
+        found: list[tuple[str, str, ExchangeTraffic]] = []
+        for vhost, exchanges in self._traffic.items():
+            for name, traffic in exchanges.items():
+                found.append((vhost, name, traffic))
+        return found
 
     def _forget(self) -> None:
         self._cache = {}

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from headrace_broker import build_info
 from headrace_broker.config import split_address
@@ -22,16 +22,21 @@ from headrace_broker.model.limits import (
     LISTING_ROWS_MAX,
     LISTING_TURN_ROWS,
 )
-from headrace_broker.model.stats import Listener, NodeStats, QueueStats, StatsRow
+from headrace_broker.model.stats import (
+    QUEUE_FIGURES,
+    Listener,
+    NodeStats,
+    QueueStats,
+    StatsRow,
+)
 from headrace_broker.model.status import MessageCounters, ObjectTotals
 from headrace_broker.runtime.churn import Churn
+from headrace_broker.runtime.histories import Histories, samples
 from headrace_broker.runtime.inquiry import ANSWER_SECONDS_MAX, NoAnswerError, Stats
 from headrace_broker.runtime.queue_host import QueueHost
 
 if TYPE_CHECKING:
     from headrace_broker.runtime.node import BrokerNode
-
-QUIET: Final = (0, 0, 0, 0, 0)  # figures of a queue in which nothing has moved yet
 
 
 def unix_ms() -> int:
@@ -52,8 +57,7 @@ class StatsBook:
         self._clock_ms = clock_ms
         self._started_ms = clock_ms()
         self._churn: Churn = node.broker.churn
-        self._histories: dict[int, History] = {}
-        self._quiet: dict[int, tuple[int, ...]] = {}
+        self._histories: Histories[int] = Histories(len(QUEUE_FIGURES), HISTORY_QUEUES_MAX)
         self._own: History | None = None
         self._lag_ms = 0
         node.clients.inquiries.stats_rows = self.rows
@@ -75,39 +79,24 @@ class StatsBook:
     async def sample(self) -> None:
         """Take a sample of the node and of all its queues, in pieces."""
         now = self._clock_ms()
-        figures = self._figures()
+        own = self._figures()
         if self._own is None:
-            self._own = History(figures, now)
+            self._own = History(own, now)
         else:
-            self._own.sample(figures, now)
-        for at, (group, host) in enumerate(list(self._node.hosting.hosts.items()), 1):
-            self._sample_queue(group, host, now)
+            self._own.sample(own, now)
+        lengths: dict[str, tuple[int, int]] = {}
+        hosts = self._node.hosting.hosts
+        for at, (group, host) in enumerate(list(hosts.items()), 1):
+            figures = queue_figures(host)
+            self._histories.sample(group, figures, now)
+            queue = self._node.catalog.catalog.queue_by_group(group) if host.serving else None
+            if queue is not None:
+                ready, unsettled = lengths.get(queue.vhost, (0, 0))
+                lengths[queue.vhost] = (ready + figures[0], unsettled + figures[1])
             if at % LISTING_TURN_ROWS == 0:
                 await asyncio.sleep(0)
-        for group in (
-            self._histories.keys() | self._quiet.keys()
-        ) - self._node.hosting.hosts.keys():
-            self._histories.pop(group, None)
-            self._quiet.pop(group, None)
-
-    def _sample_queue(self, group: int, host: QueueHost, now: int) -> None:
-        figures = queue_figures(host)
-        history = self._histories.get(group)
-        if history is not None:
-            history.sample(figures, now)
-            if history.is_over(now):
-                del self._histories[group]
-                self._quiet[group] = figures
-            return
-        before = self._quiet.get(group)
-        if figures == (QUIET if before is None else before):
-            return
-        if len(self._histories) >= HISTORY_QUEUES_MAX:
-            calmest = min(self._histories, key=lambda each: self._histories[each].changed_ms)
-            self._quiet[calmest] = self._histories.pop(calmest).last()[-1][1:]
-        self._quiet.pop(group, None)
-        history = self._histories[group] = History(before or QUIET, now - FINE_MS)
-        history.sample(figures, now)
+        self._histories.forget_others(hosts)
+        await self._node.broker.rates.sample(now, lengths)
 
     # This node's rows
 
@@ -118,10 +107,10 @@ class StatsBook:
         hosts = self._node.hosting.hosts
         groups = self._histories.keys() if question.groups is None else question.groups
         for group in list(groups):
-            history, host = self._histories.get(group), hosts.get(group)
+            history, host = self._histories.find(group), hosts.get(group)
             if history is not None and host is not None and host.serving:
-                samples = _samples(history, question)
-                yield QueueStats(group, history.last(), samples)
+                yield QueueStats(group, history.last(), samples(history, question))
+        yield from self._node.broker.rates.rows(question)
 
     def _node_row(self, question: Stats) -> NodeStats:
         node, config = self._node, self._node.config
@@ -145,7 +134,7 @@ class StatsBook:
             counters=self.counters(),
             listeners=self._listeners(),
             last=self._own.last() if self._own is not None else [],
-            samples=_samples(self._own, question),
+            samples=samples(self._own, question),
             messages_ready=sum(int(machine.ready_count) for machine in machines),
             messages_unacknowledged=sum(int(machine.unsettled_count) for machine in machines),
             fd_total=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
@@ -255,9 +244,3 @@ def queue_figures(host: QueueHost) -> tuple[int, ...]:
     """Return the figures that QUEUE_FIGURES names."""
     machine = host.machine
     return (int(machine.ready_count), int(machine.unsettled_count), *host.moves.counts())
-
-
-def _samples(history: History | None, question: Stats) -> list[tuple[int, ...]]:
-    if history is None or not question.age_ms:
-        return []
-    return history.samples(question.age_ms, question.step_ms)

@@ -31,3 +31,96 @@ class Traffic:
         """Count a run of deliveries, one octet each, 1 for a message that was delivered before."""
         self.deliver += len(redelivered)
         self.redeliver += redelivered.count(1)
+
+
+@final
+class ClientTraffic:
+    """What has passed one channel or connection; counters that only grow.
+
+    Attributes:
+        publish: messages that its client published.
+        confirm: of these, those that were confirmed to it.
+        return_unroutable: of these, those that came back to it because no queue takes them.
+        drop_unroutable: of these, those that were dropped for the same reason.
+        deliver: messages that its consumers were sent, to be acknowledged.
+        deliver_no_ack: likewise, of consumers that acknowledge nothing.
+        get: messages that it fetched singly, to be acknowledged.
+        get_no_ack: likewise, without.
+        get_empty: how often it wanted to fetch one and there was none.
+        redeliver: of what it was sent, that which had been delivered before.
+        ack: messages that it has accepted.
+    """
+
+    def __init__(self) -> None:
+        self.publish: i64 = 0
+        self.confirm: i64 = 0
+        self.return_unroutable: i64 = 0
+        self.drop_unroutable: i64 = 0
+        self.deliver: i64 = 0
+        self.deliver_no_ack: i64 = 0
+        self.get: i64 = 0
+        self.get_no_ack: i64 = 0
+        self.get_empty: i64 = 0
+        self.redeliver: i64 = 0
+        self.ack: i64 = 0
+
+    def delivered(self, redelivered: bytes, no_ack: bool) -> None:
+        """Count a run of deliveries; see `Traffic.delivered`."""
+        if no_ack:
+            self.deliver_no_ack += len(redelivered)
+        else:
+            self.deliver += len(redelivered)
+        self.redeliver += redelivered.count(1)
+
+    def got(self, redelivered: bytes, no_ack: bool) -> None:
+        """Count what was fetched; see `Traffic.delivered`."""
+        if no_ack:
+            self.get_no_ack += len(redelivered)
+        else:
+            self.get += len(redelivered)
+        self.redeliver += redelivered.count(1)
+
+    def counts(self) -> tuple[int, ...]:
+        """Return the counters that `model.stats.CLIENT_FIGURES` names."""
+        return (
+            *(self.publish, self.confirm, self.return_unroutable, self.drop_unroutable),
+            *(self.deliver, self.deliver_no_ack, self.get, self.get_no_ack, self.get_empty),
+            *(self.redeliver, self.ack),
+        )
+
+    def add(self, other: ClientTraffic) -> None:
+        """Count what has passed another one, too."""
+        self.publish += other.publish
+        self.confirm += other.confirm
+        self.return_unroutable += other.return_unroutable
+        self.drop_unroutable += other.drop_unroutable
+        self.deliver += other.deliver
+        self.deliver_no_ack += other.deliver_no_ack
+        self.get += other.get
+        self.get_no_ack += other.get_no_ack
+        self.get_empty += other.get_empty
+        self.redeliver += other.redeliver
+        self.ack += other.ack
+
+
+@final
+class ExchangeTraffic:
+    """What clients of this node have published to an exchange; counters that only grow.
+
+    Attributes:
+        publish_in: messages.
+        publish_out: messages times the queues that each went to.
+    """
+
+    def __init__(self) -> None:
+        self.publish_in: i64 = 0
+        self.publish_out: i64 = 0
+
+    def routed(self, count: i64, queues: i64) -> None:
+        """Count messages that went to so many queues each."""
+        self.publish_in += count
+        self.publish_out += count * queues
+
+    def counts(self) -> tuple[int, ...]:
+        """Return the counters that `model.stats.EXCHANGE_FIGURES` names."""
+        return (self.publish_in, self.publish_out)

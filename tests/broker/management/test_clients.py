@@ -7,6 +7,7 @@ import base64
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from headrace_broker.catalog.command import DeclareQueue, PutPermission
 from headrace_broker.management.server import ManagementServer
@@ -61,6 +62,10 @@ def busy(node):
 def test_connections_are_listed_with_rabbitmqs_fields(api, busy):
     rows = api("GET", "/api/connections")[1]
     assert [row["user"] for row in rows] == ["guest", "alice"]
+    assert rows[0].pop("message_stats")["publish"] == 0
+    octets = [name for name in rows[0] if name.startswith(("recv_", "send_"))]
+    counted = {name: rows[0].pop(name) for name in octets}
+    assert counted.keys() >= {"recv_oct", "recv_oct_details", "send_cnt"}
     assert rows[0] == {
         "id": "n1/1/1",
         "name": "10.0.0.1:5000 -> 10.0.1.1:5672",
@@ -105,6 +110,30 @@ def test_connections_are_listed_with_rabbitmqs_fields(api, busy):
     assert api("GET", f"/api/connections/{name_of(2)}") == (200, rows[1])
     assert api("GET", "/api/connections/n1%2F1%2F2") == (200, rows[1])
     assert api("GET", "/api/connections/gone")[0] == 404
+
+
+def test_what_passes_connections_and_channels_is_counted_and_has_rates(api, node):
+    counts = (900, 9, 800, 8, 10, 7, 2, 1, 40, 30, 20, 10, 5, 6, 60)
+    rates = tuple(float(each) / 10 for each in counts)
+    first = structs.replace(connection(1, "guest"), counts=counts, rates=rates)
+    channel = ChannelStatus(3, 10, 0, True, 4, 5, counts=counts[4:])  # its rates are not known
+    node.listing = ClientListing([ClientRow(first), ClientRow(first, channel)])
+    [row] = api("GET", "/api/connections")[1]
+    assert (row["recv_oct"], row["recv_oct_details"]) == (900, {"rate": 90.0})
+    assert (row["send_cnt"], row["send_cnt_details"]) == (8, {"rate": 0.8})
+    stats = row["message_stats"]
+    assert (stats["publish"], stats["publish_details"]["rate"]) == (10, 1.0)
+    assert (stats["return_unroutable"], stats["drop_unroutable"]) == (2, 1)
+    assert (stats["deliver_get"], stats["deliver_get_details"]["rate"]) == (100, 10.0)
+    assert (stats["redeliver"], stats["ack"], stats["ack_details"]["rate"]) == (6, 60, 6.0)
+    [row] = api("GET", "/api/channels")[1]
+    stats = row["message_stats"]
+    assert (stats["deliver"], stats["deliver_details"]) == (40, {"rate": 0.0})
+    query = "columns=name,message_stats.publish_details.rate"
+    assert api("GET", f"/api/connections/{name_of(1)}?{query}")[1] == {
+        "name": first.name,
+        "message_stats": {"publish_details": {"rate": 1.0}},
+    }
 
 
 def test_channels_and_consumers_are_listed(api, busy):

@@ -12,6 +12,7 @@ from headrace_broker.catalog.command import (
 )
 from headrace_broker.model.definition import Binding, Permission, TopicPermission
 from headrace_broker.model.flow_status import QueueFlow
+from headrace_broker.model.stats import ExchangeStats
 
 QUEUE = "/api/queues/%2F/q"
 ENDS = "/api/bindings/%2F/e/amq.topic/q/q"
@@ -92,6 +93,12 @@ def test_an_exchange_is_declared_shown_and_deleted(api, refused):
         "internal": False,
         "arguments": {},
         "policy": None,
+        "message_stats": {
+            "publish_in": 0,
+            "publish_in_details": {"rate": 0.0},
+            "publish_out": 0,
+            "publish_out_details": {"rate": 0.0},
+        },
     }
     names = [row["name"] for row in api("GET", "/api/exchanges/%2F")[1]]
     assert names[0] == ""
@@ -101,6 +108,22 @@ def test_an_exchange_is_declared_shown_and_deleted(api, refused):
     assert refused(404, "DELETE", path) == "no exchange 'x' in vhost '/'"
     assert refused(400, "PUT", path, {}) == "type: is missing"
     assert "reserved" in refused(403, "PUT", "/api/exchanges/%2F/amq.x", {"type": "direct"})
+
+
+def test_what_is_published_to_an_exchange_is_summed_over_the_nodes(api, node):
+    before, after = (1_000, 10, 20), (6_000, 20, 50)
+    node.stats.rows = [
+        ExchangeStats("/", "amq.topic", [before, after]),
+        ExchangeStats("/", "amq.topic", [before, after]),
+        ExchangeStats("/", "amq.fanout", [before, after]),
+    ]
+    stats = api("GET", "/api/exchanges/%2F/amq.topic")[1]["message_stats"]
+    assert (stats["publish_in"], stats["publish_in_details"]) == (40, {"rate": 4.0})
+    assert (stats["publish_out"], stats["publish_out_details"]) == (100, {"rate": 12.0})
+    assert node.stats.asked[-1].exchanges == (("/", "amq.topic"),)
+    rows = {row["name"]: row for row in api("GET", "/api/exchanges/%2F")[1]}
+    assert rows["amq.fanout"]["message_stats"]["publish_in"] == 20
+    assert rows["amq.direct"]["message_stats"]["publish_in"] == 0
 
 
 @pytest.mark.parametrize("name", ["amq.topic", "amq.default"])

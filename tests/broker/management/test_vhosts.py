@@ -6,6 +6,7 @@ import pytest
 
 from headrace_broker.catalog.command import PutPermission, PutVhost
 from headrace_broker.model.definition import Permission, Vhost
+from headrace_broker.model.stats import VhostStats
 
 
 def test_a_vhost_is_created_changed_shown_and_deleted(api, node):
@@ -73,8 +74,31 @@ def test_limits_are_set_shown_and_cleared(api, refused):
     assert api("DELETE", "/api/vhost-limits/%2F/max-queues") == (204, None)
     row = {"vhost": "/", "value": {"default-queue-max-length": 7}}
     assert api("GET", "/api/vhost-limits/%2F") == (200, [row])
-    reason = refused(404, "DELETE", "/api/vhost-limits/%2F/max-queues")
-    assert reason == "no limit 'max-queues' of vhost '/'"
+    assert api("DELETE", "/api/vhost-limits/%2F/max-queues") == (204, None)  # as RabbitMQ
+    reason = refused(404, "DELETE", "/api/vhost-limits/%2F/max-jokes")
+    assert reason == "no limit 'max-jokes' of vhosts"
+
+
+def test_what_is_in_a_vhost_and_moves_there_is_summed_over_the_nodes(api, node):
+    api("PUT", "/api/vhosts/v", {})
+    start = (1_000, 5, 1, 100, 1, 200, 2, *range(10, 21))
+    after = (6_000, 6, 1, 600, 6, 200, 2, *range(20, 31))
+    node.stats.rows = [VhostStats("v", [start, after], [after, start]), VhostStats("v", [start])]
+    node.stats.rows.append(VhostStats("/", [after, after]))
+    rows = {row["name"]: row for row in api("GET", "/api/vhosts")[1]}
+    row = rows["v"]
+    assert (row["messages"], row["messages_ready"], row["messages_unacknowledged"]) == (7, 6, 1)
+    assert row["messages_ready_details"] == {"rate": 0.2}
+    assert (row["recv_oct"], row["recv_oct_details"]) == (600, {"rate": 100.0})
+    stats = row["message_stats"]
+    assert (stats["publish"], stats["publish_details"]) == (20, {"rate": 2.0})
+    assert (stats["deliver_get"], stats["deliver_get_details"]) == (102, {"rate": 8.0})
+    assert rows["/"]["message_stats"]["publish_details"] == {"rate": 0.0}
+    query = "msg_rates_age=60&columns=message_stats.deliver_get_details"
+    status, row = api("GET", f"/api/vhosts/v?{query}")
+    assert status == 200
+    samples = row["message_stats"]["deliver_get_details"]["samples"]
+    assert [each["sample"] for each in samples] == [102, 62]
 
 
 @pytest.mark.parametrize(

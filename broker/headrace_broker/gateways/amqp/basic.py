@@ -135,6 +135,7 @@ async def _get(channel: Channel, command: commands.Basic.Get) -> None:
     if link.closed:
         return
     if found is None:
+        channel.deliveries.traffic.get_empty += 1
         channel.send(commands.Basic.GetEmpty())
         return
     run, left = found

@@ -98,9 +98,9 @@ class Channel(QueueListener, Passer):
     def _begin(self) -> None:
         """Be as new: a channel that closed from both sides may be opened again at once."""
         self.links = Links(self.outlet, self)
-        self.confirms = Confirms(self.number)
+        self.confirms = Confirms(self.number, self.links.traffic)
         self.transaction = Transaction(self.outlet.broker, self.outlet.share)
-        self.deliveries = Deliveries(self.number, self.outlet, self.transaction)
+        self.deliveries = Deliveries(self.number, self.outlet, self.transaction, self.links.traffic)
         self.consumers: dict[str, Consumer] = {}
         self.replies: ReplyConsumer | None = None
         self.last_queue = ""

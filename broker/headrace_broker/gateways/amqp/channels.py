@@ -85,7 +85,9 @@ class Channels:
 
     def remove(self, number: i64) -> None:
         """Forget a channel that is closed."""
-        self._by_number.pop(int(number), None)
+        channel = self._by_number.pop(int(number), None)
+        if channel is not None:
+            self._info.passed.add(channel.links.traffic)
         self._info.channels = len(self._by_number)
 
     def drop_all(self) -> None:
@@ -95,3 +97,4 @@ class Channels:
         self._info.channels = 0
         for channel in channels.values():
             channel.drop()
+            self._info.passed.add(channel.links.traffic)

@@ -10,6 +10,7 @@ from mypy_extensions import i64
 from headrace_broker.codecs.delivery_encoder import encode_ack, encode_nack
 from headrace_broker.model.message import Publish
 from headrace_broker.runtime.port import Ticket
+from headrace_broker.runtime.traffic import ClientTraffic
 
 _COMPACT_AFTER: Final = 1024  # answered tickets at the front of the list before it is cut
 
@@ -21,10 +22,12 @@ class Confirms:
         channel: its number.
         enabled: the channel is in confirm mode.
         queued: stands in the connection's list of those that `emit` at the end of the turn.
+        traffic: of the channel; counts what is confirmed.
     """
 
-    def __init__(self, channel: i64) -> None:
+    def __init__(self, channel: i64, traffic: ClientTraffic | None = None) -> None:
         self.channel = channel
+        self.traffic = traffic if traffic is not None else ClientTraffic()
         self.enabled = False
         self.queued = False
         self._next: i64 = 1
@@ -136,6 +139,7 @@ class Confirms:
         head = self._head
         first: i64 = 0
         last: i64 = 0
+        count: i64 = 0
         while head < size:
             ticket = tickets[head]
             if ticket.pending > 0:
@@ -153,15 +157,19 @@ class Confirms:
                     ticket.answered = True
                     first = ticket.first if first == 0 else first
                     last = ticket.last
+                    count += last - ticket.first + 1
                 else:
                     gone = self._answer_front(ticket)
                     if gone:
                         first = gone[0] if first == 0 else first
                         last = gone[len(gone) - 1] - 1
+                        for row in range(0, len(gone), 2):
+                            count += gone[row + 1] - gone[row]
             if not whole:
                 break
             head += 1
         self._emit_range(out, first, last)
+        self.traffic.confirm += count
         self._head = head
         if head == size:
             self._tickets = []
@@ -216,4 +224,5 @@ class Confirms:
                 encode_nack(out, self.channel, tag, False)
             else:
                 encode_ack(out, self.channel, tag, False)
+                self.traffic.confirm += 1
             tag += 1

@@ -84,6 +84,8 @@ class Connection(ChannelOwner):
     def receive(self, data: bytes) -> None:
         """Take octets from the socket."""
         self._pulse.heard = True
+        self.info.recv_oct += len(data)
+        self.info.recv_cnt += 1
         if self.state == states.CLOSED:
             return
         try:

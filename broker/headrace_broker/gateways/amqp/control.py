@@ -17,6 +17,7 @@ from headrace_broker.model.status import ChannelStatus, ConsumerStatus
 from headrace_broker.runtime.flow_state import activity_status, state_name
 from headrace_broker.runtime.plain_table import json_table
 from headrace_broker.runtime.port import ConnectionControl, ConnectionInfo
+from headrace_broker.runtime.traffic import ClientTraffic
 
 
 @final
@@ -38,6 +39,11 @@ class Control(ConnectionControl):
     @override
     def limits_changed(self) -> None:
         self._brake.wake()
+
+    @override
+    def traffic(self) -> list[tuple[int, ClientTraffic]]:
+        channels = self._channels.open_channels()
+        return [(int(each.number), each.links.traffic) for each in channels]
 
     @override
     def channels(self, now_us: int) -> list[Any]:

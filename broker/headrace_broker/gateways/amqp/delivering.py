@@ -18,6 +18,7 @@ from headrace_broker.model.limits import OUTPUT_FLUSH_BYTES
 from headrace_broker.model.message import DeliveryRun, Publish
 from headrace_broker.model.reply_code import PRECONDITION_FAILED, AmqpError
 from headrace_broker.runtime.port import ACCEPT, RELEASE
+from headrace_broker.runtime.traffic import ClientTraffic
 
 
 @final
@@ -29,15 +30,19 @@ class Deliveries(Holder):
         flowing: the client wants deliveries (channel.flow).
         limit: unsettled deliveries of the whole channel at once, 0 for no limit.
         unsettled: what the client has not settled.
+        traffic: of the channel.
     """
 
-    def __init__(self, channel: i64, outlet: Outlet, transaction: Transaction) -> None:
+    def __init__(
+        self, channel: i64, outlet: Outlet, transaction: Transaction, traffic: ClientTraffic
+    ) -> None:
         self.channel = channel
         self.flowing = True
         self.limit: i64 = 0
         self.unsettled = Unsettled()
         self._outlet = outlet
         self._transaction = transaction
+        self.traffic = traffic
         self._next_tag: i64 = 1
         self._holding: deque[Consumer] = deque()
         self._queued = False  # stands with the outlet
@@ -85,6 +90,7 @@ class Deliveries(Holder):
     def got(self, link: Link, run: DeliveryRun, left: i64, no_ack: bool) -> None:
         """Send what basic.get found."""
         outlet = self._outlet
+        self.traffic.got(run.redelivered[:1], no_ack)
         tag = self._tags(link.getter, run.first, 1, no_ack)
         encode_get_ok(outlet.out, self.channel, tag, run, 0, left, outlet.frame_max)
         outlet.written()
@@ -139,6 +145,7 @@ class Deliveries(Holder):
                 start + 1
             )  # large messages go one by one, so that a slow socket stops them in time
             octets = body_bytes(run.blob, run.base, positions[start:stop])
+        self.traffic.delivered(run.redelivered[start:stop], consumer.no_ack)
         tag = self._tags(consumer, run.first + start, stop - start, consumer.no_ack)
         encode_deliveries(
             outlet.out,
@@ -213,6 +220,8 @@ class Deliveries(Holder):
         settles: dict[Link, list[tuple[int, int, int, int]]] = {}
         for settlement in self._transaction.take_settlements():
             held = settlement.range
+            if settlement.operation == ACCEPT:
+                self.traffic.ack += held.count
             consumer = held.consumer
             link = consumer.link
             link.unsettled -= held.count
@@ -264,6 +273,8 @@ class Deliveries(Holder):
             consumer = held.consumer
             link = consumer.link
             link.unsettled -= held.count
+            if operation == ACCEPT:
+                self.traffic.ack += held.count
             if link.closed or consumer.lost:
                 continue
             last = held.number + held.count - 1

@@ -11,6 +11,7 @@ from headrace_broker.gateways.amqp.outlet import Outlet
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import CHANNEL_LINKS_MAX
 from headrace_broker.runtime.port import QueueClient, QueueListener
+from headrace_broker.runtime.traffic import ClientTraffic
 
 
 @final
@@ -21,10 +22,12 @@ class Links:
 
     Attributes:
         credit: what the channel may be handed to publish; withheld while a link is congested.
+        traffic: what has passed the channel.
     """
 
     def __init__(self, outlet: Outlet, listener: QueueListener) -> None:
         self.credit = Credit(outlet.broker.flow)
+        self.traffic = ClientTraffic()
         self._outlet = outlet
         self._listener = listener
         self._by_group: dict[int, Link] = {}

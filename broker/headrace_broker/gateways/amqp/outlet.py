@@ -169,6 +169,8 @@ class Outlet(Reader):
         data = self.out.getvalue()
         self.out = BytesWriter()
         self.wrote = True
+        self._info.send_oct += len(data)
+        self._info.send_cnt += 1
         self.shell.write(data)
         if self.shell.backlog() > OUTPUT_BYTES_MAX:
             self._pause(PAUSE_OUTPUT, True)

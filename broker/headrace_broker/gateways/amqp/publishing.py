@@ -204,6 +204,7 @@ class Publisher:
         """Take what the transaction holds: send back what finds no queue, the rest by queue."""
         batches: dict[int, tuple[Queue, list[Publish]]] = {}
         for publishes, route in self._transaction.take_publishes():
+            self._count(publishes, route)
             if route.replies:
                 self._reply(publishes, route)
             elif not route.queues:
@@ -218,6 +219,7 @@ class Publisher:
         if self._transaction.selected:
             self._transaction.hold(publishes, route)
             return
+        self._count(publishes, route)
         credit = self._links.credit
         credit.spend(len(publishes))
         brake = self._outlet.brake
@@ -228,6 +230,11 @@ class Publisher:
             self._distribute(publishes, route)
         brake.intake.take(len(publishes), brake.account.octets - owed)
         credit.passed_on(len(publishes))
+
+    def _count(self, publishes: list[Publish], route: Route) -> None:
+        count: i64 = len(publishes)
+        self._links.traffic.publish += count
+        route.traffic.routed(count, len(route.queues))
 
     def _distribute(self, publishes: list[Publish], route: Route) -> None:
         outlet = self._outlet
@@ -292,7 +299,10 @@ class Publisher:
 
     def _return_unroutable(self, publishes: list[Publish]) -> None:
         self._outlet.brake.intake.unroutable += len(publishes)
-        if publishes[0].mandatory:
+        if not publishes[0].mandatory:
+            self._links.traffic.drop_unroutable += len(publishes)
+        else:
+            self._links.traffic.return_unroutable += len(publishes)
             for publish in publishes:
                 self.return_publish(publish, NO_ROUTE, b"NO_ROUTE")
 

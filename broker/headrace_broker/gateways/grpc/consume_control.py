@@ -13,6 +13,7 @@ from headrace_broker.model.status import ChannelStatus, ConsumerStatus
 from headrace_broker.runtime.flow_state import activity_status, state_name
 from headrace_broker.runtime.plain_table import json_table
 from headrace_broker.runtime.port import ConnectionControl, ConnectionInfo
+from headrace_broker.runtime.traffic import ClientTraffic
 
 
 class ConsumeControl(ConnectionControl):
@@ -39,6 +40,10 @@ class ConsumeControl(ConnectionControl):
     def shut_down(self, reason: str) -> None:
         """See `ConnectionControl`."""
         self._end(forced(reason))
+
+    def traffic(self) -> list[tuple[int, ClientTraffic]]:
+        """See `ConnectionControl`."""
+        return [(1, self._stream.traffic)]
 
     def limits_changed(self) -> None:
         """See `ConnectionControl`; a consumer waits for none."""

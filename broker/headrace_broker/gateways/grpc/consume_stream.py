@@ -29,6 +29,7 @@ from headrace_broker.runtime.port import (
     QueueListener,
     Ticket,
 )
+from headrace_broker.runtime.traffic import ClientTraffic
 
 
 class Ready:
@@ -65,6 +66,7 @@ class ConsumeStream(QueueListener):
         ended: why the consumer ended unasked, "" while it has not.
         left: messages that waited when one was fetched last.
         timed_out: it ended since it held a delivery for too long.
+        traffic: what has passed it.
     """
 
     def __init__(
@@ -81,6 +83,7 @@ class ConsumeStream(QueueListener):
         self.ended = ""
         self.left = 0
         self.timed_out = False
+        self.traffic = ClientTraffic()
         self._client = broker.open_queue(queue, self, account)
         self._no_ack = no_ack
         self._make = make
@@ -182,6 +185,7 @@ class ConsumeStream(QueueListener):
             number, first = int(run.consumer), int(run.first) + start
             first_id = self.ids.issue(number, first, at - start, not self._no_ack)
             taken.append(Ready(run, start, at, first_id))
+            self.traffic.delivered(run.redelivered[start:at], self._no_ack)
             if self._no_ack:
                 self._client.settle(number, ACCEPT, first, first + at - start - 1)
             if at == len(run.positions):
@@ -212,6 +216,8 @@ class ConsumeStream(QueueListener):
         if rows is None:
             return False
         for number, low, high in rows:
+            if operation == ACCEPT:
+                self.traffic.ack += high - low + 1
             self._client.settle(number, operation, low, high)
         return True
 

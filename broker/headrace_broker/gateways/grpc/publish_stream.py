@@ -142,7 +142,7 @@ class PublishStream(QueueListener, Passer, Teller):
         self.outlet.vhost = info.vhost
         self.flow = Activity(broker.clock_us())
         self.links = Links(self.outlet, self)
-        self.confirms = StreamConfirms(confirms)
+        self.confirms = StreamConfirms(confirms, self.links.traffic)
         transaction = Transaction(broker, self.outlet.share)
         self.publisher = StreamPublisher(self.outlet, self.links, self.confirms, transaction, name)
         self.holding = Holding(self.outlet.brake, self, self.flow)

@@ -10,6 +10,7 @@ from typing_extensions import override
 
 from headrace_broker.gateways.amqp.confirming import Confirms
 from headrace_broker.runtime.port import Ticket
+from headrace_broker.runtime.traffic import ClientTraffic
 
 
 @final
@@ -20,6 +21,7 @@ class StreamConfirms(Confirms):
 
     Args:
         wanted: the client waits for confirms: queues may withhold them.
+        traffic: of the stream; counts what is confirmed.
 
     Attributes:
         patient: queues may withhold them.
@@ -28,8 +30,8 @@ class StreamConfirms(Confirms):
         fenced: rows that a queue refused because of a later epoch.
     """
 
-    def __init__(self, wanted: bool) -> None:
-        super().__init__(0)
+    def __init__(self, wanted: bool, traffic: ClientTraffic | None = None) -> None:
+        super().__init__(0, traffic)
         self.enabled = True
         self.wanted = wanted
         self.patient = wanted
@@ -99,8 +101,10 @@ class StreamConfirms(Confirms):
             number += 1
 
     def _add(self, rows: list[int], first: i64, stop: i64) -> None:
-        if rows is self.confirmed and not self.wanted:
-            return
+        if rows is self.confirmed:
+            if not self.wanted:
+                return
+            self.traffic.confirm += stop - first
         if rows and rows[-1] == first:
             rows[-1] = stop
         else:

@@ -14,6 +14,7 @@ from headrace_broker.model.limits import CLOSE_SECONDS_MAX
 from headrace_broker.model.status import ChannelStatus
 from headrace_broker.runtime.flow_state import activity_status, state_name
 from headrace_broker.runtime.port import ConnectionControl, ConnectionInfo
+from headrace_broker.runtime.traffic import ClientTraffic
 
 
 def forced(reason: str) -> CallError:
@@ -40,6 +41,10 @@ class StreamControl(ConnectionControl):
     def shut_down(self, reason: str) -> None:
         """See `ConnectionControl`."""
         self._end(forced(reason))
+
+    def traffic(self) -> list[tuple[int, ClientTraffic]]:
+        """See `ConnectionControl`."""
+        return [(1, self._stream.links.traffic)]
 
     def limits_changed(self) -> None:
         """See `ConnectionControl`."""

@@ -1,0 +1,151 @@
+"""What passes connections, channels, exchanges and vhosts, sampled every five seconds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from operator import add
+from typing import Final, NamedTuple
+
+from headrace_broker.catalog.view import CatalogView
+from headrace_broker.model.limits import (
+    HISTORY_EXCHANGES_MAX,
+    HISTORY_VHOSTS_MAX,
+    LISTING_TURN_ROWS,
+    RATED_CLIENTS_MAX,
+)
+from headrace_broker.model.stats import (
+    CONNECTION_FIGURES,
+    EXCHANGE_FIGURES,
+    VHOST_FIGURES,
+    ExchangeStats,
+    VhostStats,
+)
+from headrace_broker.runtime.histories import Figures, Histories, samples
+from headrace_broker.runtime.inquiry import Stats
+from headrace_broker.runtime.port import ConnectionInfo
+from headrace_broker.runtime.router import Router
+
+CONNECTION: Final = 0  # stands for the connection itself among the numbers of its channels
+_NOTHING: Final[Figures] = (0,) * len(CONNECTION_FIGURES)
+
+Rates = tuple[float, ...]
+
+
+class _Sample(NamedTuple):
+    """Where figures stood, and how many a second were added since the sample before."""
+
+    at_ms: int
+    figures: Figures
+    rates: Rates
+
+
+class ClientRates:
+    """Keeps the last sample of each client, and histories of exchanges and vhosts.
+
+    Args:
+        connections: the open ones by id.
+        router: knows what was published to exchanges.
+        view: knows which vhosts there are.
+    """
+
+    def __init__(
+        self, connections: Mapping[str, ConnectionInfo], router: Router, view: CatalogView
+    ) -> None:
+        self._connections = connections
+        self._router = router
+        self._view = view
+        self._clients: dict[tuple[str, int], _Sample] = {}
+        self._over: dict[str, Figures] = {}  # by vhost: what passed connections that are closed
+        self._vhosts: Histories[str] = Histories(len(VHOST_FIGURES), HISTORY_VHOSTS_MAX)
+        self._exchanges: Histories[tuple[str, str]] = Histories(
+            len(EXCHANGE_FIGURES), HISTORY_EXCHANGES_MAX
+        )
+
+    def closed(self, info: ConnectionInfo) -> None:
+        """Count what has passed a connection that is closing for its vhost."""
+        before = self._over.get(info.vhost, _NOTHING)
+        self._over[info.vhost] = tuple(map(add, before, _passed(info)))
+
+    def rates(self, connection: str, channel: int = CONNECTION) -> Rates:
+        """Return by how much the figures of a connection or channel grew per second, () if unknown.
+
+        Those of a connection are CONNECTION_FIGURES, those of a channel CLIENT_FIGURES.
+        """
+        sample = self._clients.get((connection, channel))
+        return sample.rates if sample is not None else ()
+
+    async def sample(self, now_ms: int, lengths: Mapping[str, tuple[int, int]]) -> None:
+        """Take a sample, in pieces.
+
+        Args:
+            now_ms: Unix time.
+            lengths: ready and unacknowledged messages by vhost.
+        """
+        vhosts = {vhost.name for vhost in self._view.vhosts()}
+        passed = {vhost: each for vhost, each in self._over.items() if vhost in vhosts}
+        self._over = dict(passed)
+        fresh: dict[tuple[str, int], _Sample] = {}
+        for at, info in enumerate(list(self._connections.values()), 1):
+            figures = _passed(info)
+            self._note(fresh, (info.id, CONNECTION), figures, now_ms)
+            if info.control is not None:
+                for number, traffic in info.control.traffic():
+                    self._note(fresh, (info.id, number), traffic.counts(), now_ms)
+            passed[info.vhost] = tuple(map(add, passed.get(info.vhost, _NOTHING), figures))
+            if at % LISTING_TURN_ROWS == 0:
+                await asyncio.sleep(0)
+        self._clients = fresh
+        for vhost in vhosts:
+            figures = (*lengths.get(vhost, (0, 0)), *passed.get(vhost, _NOTHING))
+            self._vhosts.sample(vhost, figures, now_ms)
+        self._vhosts.forget_others(vhosts)
+        self._sample_exchanges(now_ms)
+
+    def _note(
+        self,
+        fresh: dict[tuple[str, int], _Sample],
+        key: tuple[str, int],
+        figures: Figures,
+        now_ms: int,
+    ) -> None:
+        before = self._clients.get(key)
+        if before is None and len(fresh) >= RATED_CLIENTS_MAX:
+            return
+        fresh[key] = _Sample(now_ms, figures, _growth(before, figures, now_ms))
+
+    def _sample_exchanges(self, now_ms: int) -> None:
+        known = set()
+        for vhost, name, traffic in self._router.traffic():
+            known.add((vhost, name))
+            self._exchanges.sample((vhost, name), traffic.counts(), now_ms)
+        self._exchanges.forget_others(known)
+
+    # This node's rows
+
+    def rows(self, question: Stats) -> Iterator[VhostStats | ExchangeStats]:
+        """Return what is known here of vhosts and exchanges."""
+        for vhost in self._vhosts.keys() if question.vhosts else ():
+            history = self._vhosts.find(vhost)
+            if history is not None:
+                yield VhostStats(vhost, history.last(), samples(history, question))
+        wanted = question.exchanges
+        for vhost, name in self._exchanges.keys() if wanted is None else wanted:
+            history = self._exchanges.find((vhost, name))
+            if history is not None:
+                yield ExchangeStats(vhost, name, history.last(), samples(history, question))
+
+
+def _passed(info: ConnectionInfo) -> Figures:
+    """Return the figures that CONNECTION_FIGURES names."""
+    return (*info.octets(), *info.traffic())
+
+
+def _growth(before: _Sample | None, figures: Figures, now_ms: int) -> Rates:
+    """Return by how much figures grew per second; () when they began anew."""
+    if before is None or now_ms <= before.at_ms:
+        return ()
+    grown = [now - then for now, then in zip(figures, before.figures, strict=True)]
+    if min(grown) < 0:
+        return ()
+    return tuple(round(1000 * each / (now_ms - before.at_ms), 2) for each in grown)

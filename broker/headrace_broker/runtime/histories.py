@@ -1,0 +1,72 @@
+"""Histories of things of one kind, as long as something moves in them."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Hashable
+from typing import Generic, TypeVar
+
+from headrace_broker.flow.history import FINE_MS, History
+from headrace_broker.runtime.inquiry import Stats
+
+K = TypeVar("K", bound=Hashable)
+
+Figures = tuple[int, ...]
+
+
+class Histories(Generic[K]):
+    """Keeps the histories of those that moved last; one in which nothing moves costs a look.
+
+    Args:
+        width: how many figures each has; they begin at 0.
+        kept_max: most histories.
+    """
+
+    def __init__(self, width: int, kept_max: int) -> None:
+        self._nothing: Figures = (0,) * width
+        self._kept_max = kept_max
+        self._histories: dict[K, History] = {}
+        self._quiet: dict[K, Figures] = {}  # where those stand that moved once
+
+    def __len__(self) -> int:
+        return len(self._histories)
+
+    def sample(self, key: K, figures: Figures, now_ms: int) -> None:
+        """Note where the figures of one stand; every FINE_MS."""
+        history = self._histories.get(key)
+        if history is not None:
+            history.sample(figures, now_ms)
+            if history.is_over(now_ms):
+                del self._histories[key]
+                self._quiet[key] = figures
+            return
+        before = self._quiet.get(key, self._nothing)
+        if figures == before:
+            return
+        if len(self._histories) >= self._kept_max:
+            calmest = min(self._histories, key=lambda each: self._histories[each].changed_ms)
+            self._quiet[calmest] = self._histories.pop(calmest).last()[-1][1:]
+        self._quiet.pop(key, None)
+        history = self._histories[key] = History(before, now_ms - FINE_MS)
+        history.sample(figures, now_ms)
+
+    def forget_others(self, known: Container[K]) -> None:
+        """Forget all but those that are there."""
+        for key in [key for key in self._histories if key not in known]:
+            del self._histories[key]
+        for key in [key for key in self._quiet if key not in known]:
+            del self._quiet[key]
+
+    def keys(self) -> list[K]:
+        """Return those that have a history."""
+        return list(self._histories)
+
+    def find(self, key: K) -> History | None:
+        """Return the history of one, None where nothing has moved for long."""
+        return self._histories.get(key)
+
+
+def samples(history: History | None, question: Stats) -> list[Figures]:
+    """Return the samples that a question asks for."""
+    if history is None or not question.age_ms:
+        return []
+    return history.samples(question.age_ms, question.step_ms)
