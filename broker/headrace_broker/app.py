@@ -25,6 +25,7 @@ from headrace_broker.runtime.administration import NodeAdministration
 from headrace_broker.runtime.alarm_watch import AlarmWatch
 from headrace_broker.runtime.broker import NodeBroker
 from headrace_broker.runtime.flow_watch import FlowWatch
+from headrace_broker.runtime.metrics.requests import GrpcMeter
 from headrace_broker.runtime.node import BrokerNode
 from headrace_broker.runtime.status import NodeStatusSource
 from headrace_broker.runtime.tls import Renewable, ServerTls, renew_forever
@@ -74,7 +75,8 @@ async def serve(config: Config, stop: asyncio.Event, hang_up: asyncio.Event) -> 
         renewed: list[Renewable] = [each for each in (tls, cluster_tls) if each is not None]
         renewing = asyncio.create_task(renew_forever(hang_up, *renewed), name="certificates")
         stack.push_async_callback(_cancel, renewing)
-        await _serve_calls(node, Desk(administration, status), tls, stack)
+        meter = administration.metrics.grpc
+        await _serve_calls(node, Desk(administration, status), tls, stack, meter)
         if await _unless_stopped(node.join(), stop):
             listeners = ClientListeners(node.broker, config, tls)
             stack.push_async_callback(listeners.close, SHUTTING_DOWN)
@@ -117,7 +119,11 @@ async def _serve_metrics(
 
 
 async def _serve_calls(
-    node: BrokerNode, desk: Desk, tls: ServerTls | None, stack: contextlib.AsyncExitStack
+    node: BrokerNode,
+    desk: Desk,
+    tls: ServerTls | None,
+    stack: contextlib.AsyncExitStack,
+    meter: GrpcMeter,
 ) -> None:
     """Open the listeners for gRPC, and have them closed with the stack."""
     config, broker = node.config, node.broker
@@ -126,7 +132,7 @@ async def _serve_calls(
     if not listeners:
         return
     status = desk.status
-    admission = Admission(broker, status.closed_reason, tls, node.grpc_meter)
+    admission = Admission(broker, status.closed_reason, tls, meter)
     services: list[Service] = [
         MessagingService(broker, admission, config.listeners.grpc),
         TopologyService(desk, admission),

@@ -39,7 +39,6 @@ from headrace_broker.runtime.hosting import Hosting
 from headrace_broker.runtime.leasing import LeaseClient
 from headrace_broker.runtime.maintenance import Maintenance
 from headrace_broker.runtime.member_moves import MemberMoves
-from headrace_broker.runtime.metrics.requests import GrpcMeter
 from headrace_broker.runtime.node_directory import CATALOG_GROUP, Admission, NodeDirectory
 from headrace_broker.runtime.operations import Operations, Surroundings
 from headrace_broker.runtime.pb.cluster_pb2 import ClusterPayload
@@ -135,7 +134,6 @@ class BrokerNode:
         names: of all of them by id.
         maintenance: whether this node is drained.
         operations: moves replicas and leaderships.
-        grpc_meter: counts calls of clients.
     """
 
     def __init__(
@@ -202,7 +200,6 @@ class BrokerNode:
         self.rates = QueueRates(self.hosting.hosts, self.ledger, _now_us)
         self.flow_report = self._make_flow_report(self.directory.others)
         self.operations = self._make_operations()
-        self.grpc_meter = GrpcMeter()
         self._handlers = self._payload_handlers()
 
     def _make_cluster(self, seeds: list[Node]) -> None:

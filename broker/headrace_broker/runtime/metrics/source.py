@@ -16,7 +16,7 @@ from headrace_broker.runtime.metrics.node import NodeSamples
 from headrace_broker.runtime.metrics.objects import ObjectSamples, ObjectTable
 from headrace_broker.runtime.metrics.queues import queue_samples
 from headrace_broker.runtime.metrics.raft import raft_samples
-from headrace_broker.runtime.metrics.requests import HttpMeter
+from headrace_broker.runtime.metrics.requests import GrpcMeter, HttpMeter
 
 if TYPE_CHECKING:
     from headrace_broker.runtime.node import BrokerNode
@@ -32,11 +32,13 @@ class NodeMetrics:
 
     Attributes:
         http: counts its HTTP requests.
+        grpc: counts calls of clients.
         per_object: whether metrics of single queues and connections are given.
     """
 
     def __init__(self, node: BrokerNode, stats: StatsBook) -> None:
         self.http = HttpMeter()
+        self.grpc = GrpcMeter()
         self.per_object = node.config.metrics.per_object
         self._node = node
         self._own = NodeSamples(node, stats)
@@ -49,7 +51,7 @@ class NodeMetrics:
         yield from self._own.samples()
         yield from client_samples(node.broker)
         yield from self.http.samples()
-        yield from node.grpc_meter.samples()
+        yield from self.grpc.samples()
         yield from message_samples(hosting.traffic, hosting.intake, node.letters)
         hosts = hosting.hosts.values()
         yield from queue_samples(hosts, node.catalog.catalog, node.broker.churn)
