@@ -14,6 +14,7 @@ from headrace_broker.gateways.amqp.listener import SHUTTING_DOWN, AmqpListener
 from headrace_broker.gateways.grpc.backup import BackupService
 from headrace_broker.gateways.grpc.call import Admission
 from headrace_broker.gateways.grpc.desk import Desk
+from headrace_broker.gateways.grpc.exporting import ExportService, export_logs
 from headrace_broker.gateways.grpc.flow import FlowService
 from headrace_broker.gateways.grpc.leasing import LeaseService
 from headrace_broker.gateways.grpc.messaging import MessagingService
@@ -144,6 +145,7 @@ async def _serve_calls(
         ),
         LeaseService(broker, admission),
         BackupService(broker, admission, node.backups, config.listeners.grpc),
+        ExportService(export_logs(node.telemetry.logs), admission),
     ]
     server = GrpcServer(services, status.not_ready_reason, config.limits.message_bytes_max)
     await server.start(*listeners)

@@ -6,17 +6,35 @@ Source: Tony Garnock-Jones, "Internal flow control within message brokers" (Synd
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
 from mypy_extensions import i64, mypyc_attr
 
 from headrace_broker.flow.activity import StopCounter
 from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.model.flow import Cause
-from headrace_broker.model.limits import TAB_EXCHANGES_MAX
+from headrace_broker.model.limits import ACCOUNTS_LEAVING_MAX, TAB_EXCHANGES_MAX
 
 RECENT_S: Final = 10.0  # seconds over which rates of tabs fade
 RATE_MIN: Final = 0.01  # per second; less counts as nothing
+
+
+class Moved(NamedTuple):
+    """What happened at a tab since somebody looked.
+
+    Attributes:
+        messages: handed over.
+        octets: likewise.
+        repaid_messages: done or dropped.
+        repaid_octets: likewise.
+        exchanges: messages by the exchange that they came through, where it is known.
+    """
+
+    messages: int
+    octets: int
+    repaid_messages: int
+    repaid_octets: int
+    exchanges: dict[str, int]
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -55,6 +73,11 @@ class Tab:
         self._new_messages: i64 = 0  # since the last sample
         self._new_octets: i64 = 0
         self._new_by_exchange: dict[str, int] = {}
+        self._untold_messages: i64 = 0  # since `take`, but for what is new since the last sample
+        self._untold_octets: i64 = 0
+        self._untold_by_exchange: dict[str, int] = {}
+        self._told_messages: i64 = 0  # owed when that was called
+        self._told_octets: i64 = 0
 
     def borrow(self, messages: i64, octets: i64) -> None:
         """Take a loan for work that was handed to the queue."""
@@ -93,6 +116,8 @@ class Tab:
         new = weight / elapsed_s
         self.message_rate += int(self._new_messages) * new - self.message_rate * weight
         self.octet_rate += int(self._new_octets) * new - self.octet_rate * weight
+        self._untold_messages += self._new_messages
+        self._untold_octets += self._new_octets
         self._new_messages = 0
         self._new_octets = 0
         if self.message_rate < RATE_MIN and self.octet_rate < RATE_MIN:
@@ -106,8 +131,34 @@ class Tab:
             rate = before + count * new - before * weight
             if rate >= RATE_MIN:
                 rates[exchange] = rate
+            if count > 0:
+                self._leave_untold(exchange, count)
         self.exchanges = rates
         self._new_by_exchange = dict.fromkeys(rates, 0)
+
+    def _leave_untold(self, exchange: str, count: int) -> None:
+        untold = self._untold_by_exchange
+        if exchange in untold or len(untold) < TAB_EXCHANGES_MAX:
+            untold[exchange] = untold.get(exchange, 0) + count
+
+    def take(self) -> Moved:
+        """Return what happened since the last call; there may be one who calls it."""
+        messages = self._untold_messages + self._new_messages
+        octets = self._untold_octets + self._new_octets
+        exchanges = self._untold_by_exchange
+        self._untold_by_exchange = {}
+        for exchange, count in self._new_by_exchange.items():
+            if count > 0:
+                exchanges[exchange] = exchanges.get(exchange, 0) + count
+                self._untold_by_exchange[exchange] = -count
+        repaid_messages = self._told_messages + messages - self.messages
+        repaid_octets = self._told_octets + octets - self.octets
+        self._untold_messages = -self._new_messages  # the next sample counts these again
+        self._untold_octets = -self._new_octets
+        self._told_messages = self.messages
+        self._told_octets = self.octets
+        kept = {exchange: count for exchange, count in exchanges.items() if count > 0}
+        return Moved(int(messages), int(octets), int(repaid_messages), int(repaid_octets), kept)
 
 
 @final
@@ -197,6 +248,8 @@ class Ledger:
         dropped_messages: publishes that were held and had nowhere to go when their channel ended.
         dropped_octets: the same in octets.
         stops: for how long connections were stopped, by limit.
+        leaving: accounts that were closed and forgotten, until somebody has looked; None where
+            nobody does.
     """
 
     def __init__(self, limits: FlowLimits) -> None:
@@ -205,6 +258,7 @@ class Ledger:
         self.dropped_messages: i64 = 0
         self.dropped_octets: i64 = 0
         self.stops = StopCounter()
+        self.leaving: list[Account] | None = None
         self._closed: set[str] = set()
 
     def open(self, cause: Cause, debtor: Debtor | None = None) -> Account:
@@ -218,16 +272,23 @@ class Ledger:
         """The activity has ended; what it caused may still be under way."""
         account.debtor = None
         if account.messages == 0:
-            del self.accounts[account.cause.account]
+            self._forget(account)
         else:
             self._closed.add(account.cause.account)
 
     def sweep(self) -> None:
         """Forget closed accounts that owe nothing any more; called now and then."""
         for name in list(self._closed):
-            if self.accounts[name].messages == 0:
-                del self.accounts[name]
+            account = self.accounts[name]
+            if account.messages == 0:
+                self._forget(account)
                 self._closed.discard(name)
+
+    def _forget(self, account: Account) -> None:
+        del self.accounts[account.cause.account]
+        leaving = self.leaving
+        if leaving is not None and account.tabs and len(leaving) < ACCOUNTS_LEAVING_MAX:
+            leaving.append(account)
 
     def look(self) -> None:
         """Have every account compare its debt with limits that have changed."""

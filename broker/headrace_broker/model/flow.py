@@ -11,6 +11,7 @@ EXPIRY: Final = "expiry"  # messages whose time is over, in the queues that a no
 DEAD_LETTERS: Final = "dead-letters"  # dead letters of which nobody knows any more who caused them
 REPLAY: Final = "replay"  # messages published again from an archive
 REPUBLISH: Final = "republish"  # messages moved by an administrator
+TELEMETRY: Final = "telemetry"  # what a node notes about itself
 
 # Limits that can stop a publisher, in the order of the chain. 0 is for none.
 NO_LIMIT: Final = 0

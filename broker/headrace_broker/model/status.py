@@ -305,6 +305,7 @@ class ChannelStatus(msgspec.Struct, frozen=True):
         flow: what stops it.
         counts: what has passed it (`model.stats.CLIENT_FIGURES`).
         rates: by how much these grew per second at last, () where that is not known.
+        credit_left: publishes that it may be handed, None where it has no credit.
     """
 
     number: int
@@ -318,6 +319,7 @@ class ChannelStatus(msgspec.Struct, frozen=True):
     flow: ActivityStatus = ActivityStatus()
     counts: tuple[int, ...] = ()
     rates: tuple[float, ...] = ()
+    credit_left: int | None = None
 
 
 class ConnectionStatus(msgspec.Struct, frozen=True):

@@ -71,6 +71,10 @@ class LeaderDuties(Duties):
         view: the catalog.
         office: takes dead letters.
         drop_expired: deletes a queue, unless it is used meanwhile.
+
+    Attributes:
+        on_led: told of each queue that is led here from now on.
+        on_dead_lettered: told of each lot of letters that is sent once.
     """
 
     def __init__(
@@ -87,6 +91,8 @@ class LeaderDuties(Duties):
         self._view = view
         self._drop_expired = drop_expired
         self._clock = clock
+        self.on_led: Callable[[QueueHost], None] = _nobody_cares
+        self.on_dead_lettered: Callable[[Queue, list[Letter]], None] = _nobody_counts
         self._effective = EffectiveArguments(view)
         self._ticks = QueueTimer(self._tick, clock.unix_ms)
         self._expiries = QueueTimer(self._look_at_expiry, clock.monotonic_ms)
@@ -130,6 +136,7 @@ class LeaderDuties(Duties):
         self.office.release(host.queue.group)  # what an earlier leadership had under way is void
         if host.kept(1):
             self.office.keep(host)
+        self.on_led(host)
 
     @override
     def configured(self, host: QueueHost) -> None:
@@ -178,6 +185,7 @@ class LeaderDuties(Duties):
 
     @override
     def dead_lettered(self, queue: Queue, arguments: dict[str, Any], letters: list[Letter]) -> None:
+        self.on_dead_lettered(queue, letters)
         self.office.take(queue, arguments, letters)
 
     @override
@@ -201,3 +209,11 @@ class LeaderDuties(Duties):
     @override
     def dead_letters_forgotten(self, queue: Queue, ids: list[int]) -> None:
         self.office.forgotten(queue.group, ids)
+
+
+def _nobody_cares(host: QueueHost) -> None:
+    """Do nothing until somebody wants to know."""
+
+
+def _nobody_counts(queue: Queue, letters: list[Letter]) -> None:
+    """Do nothing until somebody wants to know."""

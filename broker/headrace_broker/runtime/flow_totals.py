@@ -23,13 +23,14 @@ from headrace_broker.model.flow import (
     REPUBLISH,
     RUNNING,
     STREAM,
+    TELEMETRY,
 )
 from headrace_broker.runtime.flow_facts import FlowFacts
 from headrace_broker.runtime.flow_state import state_name
 from headrace_broker.runtime.port import ConnectionInfo
 
 STATES = (RUNNING, FLOW, BLOCKING, BLOCKED)
-KINDS = (CONNECTION, STREAM, EXPIRY, DEAD_LETTERS, REPLAY, REPUBLISH)
+KINDS = (CONNECTION, STREAM, EXPIRY, DEAD_LETTERS, REPLAY, REPUBLISH, TELEMETRY)
 ALARMS = (LIMIT_NAMES[LIMIT_MEMORY], LIMIT_NAMES[LIMIT_DISK])
 
 

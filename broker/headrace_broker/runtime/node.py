@@ -50,6 +50,7 @@ from headrace_broker.runtime.replica_report import ReplicaReport
 from headrace_broker.runtime.replies import Replies
 from headrace_broker.runtime.resources import Resources
 from headrace_broker.runtime.router import Router
+from headrace_broker.runtime.telemetry.telemetry import Telemetry
 from headrace_broker.runtime.topology import Topology
 from headrace_raftlog.model.group import CoreOptions
 from headrace_raftlog.model.membership import member_node
@@ -134,6 +135,8 @@ class BrokerNode:
         names: of all of them by id.
         maintenance: whether this node is drained.
         operations: moves replicas and leaderships.
+        telemetry: notes how this node fares.
+        caught_up: it has applied what the catalog decided before its start.
     """
 
     def __init__(
@@ -200,12 +203,13 @@ class BrokerNode:
         self.rates = QueueRates(self.hosting.hosts, self.ledger, _now_us)
         self.flow_report = self._make_flow_report(self.directory.others)
         self.operations = self._make_operations()
+        self.telemetry = Telemetry(self, config.telemetry)
         self._handlers = self._payload_handlers()
 
     def _make_cluster(self, seeds: list[Node]) -> None:
         """Make what follows the nodes of the cluster, and where queues live."""
         config, view = self.config, self.catalog.catalog
-        self._caught_up = False
+        self.caught_up = False
         self.directory = NodeDirectory(config.node.id, seeds, view, self.raft)
         self.directory.added = self._node_added
         self.directory.removed = self._node_removed
@@ -214,7 +218,7 @@ class BrokerNode:
         self.moves = MemberMoves(view, self.raft, self.catalog.submit)
         self.admission = Admission(
             config.cluster.admit_nodes,
-            lambda: self._caught_up,
+            lambda: self.caught_up,
             self._admit,
             self.directory.adopt,
         )
@@ -273,7 +277,7 @@ class BrokerNode:
     @property
     def removed(self) -> bool:
         """Whether this node belongs to the cluster no more."""
-        return self._caught_up and self.catalog.catalog.node(self.config.node.id) is None
+        return self.caught_up and self.catalog.catalog.node(self.config.node.id) is None
 
     def _node_added(self, node: int) -> None:
         self.peers_up.setdefault(node, 0)
@@ -363,6 +367,7 @@ class BrokerNode:
         self.rates.start()
         self.resources.start()
         self.alarms.start()
+        await self.telemetry.start()
 
     async def join(self) -> None:
         """Belong to the cluster, catch up with the catalog, and forget what was in memory before.
@@ -379,7 +384,7 @@ class BrokerNode:
             except (CatalogUnavailableError, AmqpError) as error:
                 log.warning("waiting for the cluster: %s", error)
             else:
-                self._caught_up = True
+                self.caught_up = True
                 self.directory.settle()
                 own = self.config.node
                 self.catalog.announce(
@@ -398,6 +403,7 @@ class BrokerNode:
 
     async def stop(self) -> None:
         """Stop all parts; what is durable stays."""
+        await self.telemetry.stop()
         await self.maintenance.stop()
         await self.operations.stop()
         await self.moves.stop()
@@ -469,6 +475,8 @@ class BrokerNode:
             "debt_report": self.debts.receive_report,
             "debt_heard": self.debts.receive_heard,
             "alarm": self.alarms.receive,
+            "export_question": self.telemetry.courier.receive_question,
+            "export_answer": lambda _, answer: self.telemetry.courier.receive_answer(answer),
             "stopping": lambda peer, _: self.maintenance.stopping.add(peer),
             "outflows": lambda _, outflows: self.hosting.outflow.hear(
                 list(outflows.rows), _now_us()

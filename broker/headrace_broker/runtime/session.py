@@ -133,6 +133,7 @@ class QueueSession(QueueClient):
         number = self.control.settles_sent()
         purged = self.control.request(encode_purge(self.session, number))
         _, count = await wait_answer(self.queue, purged)
+        self.link.traffic.purged(self.queue, count)
         return count
 
     @override

@@ -7,6 +7,8 @@ from typing import final
 from mypy_extensions import i64
 
 from headrace_broker.core.queue.tally import Tally
+from headrace_broker.model.definition import Queue
+from headrace_broker.model.limits import TELEMETRY_PURGES_MAX
 
 
 @final
@@ -16,6 +18,8 @@ class Traffic:
     Attributes:
         tally: what the queues led here have let go.
         leases_expired: of groups that lease messages of these.
+        purges: queues that were purged through this node, and how many messages went, until
+            somebody takes them; None where nobody does.
     """
 
     def __init__(self) -> None:
@@ -26,11 +30,18 @@ class Traffic:
         self.ack: i64 = 0
         self.tally = Tally()
         self.leases_expired: i64 = 0
+        self.purges: list[tuple[Queue, int]] | None = None
 
     def delivered(self, redelivered: bytes) -> None:
         """Count a run of deliveries, one octet each, 1 for a message that was delivered before."""
         self.deliver += len(redelivered)
         self.redeliver += redelivered.count(1)
+
+    def purged(self, queue: Queue, count: int) -> None:
+        """Note that a queue was purged."""
+        purges = self.purges
+        if purges is not None and len(purges) < TELEMETRY_PURGES_MAX:
+            purges.append((queue, count))
 
 
 @final

@@ -61,6 +61,8 @@ class ClusterPayload(_message.Message):
     LEASE_GROUPS_FIELD_NUMBER: _builtins.int
     BACKUP_QUESTION_FIELD_NUMBER: _builtins.int
     BACKUP_ANSWER_FIELD_NUMBER: _builtins.int
+    EXPORT_QUESTION_FIELD_NUMBER: _builtins.int
+    EXPORT_ANSWER_FIELD_NUMBER: _builtins.int
     catalog_forward: _builtins.bytes
     """A catalog command on its way to the leader of group 0."""
     question: _builtins.bytes
@@ -68,6 +70,9 @@ class ClusterPayload(_message.Message):
     answer: _builtins.bytes
     stopping: _builtins.bool
     """Any node to all others: I am being stopped; let me lead nothing new."""
+    export_question: _builtins.bytes
+    """Any node to any other: see runtime/telemetry/courier.py."""
+    export_answer: _builtins.bytes
     @_builtins.property
     def command(self) -> Global___QueueCommand: ...
     @_builtins.property
@@ -182,12 +187,14 @@ class ClusterPayload(_message.Message):
         lease_groups: Global___LeaseGroups | None = ...,
         backup_question: Global___BackupQuestion | None = ...,
         backup_answer: Global___BackupAnswer | None = ...,
+        export_question: _builtins.bytes = ...,
+        export_answer: _builtins.bytes = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["alarm", b"alarm", "answer", b"answer", "ask_withheld", b"ask_withheld", "backup_answer", b"backup_answer", "backup_question", b"backup_question", "body", b"body", "browse_request", b"browse_request", "browsed_page", b"browsed_page", "catalog_forward", b"catalog_forward", "command", b"command", "completed", b"completed", "controlled", b"controlled", "counts", b"counts", "counts_request", b"counts_request", "debt_heard", b"debt_heard", "debt_report", b"debt_report", "detached", b"detached", "enqueued", b"enqueued", "gap", b"gap", "got", b"got", "lease_chunk", b"lease_chunk", "lease_command", b"lease_command", "lease_describe", b"lease_describe", "lease_fetch", b"lease_fetch", "lease_groups", b"lease_groups", "lease_reply", b"lease_reply", "outflows", b"outflows", "question", b"question", "refused", b"refused", "reply", b"reply", "reply_alive", b"reply_alive", "reply_probe", b"reply_probe", "resync", b"resync", "run", b"run", "still_withheld", b"still_withheld", "stopping", b"stopping", "timed_out", b"timed_out", "window", b"window"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["alarm", b"alarm", "answer", b"answer", "ask_withheld", b"ask_withheld", "backup_answer", b"backup_answer", "backup_question", b"backup_question", "body", b"body", "browse_request", b"browse_request", "browsed_page", b"browsed_page", "catalog_forward", b"catalog_forward", "command", b"command", "completed", b"completed", "controlled", b"controlled", "counts", b"counts", "counts_request", b"counts_request", "debt_heard", b"debt_heard", "debt_report", b"debt_report", "detached", b"detached", "enqueued", b"enqueued", "export_answer", b"export_answer", "export_question", b"export_question", "gap", b"gap", "got", b"got", "lease_chunk", b"lease_chunk", "lease_command", b"lease_command", "lease_describe", b"lease_describe", "lease_fetch", b"lease_fetch", "lease_groups", b"lease_groups", "lease_reply", b"lease_reply", "outflows", b"outflows", "question", b"question", "refused", b"refused", "reply", b"reply", "reply_alive", b"reply_alive", "reply_probe", b"reply_probe", "resync", b"resync", "run", b"run", "still_withheld", b"still_withheld", "stopping", b"stopping", "timed_out", b"timed_out", "window", b"window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alarm", b"alarm", "answer", b"answer", "ask_withheld", b"ask_withheld", "backup_answer", b"backup_answer", "backup_question", b"backup_question", "body", b"body", "browse_request", b"browse_request", "browsed_page", b"browsed_page", "catalog_forward", b"catalog_forward", "command", b"command", "completed", b"completed", "controlled", b"controlled", "counts", b"counts", "counts_request", b"counts_request", "debt_heard", b"debt_heard", "debt_report", b"debt_report", "detached", b"detached", "enqueued", b"enqueued", "gap", b"gap", "got", b"got", "lease_chunk", b"lease_chunk", "lease_command", b"lease_command", "lease_describe", b"lease_describe", "lease_fetch", b"lease_fetch", "lease_groups", b"lease_groups", "lease_reply", b"lease_reply", "outflows", b"outflows", "question", b"question", "refused", b"refused", "reply", b"reply", "reply_alive", b"reply_alive", "reply_probe", b"reply_probe", "resync", b"resync", "run", b"run", "still_withheld", b"still_withheld", "stopping", b"stopping", "timed_out", b"timed_out", "window", b"window"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alarm", b"alarm", "answer", b"answer", "ask_withheld", b"ask_withheld", "backup_answer", b"backup_answer", "backup_question", b"backup_question", "body", b"body", "browse_request", b"browse_request", "browsed_page", b"browsed_page", "catalog_forward", b"catalog_forward", "command", b"command", "completed", b"completed", "controlled", b"controlled", "counts", b"counts", "counts_request", b"counts_request", "debt_heard", b"debt_heard", "debt_report", b"debt_report", "detached", b"detached", "enqueued", b"enqueued", "export_answer", b"export_answer", "export_question", b"export_question", "gap", b"gap", "got", b"got", "lease_chunk", b"lease_chunk", "lease_command", b"lease_command", "lease_describe", b"lease_describe", "lease_fetch", b"lease_fetch", "lease_groups", b"lease_groups", "lease_reply", b"lease_reply", "outflows", b"outflows", "question", b"question", "refused", b"refused", "reply", b"reply", "reply_alive", b"reply_alive", "reply_probe", b"reply_probe", "resync", b"resync", "run", b"run", "still_withheld", b"still_withheld", "stopping", b"stopping", "timed_out", b"timed_out", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["catalog_forward", "command", "resync", "window", "enqueued", "controlled", "run", "got", "gap", "refused", "detached", "counts_request", "counts", "timed_out", "completed", "ask_withheld", "still_withheld", "outflows", "reply", "reply_probe", "reply_alive", "question", "answer", "browse_request", "browsed_page", "alarm", "stopping", "debt_report", "debt_heard", "lease_command", "lease_reply", "lease_fetch", "lease_chunk", "lease_describe", "lease_groups", "backup_question", "backup_answer"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["catalog_forward", "command", "resync", "window", "enqueued", "controlled", "run", "got", "gap", "refused", "detached", "counts_request", "counts", "timed_out", "completed", "ask_withheld", "still_withheld", "outflows", "reply", "reply_probe", "reply_alive", "question", "answer", "browse_request", "browsed_page", "alarm", "stopping", "debt_report", "debt_heard", "lease_command", "lease_reply", "lease_fetch", "lease_chunk", "lease_describe", "lease_groups", "backup_question", "backup_answer", "export_question", "export_answer"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from pamqp import commands
 
+from headrace_broker.model.limits import CHANNEL_CREDIT
 from headrace_broker.model.status import ChannelStatus, ConsumerStatus
 
 
@@ -50,9 +51,9 @@ def test_channels_and_consumers_are_told(kit, queue, fill, new_peer):
     fill(3)
     peer.turn()
     [first, second] = peer.info.control.channels(0)
-    assert first == ChannelStatus(1, 0, 0, False, 0, 0)
+    assert first == ChannelStatus(1, 0, 0, False, 0, 0, credit_left=CHANNEL_CREDIT)
     consumer = ConsumerStatus("tag", "q", True, True, 5, arguments)
-    assert second == ChannelStatus(2, 5, 7, True, 3, 0, (consumer,))
+    assert second == ChannelStatus(2, 5, 7, True, 3, 0, (consumer,), credit_left=CHANNEL_CREDIT)
 
 
 def test_prefetch_0_is_told_for_no_limit_and_for_no_ack(kit, queue, new_peer):

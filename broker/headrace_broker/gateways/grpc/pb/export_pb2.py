@@ -24,19 +24,19 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fheadrace/broker/v1/export.proto\x12\x12headrace.broker.v1\"]\n\x11ListShardsRequest\x12*\n\x03log\x18\x01 \x01(\x0e\x32\x1d.headrace.broker.v1.ExportLog\x12\r\n\x05vhost\x18\x02 \x01(\t\x12\r\n\x05queue\x18\x03 \x01(\t\"\\\n\x12ListShardsResponse\x12/\n\x06shards\x18\x01 \x03(\x0b\x32\x1f.headrace.broker.v1.ExportShard\x12\x15\n\rmissing_nodes\x18\x02 \x03(\t\"\xca\x01\n\x0b\x45xportShard\x12\r\n\x05shard\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\x04\x12\x13\n\x0b\x66irst_index\x18\x03 \x01(\x04\x12\x12\n\nnext_index\x18\x04 \x01(\x04\x12\x0e\n\x06octets\x18\x05 \x01(\x04\x12\x10\n\x08\x66irst_ms\x18\x06 \x01(\x04\x12\x0f\n\x07last_ms\x18\x07 \x01(\x04\x12\x0c\n\x04node\x18\x08 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\t \x01(\t\x12\r\n\x05vhost\x18\n \x01(\t\x12\r\n\x05queue\x18\x0b \x01(\t\"\xb9\x01\n\x11ReadExportRequest\x12*\n\x03log\x18\x01 \x01(\x0e\x32\x1d.headrace.broker.v1.ExportLog\x12\r\n\x05shard\x18\x02 \x01(\t\x12\x13\n\x0bincarnation\x18\x03 \x01(\x04\x12\r\n\x05start\x18\x04 \x01(\x04\x12\x0b\n\x03\x65nd\x18\x05 \x01(\x04\x12\x10\n\x08rows_max\x18\x06 \x01(\x04\x12\x12\n\noctets_max\x18\x07 \x01(\x04\x12\x12\n\ncompressed\x18\x08 \x01(\x08\"\xdf\x01\n\x12ReadExportResponse\x12\x30\n\x06schema\x18\x01 \x01(\x0b\x32 .headrace.broker.v1.ExportSchema\x12\x13\n\x0b\x66irst_index\x18\x02 \x01(\x04\x12\x0c\n\x04rows\x18\x03 \x01(\x04\x12\x15\n\rbuffer_octets\x18\x04 \x03(\r\x12\x13\n\x0b\x62ody_octets\x18\x05 \x01(\x04\x12:\n\x0b\x63ompression\x18\x06 \x01(\x0e\x32%.headrace.broker.v1.ExportCompression\x12\x0c\n\x04\x62ody\x18\x07 \x01(\x0c\"R\n\x0c\x45xportSchema\x12\x0f\n\x07version\x18\x01 \x01(\r\x12\x31\n\x07\x63olumns\x18\x02 \x03(\x0b\x32 .headrace.broker.v1.ExportColumn\"J\n\x0c\x45xportColumn\x12\x0c\n\x04name\x18\x01 \x01(\t\x12,\n\x04type\x18\x02 \x01(\x0e\x32\x1e.headrace.broker.v1.ExportType\"[\n\x0f\x45xportGroupName\x12*\n\x03log\x18\x01 \x01(\x0e\x32\x1d.headrace.broker.v1.ExportLog\x12\r\n\x05shard\x18\x02 \x01(\t\x12\r\n\x05group\x18\x03 \x01(\t\"\xa1\x01\n\x0b\x45xportGroup\x12\r\n\x05shard\x18\x01 \x01(\t\x12\r\n\x05group\x18\x02 \x01(\t\x12\r\n\x05\x65poch\x18\x03 \x01(\x04\x12\x11\n\tcommitted\x18\x04 \x01(\x04\x12\x14\n\x0c\x63ommitted_ms\x18\x05 \x01(\x04\x12\x13\n\x0bincarnation\x18\x06 \x01(\x04\x12\x13\n\x0b\x66irst_index\x18\x07 \x01(\x04\x12\x12\n\nnext_index\x18\x08 \x01(\x04\"_\n\x16OpenExportGroupRequest\x12\x31\n\x04name\x18\x01 \x01(\x0b\x32#.headrace.broker.v1.ExportGroupName\x12\x12\n\nrequest_id\x18\x02 \x01(\t\"I\n\x17OpenExportGroupResponse\x12.\n\x05group\x18\x01 \x01(\x0b\x32\x1f.headrace.broker.v1.ExportGroup\"{\n\x13\x43ommitExportRequest\x12\x31\n\x04name\x18\x01 \x01(\x0b\x32#.headrace.broker.v1.ExportGroupName\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\x12\x13\n\x0bincarnation\x18\x03 \x01(\x04\x12\r\n\x05up_to\x18\x04 \x01(\x04\"F\n\x14\x43ommitExportResponse\x12.\n\x05group\x18\x01 \x01(\x0b\x32\x1f.headrace.broker.v1.ExportGroup\"P\n\x1b\x44\x65scribeExportGroupsRequest\x12\x31\n\x04name\x18\x01 \x01(\x0b\x32#.headrace.broker.v1.ExportGroupName\"f\n\x1c\x44\x65scribeExportGroupsResponse\x12/\n\x06groups\x18\x01 \x03(\x0b\x32\x1f.headrace.broker.v1.ExportGroup\x12\x15\n\rmissing_nodes\x18\x02 \x03(\t\"[\n\x17\x43loseExportGroupRequest\x12\x31\n\x04name\x18\x01 \x01(\x0b\x32#.headrace.broker.v1.ExportGroupName\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\"\x1a\n\x18\x43loseExportGroupResponse*\xb0\x01\n\tExportLog\x12\x1a\n\x16\x45XPORT_LOG_UNSPECIFIED\x10\x00\x12\x16\n\x12\x45XPORT_LOG_ARCHIVE\x10\x01\x12\x1b\n\x17\x45XPORT_LOG_QUEUE_EVENTS\x10\x02\x12\x1b\n\x17\x45XPORT_LOG_FLOW_SAMPLES\x10\x03\x12\x1a\n\x16\x45XPORT_LOG_FLOW_EVENTS\x10\x04\x12\x19\n\x15\x45XPORT_LOG_DEBT_EDGES\x10\x05*T\n\x11\x45xportCompression\x12\"\n\x1e\x45XPORT_COMPRESSION_UNSPECIFIED\x10\x00\x12\x1b\n\x17\x45XPORT_COMPRESSION_ZLIB\x10\x01*\xd2\x01\n\nExportType\x12\x1b\n\x17\x45XPORT_TYPE_UNSPECIFIED\x10\x00\x12\x15\n\x11\x45XPORT_TYPE_INT64\x10\x01\x12\x15\n\x11\x45XPORT_TYPE_INT32\x10\x02\x12\x17\n\x13\x45XPORT_TYPE_FLOAT64\x10\x03\x12\x14\n\x10\x45XPORT_TYPE_BOOL\x10\x04\x12\x14\n\x10\x45XPORT_TYPE_UTF8\x10\x05\x12\x16\n\x12\x45XPORT_TYPE_BINARY\x10\x06\x12\x1c\n\x18\x45XPORT_TYPE_TIMESTAMP_MS\x10\x07\x32\xdf\x04\n\x06\x45xport\x12[\n\nListShards\x12%.headrace.broker.v1.ListShardsRequest\x1a&.headrace.broker.v1.ListShardsResponse\x12W\n\x04Read\x12%.headrace.broker.v1.ReadExportRequest\x1a&.headrace.broker.v1.ReadExportResponse0\x01\x12\x64\n\tOpenGroup\x12*.headrace.broker.v1.OpenExportGroupRequest\x1a+.headrace.broker.v1.OpenExportGroupResponse\x12[\n\x06\x43ommit\x12\'.headrace.broker.v1.CommitExportRequest\x1a(.headrace.broker.v1.CommitExportResponse\x12s\n\x0e\x44\x65scribeGroups\x12/.headrace.broker.v1.DescribeExportGroupsRequest\x1a\x30.headrace.broker.v1.DescribeExportGroupsResponse\x12g\n\nCloseGroup\x12+.headrace.broker.v1.CloseExportGroupRequest\x1a,.headrace.broker.v1.CloseExportGroupResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fheadrace/broker/v1/export.proto\x12\x12headrace.broker.v1\"]\n\x11ListShardsRequest\x12*\n\x03log\x18\x01 \x01(\x0e\x32\x1d.headrace.broker.v1.ExportLog\x12\r\n\x05vhost\x18\x02 \x01(\t\x12\r\n\x05queue\x18\x03 \x01(\t\"\\\n\x12ListShardsResponse\x12/\n\x06shards\x18\x01 \x03(\x0b\x32\x1f.headrace.broker.v1.ExportShard\x12\x15\n\rmissing_nodes\x18\x02 \x03(\t\"\xca\x01\n\x0b\x45xportShard\x12\r\n\x05shard\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\x04\x12\x13\n\x0b\x66irst_index\x18\x03 \x01(\x04\x12\x12\n\nnext_index\x18\x04 \x01(\x04\x12\x0e\n\x06octets\x18\x05 \x01(\x04\x12\x10\n\x08\x66irst_ms\x18\x06 \x01(\x04\x12\x0f\n\x07last_ms\x18\x07 \x01(\x04\x12\x0c\n\x04node\x18\x08 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\t \x01(\t\x12\r\n\x05vhost\x18\n \x01(\t\x12\r\n\x05queue\x18\x0b \x01(\t\"\xb9\x01\n\x11ReadExportRequest\x12*\n\x03log\x18\x01 \x01(\x0e\x32\x1d.headrace.broker.v1.ExportLog\x12\r\n\x05shard\x18\x02 \x01(\t\x12\x13\n\x0bincarnation\x18\x03 \x01(\x04\x12\r\n\x05start\x18\x04 \x01(\x04\x12\x0b\n\x03\x65nd\x18\x05 \x01(\x04\x12\x10\n\x08rows_max\x18\x06 \x01(\x04\x12\x12\n\noctets_max\x18\x07 \x01(\x04\x12\x12\n\ncompressed\x18\x08 \x01(\x08\"w\n\x12ReadExportResponse\x12\x30\n\x06schema\x18\x01 \x01(\x0b\x32 .headrace.broker.v1.ExportSchema\x12/\n\x06\x62locks\x18\x02 \x03(\x0b\x32\x1f.headrace.broker.v1.ExportBlock\"\xa6\x01\n\x0b\x45xportBlock\x12\x13\n\x0b\x66irst_index\x18\x01 \x01(\x04\x12\x0c\n\x04rows\x18\x02 \x01(\x04\x12\x15\n\rbuffer_octets\x18\x03 \x03(\r\x12\x13\n\x0b\x62ody_octets\x18\x04 \x01(\x04\x12:\n\x0b\x63ompression\x18\x05 \x01(\x0e\x32%.headrace.broker.v1.ExportCompression\x12\x0c\n\x04\x62ody\x18\x06 \x01(\x0c\"R\n\x0c\x45xportSchema\x12\x0f\n\x07version\x18\x01 \x01(\r\x12\x31\n\x07\x63olumns\x18\x02 \x03(\x0b\x32 .headrace.broker.v1.ExportColumn\"J\n\x0c\x45xportColumn\x12\x0c\n\x04name\x18\x01 \x01(\t\x12,\n\x04type\x18\x02 \x01(\x0e\x32\x1e.headrace.broker.v1.ExportType\"[\n\x0f\x45xportGroupName\x12*\n\x03log\x18\x01 \x01(\x0e\x32\x1d.headrace.broker.v1.ExportLog\x12\r\n\x05shard\x18\x02 \x01(\t\x12\r\n\x05group\x18\x03 \x01(\t\"\xa1\x01\n\x0b\x45xportGroup\x12\r\n\x05shard\x18\x01 \x01(\t\x12\r\n\x05group\x18\x02 \x01(\t\x12\r\n\x05\x65poch\x18\x03 \x01(\x04\x12\x11\n\tcommitted\x18\x04 \x01(\x04\x12\x14\n\x0c\x63ommitted_ms\x18\x05 \x01(\x04\x12\x13\n\x0bincarnation\x18\x06 \x01(\x04\x12\x13\n\x0b\x66irst_index\x18\x07 \x01(\x04\x12\x12\n\nnext_index\x18\x08 \x01(\x04\"_\n\x16OpenExportGroupRequest\x12\x31\n\x04name\x18\x01 \x01(\x0b\x32#.headrace.broker.v1.ExportGroupName\x12\x12\n\nrequest_id\x18\x02 \x01(\t\"I\n\x17OpenExportGroupResponse\x12.\n\x05group\x18\x01 \x01(\x0b\x32\x1f.headrace.broker.v1.ExportGroup\"{\n\x13\x43ommitExportRequest\x12\x31\n\x04name\x18\x01 \x01(\x0b\x32#.headrace.broker.v1.ExportGroupName\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\x12\x13\n\x0bincarnation\x18\x03 \x01(\x04\x12\r\n\x05up_to\x18\x04 \x01(\x04\"F\n\x14\x43ommitExportResponse\x12.\n\x05group\x18\x01 \x01(\x0b\x32\x1f.headrace.broker.v1.ExportGroup\"P\n\x1b\x44\x65scribeExportGroupsRequest\x12\x31\n\x04name\x18\x01 \x01(\x0b\x32#.headrace.broker.v1.ExportGroupName\"f\n\x1c\x44\x65scribeExportGroupsResponse\x12/\n\x06groups\x18\x01 \x03(\x0b\x32\x1f.headrace.broker.v1.ExportGroup\x12\x15\n\rmissing_nodes\x18\x02 \x03(\t\"[\n\x17\x43loseExportGroupRequest\x12\x31\n\x04name\x18\x01 \x01(\x0b\x32#.headrace.broker.v1.ExportGroupName\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\"\x1a\n\x18\x43loseExportGroupResponse*\xb0\x01\n\tExportLog\x12\x1a\n\x16\x45XPORT_LOG_UNSPECIFIED\x10\x00\x12\x16\n\x12\x45XPORT_LOG_ARCHIVE\x10\x01\x12\x1b\n\x17\x45XPORT_LOG_QUEUE_EVENTS\x10\x02\x12\x1b\n\x17\x45XPORT_LOG_FLOW_SAMPLES\x10\x03\x12\x1a\n\x16\x45XPORT_LOG_FLOW_EVENTS\x10\x04\x12\x19\n\x15\x45XPORT_LOG_DEBT_EDGES\x10\x05*T\n\x11\x45xportCompression\x12\"\n\x1e\x45XPORT_COMPRESSION_UNSPECIFIED\x10\x00\x12\x1b\n\x17\x45XPORT_COMPRESSION_ZLIB\x10\x01*\xd2\x01\n\nExportType\x12\x1b\n\x17\x45XPORT_TYPE_UNSPECIFIED\x10\x00\x12\x15\n\x11\x45XPORT_TYPE_INT64\x10\x01\x12\x15\n\x11\x45XPORT_TYPE_INT32\x10\x02\x12\x17\n\x13\x45XPORT_TYPE_FLOAT64\x10\x03\x12\x14\n\x10\x45XPORT_TYPE_BOOL\x10\x04\x12\x14\n\x10\x45XPORT_TYPE_UTF8\x10\x05\x12\x16\n\x12\x45XPORT_TYPE_BINARY\x10\x06\x12\x1c\n\x18\x45XPORT_TYPE_TIMESTAMP_MS\x10\x07\x32\xdf\x04\n\x06\x45xport\x12[\n\nListShards\x12%.headrace.broker.v1.ListShardsRequest\x1a&.headrace.broker.v1.ListShardsResponse\x12W\n\x04Read\x12%.headrace.broker.v1.ReadExportRequest\x1a&.headrace.broker.v1.ReadExportResponse0\x01\x12\x64\n\tOpenGroup\x12*.headrace.broker.v1.OpenExportGroupRequest\x1a+.headrace.broker.v1.OpenExportGroupResponse\x12[\n\x06\x43ommit\x12\'.headrace.broker.v1.CommitExportRequest\x1a(.headrace.broker.v1.CommitExportResponse\x12s\n\x0e\x44\x65scribeGroups\x12/.headrace.broker.v1.DescribeExportGroupsRequest\x1a\x30.headrace.broker.v1.DescribeExportGroupsResponse\x12g\n\nCloseGroup\x12+.headrace.broker.v1.CloseExportGroupRequest\x1a,.headrace.broker.v1.CloseExportGroupResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'headrace.broker.v1.export_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_EXPORTLOG']._serialized_start=1957
-  _globals['_EXPORTLOG']._serialized_end=2133
-  _globals['_EXPORTCOMPRESSION']._serialized_start=2135
-  _globals['_EXPORTCOMPRESSION']._serialized_end=2219
-  _globals['_EXPORTTYPE']._serialized_start=2222
-  _globals['_EXPORTTYPE']._serialized_end=2432
+  _globals['_EXPORTLOG']._serialized_start=2021
+  _globals['_EXPORTLOG']._serialized_end=2197
+  _globals['_EXPORTCOMPRESSION']._serialized_start=2199
+  _globals['_EXPORTCOMPRESSION']._serialized_end=2283
+  _globals['_EXPORTTYPE']._serialized_start=2286
+  _globals['_EXPORTTYPE']._serialized_end=2496
   _globals['_LISTSHARDSREQUEST']._serialized_start=55
   _globals['_LISTSHARDSREQUEST']._serialized_end=148
   _globals['_LISTSHARDSRESPONSE']._serialized_start=150
@@ -45,32 +45,34 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_EXPORTSHARD']._serialized_end=447
   _globals['_READEXPORTREQUEST']._serialized_start=450
   _globals['_READEXPORTREQUEST']._serialized_end=635
-  _globals['_READEXPORTRESPONSE']._serialized_start=638
-  _globals['_READEXPORTRESPONSE']._serialized_end=861
-  _globals['_EXPORTSCHEMA']._serialized_start=863
-  _globals['_EXPORTSCHEMA']._serialized_end=945
-  _globals['_EXPORTCOLUMN']._serialized_start=947
-  _globals['_EXPORTCOLUMN']._serialized_end=1021
-  _globals['_EXPORTGROUPNAME']._serialized_start=1023
-  _globals['_EXPORTGROUPNAME']._serialized_end=1114
-  _globals['_EXPORTGROUP']._serialized_start=1117
-  _globals['_EXPORTGROUP']._serialized_end=1278
-  _globals['_OPENEXPORTGROUPREQUEST']._serialized_start=1280
-  _globals['_OPENEXPORTGROUPREQUEST']._serialized_end=1375
-  _globals['_OPENEXPORTGROUPRESPONSE']._serialized_start=1377
-  _globals['_OPENEXPORTGROUPRESPONSE']._serialized_end=1450
-  _globals['_COMMITEXPORTREQUEST']._serialized_start=1452
-  _globals['_COMMITEXPORTREQUEST']._serialized_end=1575
-  _globals['_COMMITEXPORTRESPONSE']._serialized_start=1577
-  _globals['_COMMITEXPORTRESPONSE']._serialized_end=1647
-  _globals['_DESCRIBEEXPORTGROUPSREQUEST']._serialized_start=1649
-  _globals['_DESCRIBEEXPORTGROUPSREQUEST']._serialized_end=1729
-  _globals['_DESCRIBEEXPORTGROUPSRESPONSE']._serialized_start=1731
-  _globals['_DESCRIBEEXPORTGROUPSRESPONSE']._serialized_end=1833
-  _globals['_CLOSEEXPORTGROUPREQUEST']._serialized_start=1835
-  _globals['_CLOSEEXPORTGROUPREQUEST']._serialized_end=1926
-  _globals['_CLOSEEXPORTGROUPRESPONSE']._serialized_start=1928
-  _globals['_CLOSEEXPORTGROUPRESPONSE']._serialized_end=1954
-  _globals['_EXPORT']._serialized_start=2435
-  _globals['_EXPORT']._serialized_end=3042
+  _globals['_READEXPORTRESPONSE']._serialized_start=637
+  _globals['_READEXPORTRESPONSE']._serialized_end=756
+  _globals['_EXPORTBLOCK']._serialized_start=759
+  _globals['_EXPORTBLOCK']._serialized_end=925
+  _globals['_EXPORTSCHEMA']._serialized_start=927
+  _globals['_EXPORTSCHEMA']._serialized_end=1009
+  _globals['_EXPORTCOLUMN']._serialized_start=1011
+  _globals['_EXPORTCOLUMN']._serialized_end=1085
+  _globals['_EXPORTGROUPNAME']._serialized_start=1087
+  _globals['_EXPORTGROUPNAME']._serialized_end=1178
+  _globals['_EXPORTGROUP']._serialized_start=1181
+  _globals['_EXPORTGROUP']._serialized_end=1342
+  _globals['_OPENEXPORTGROUPREQUEST']._serialized_start=1344
+  _globals['_OPENEXPORTGROUPREQUEST']._serialized_end=1439
+  _globals['_OPENEXPORTGROUPRESPONSE']._serialized_start=1441
+  _globals['_OPENEXPORTGROUPRESPONSE']._serialized_end=1514
+  _globals['_COMMITEXPORTREQUEST']._serialized_start=1516
+  _globals['_COMMITEXPORTREQUEST']._serialized_end=1639
+  _globals['_COMMITEXPORTRESPONSE']._serialized_start=1641
+  _globals['_COMMITEXPORTRESPONSE']._serialized_end=1711
+  _globals['_DESCRIBEEXPORTGROUPSREQUEST']._serialized_start=1713
+  _globals['_DESCRIBEEXPORTGROUPSREQUEST']._serialized_end=1793
+  _globals['_DESCRIBEEXPORTGROUPSRESPONSE']._serialized_start=1795
+  _globals['_DESCRIBEEXPORTGROUPSRESPONSE']._serialized_end=1897
+  _globals['_CLOSEEXPORTGROUPREQUEST']._serialized_start=1899
+  _globals['_CLOSEEXPORTGROUPREQUEST']._serialized_end=1990
+  _globals['_CLOSEEXPORTGROUPRESPONSE']._serialized_start=1992
+  _globals['_CLOSEEXPORTGROUPRESPONSE']._serialized_end=2018
+  _globals['_EXPORT']._serialized_start=2499
+  _globals['_EXPORT']._serialized_end=3106
 # @@protoc_insertion_point(module_scope)

@@ -284,7 +284,35 @@ Global___ReadExportRequest: _TypeAlias = ReadExportRequest  # noqa: Y015
 
 @_typing.final
 class ReadExportResponse(_message.Message):
-    """A block of rows as columns that can be used as they are as Arrow arrays.
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SCHEMA_FIELD_NUMBER: _builtins.int
+    BLOCKS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def schema(self) -> Global___ExportSchema:
+        """of the blocks; in the first answer, and where it is another one"""
+
+    @_builtins.property
+    def blocks(self) -> _containers.RepeatedCompositeFieldContainer[Global___ExportBlock]:
+        """in order, 1 or more"""
+
+    def __init__(
+        self,
+        *,
+        schema: Global___ExportSchema | None = ...,
+        blocks: _abc.Iterable[Global___ExportBlock] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["schema", b"schema"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["blocks", b"blocks", "schema", b"schema"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReadExportResponse: _TypeAlias = ReadExportResponse  # noqa: Y015
+
+@_typing.final
+class ExportBlock(_message.Message):
+    """Rows as columns that can be used as they are as Arrow arrays.
 
     For each column of the schema, in its order, `body` has a bitmap of which rows have a value (of no
     octets where all have), for UTF8 and BINARY rows + 1 offsets of 32 bits, and the values: integers and
@@ -294,7 +322,6 @@ class ReadExportResponse(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    SCHEMA_FIELD_NUMBER: _builtins.int
     FIRST_INDEX_FIELD_NUMBER: _builtins.int
     ROWS_FIELD_NUMBER: _builtins.int
     BUFFER_OCTETS_FIELD_NUMBER: _builtins.int
@@ -311,15 +338,10 @@ class ReadExportResponse(_message.Message):
     compression: Global___ExportCompression.ValueType
     body: _builtins.bytes
     @_builtins.property
-    def schema(self) -> Global___ExportSchema:
-        """of the first block, and of those that have another than the one before"""
-
-    @_builtins.property
     def buffer_octets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     def __init__(
         self,
         *,
-        schema: Global___ExportSchema | None = ...,
         first_index: _builtins.int = ...,
         rows: _builtins.int = ...,
         buffer_octets: _abc.Iterable[_builtins.int] | None = ...,
@@ -327,13 +349,13 @@ class ReadExportResponse(_message.Message):
         compression: Global___ExportCompression.ValueType = ...,
         body: _builtins.bytes = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["schema", b"schema"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "body_octets", b"body_octets", "buffer_octets", b"buffer_octets", "compression", b"compression", "first_index", b"first_index", "rows", b"rows", "schema", b"schema"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "body_octets", b"body_octets", "buffer_octets", b"buffer_octets", "compression", b"compression", "first_index", b"first_index", "rows", b"rows"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___ReadExportResponse: _TypeAlias = ReadExportResponse  # noqa: Y015
+Global___ExportBlock: _TypeAlias = ExportBlock  # noqa: Y015
 
 @_typing.final
 class ExportSchema(_message.Message):

@@ -1,0 +1,306 @@
+# ruff: noqa: N802  (names of gRPC methods)
+"""The service Export: logs of the broker, for those who read them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import aclosing
+from typing import Any, Final
+
+import grpc
+
+from headrace_broker.catalog.access import Caller
+from headrace_broker.gateways.grpc.call import Admission
+from headrace_broker.gateways.grpc.desk import check_name
+from headrace_broker.gateways.grpc.errors import RETRY_MS, CallError, Context, bad_field
+from headrace_broker.gateways.grpc.export_answer import (
+    block_message,
+    export_errors,
+    group_message,
+    schema_message,
+    shard_message,
+)
+from headrace_broker.gateways.grpc.pb import export_pb2 as pb
+from headrace_broker.gateways.grpc.pb.export_pb2_grpc import (
+    ExportServicer,
+    add_ExportServicer_to_server,
+)
+from headrace_broker.gateways.grpc.unary import serve
+from headrace_broker.model.limits import (
+    EXPORT_CHUNK_OCTETS,
+    EXPORT_OPENER_OCTETS_MAX,
+    EXPORT_READS_MAX,
+    NAME_OCTETS_MAX,
+)
+from headrace_broker.runtime.export_log import Block, ExportLog
+from headrace_broker.runtime.telemetry.schema import (
+    DEBT_EDGES,
+    FLOW_EVENTS,
+    FLOW_SAMPLES,
+    QUEUE_EVENTS,
+)
+
+STALL_SECONDS_MAX: Final = 60.0  # a client may leave an answer unread for so long
+INDEX_MAX: Final = (1 << 63) - 1  # of rows, incarnations and epochs
+
+
+def export_logs(telemetry: Mapping[str, ExportLog]) -> dict[int, ExportLog]:
+    """Return logs by their number in `ExportLog` of export.proto.
+
+    Args:
+        telemetry: by name.
+    """
+    return {
+        pb.EXPORT_LOG_QUEUE_EVENTS: telemetry[QUEUE_EVENTS],
+        pb.EXPORT_LOG_FLOW_SAMPLES: telemetry[FLOW_SAMPLES],
+        pb.EXPORT_LOG_FLOW_EVENTS: telemetry[FLOW_EVENTS],
+        pb.EXPORT_LOG_DEBT_EDGES: telemetry[DEBT_EDGES],
+    }
+
+
+class ExportService(ExportServicer):
+    """Serves logs.
+
+    Args:
+        logs: by their number in `ExportLog` of export.proto.
+        admission: lets calls in.
+
+    Attributes:
+        reads: how many calls read rows now.
+    """
+
+    name = pb.DESCRIPTOR.services_by_name["Export"].full_name
+
+    def __init__(self, logs: Mapping[int, ExportLog], admission: Admission) -> None:
+        self._logs = dict(logs)
+        self._admission = admission
+        self.reads = 0
+
+    def add_to(self, server: grpc.aio.Server) -> None:
+        """Register with a server."""
+        add_ExportServicer_to_server(self, server)
+
+    async def stop(self) -> None:
+        """Calls have nothing that must end by itself."""
+
+    async def ListShards(
+        self, request: pb.ListShardsRequest, context: Context
+    ) -> pb.ListShardsResponse:
+        """Say what shards there are."""
+        return await serve(self._admission, context, self._list, request)
+
+    async def _list(self, who: Caller, request: pb.ListShardsRequest) -> pb.ListShardsResponse:
+        log = self._log(request.log, "log")
+        if request.queue and not request.vhost:
+            raise bad_field("vhost", "must be given with a queue")
+        for field in ("vhost", "queue"):
+            check_name(field, getattr(request, field), low=0)
+        log.check(who, "")
+        found = await log.shards(who, request.vhost, request.queue)
+        return pb.ListShardsResponse(
+            shards=[shard_message(shard) for shard in found.shards], missing_nodes=found.missing
+        )
+
+    async def Read(  # type: ignore[override]  # writes by itself
+        self, request: pb.ReadExportRequest, context: Context
+    ) -> None:
+        """Send rows of a shard."""
+        async with self._admission.call(context) as client:
+            who = Caller(client.user, client.tags)
+            log = self._log(request.log, "log")
+            _check_read(request)
+            with export_errors(f"shard '{request.shard}'"):
+                log.check(who, request.shard)
+                if self.reads >= EXPORT_READS_MAX:
+                    text = f"{EXPORT_READS_MAX} shards are being read through this node"
+                    code, reason = grpc.StatusCode.RESOURCE_EXHAUSTED, "TOO_MANY_READS"
+                    raise CallError(code, reason, text, retry_ms=RETRY_MS)
+                self.reads += 1
+                try:
+                    await self._send(log, request, context)
+                finally:
+                    self.reads -= 1
+
+    async def _send(self, log: ExportLog, request: pb.ReadExportRequest, context: Any) -> None:
+        """Send blocks, several in an answer where they are small."""
+        answer = _Answer(request, context)
+        blocks = log.read(request.shard, request.incarnation, request.start, request.end)
+        async with aclosing(blocks):
+            async for block in blocks:
+                await answer.add(block)
+                if answer.is_over:
+                    break
+        await answer.flush()
+
+    async def OpenGroup(
+        self, request: pb.OpenExportGroupRequest, context: Context
+    ) -> pb.OpenExportGroupResponse:
+        """Open a group."""
+        return await serve(self._admission, context, self._open, request)
+
+    async def _open(
+        self, who: Caller, request: pb.OpenExportGroupRequest
+    ) -> pb.OpenExportGroupResponse:
+        name = request.name
+        log = self._checked(name)
+        opener = request.request_id.encode()
+        if not 1 <= len(opener) <= EXPORT_OPENER_OCTETS_MAX:
+            raise bad_field("request_id", f"must have 1 to {EXPORT_OPENER_OCTETS_MAX} octets")
+        with export_errors(_what(name)):
+            log.check(who, name.shard)
+            group = await log.open_group(name.shard, name.group, opener)
+        return pb.OpenExportGroupResponse(group=group_message(group))
+
+    async def Commit(
+        self, request: pb.CommitExportRequest, context: Context
+    ) -> pb.CommitExportResponse:
+        """Note how far a group has come."""
+        return await serve(self._admission, context, self._commit, request)
+
+    async def _commit(
+        self, who: Caller, request: pb.CommitExportRequest
+    ) -> pb.CommitExportResponse:
+        name = request.name
+        log = self._checked(name)
+        epoch = _number("epoch", request.epoch, 1)
+        incarnation = _number("incarnation", request.incarnation, 1)
+        up_to = _number("up_to", request.up_to, 0)
+        with export_errors(_what(name)):
+            log.check(who, name.shard)
+            group = await log.commit(name.shard, name.group, epoch, incarnation, up_to)
+        return pb.CommitExportResponse(group=group_message(group))
+
+    async def DescribeGroups(
+        self, request: pb.DescribeExportGroupsRequest, context: Context
+    ) -> pb.DescribeExportGroupsResponse:
+        """Say how far groups have come."""
+        return await serve(self._admission, context, self._describe, request)
+
+    async def _describe(
+        self, who: Caller, request: pb.DescribeExportGroupsRequest
+    ) -> pb.DescribeExportGroupsResponse:
+        name = request.name
+        log = self._log(name.log, "name.log")
+        check_name("name.shard", name.shard, low=0)
+        check_name("name.group", name.group, low=0)
+        with export_errors(_what(name)):
+            log.check(who, name.shard)
+            found = await log.groups(who, name.shard, name.group)
+        return pb.DescribeExportGroupsResponse(
+            groups=[group_message(group) for group in found.groups], missing_nodes=found.missing
+        )
+
+    async def CloseGroup(
+        self, request: pb.CloseExportGroupRequest, context: Context
+    ) -> pb.CloseExportGroupResponse:
+        """Forget a group."""
+        return await serve(self._admission, context, self._close, request)
+
+    async def _close(
+        self, who: Caller, request: pb.CloseExportGroupRequest
+    ) -> pb.CloseExportGroupResponse:
+        name = request.name
+        log = self._checked(name)
+        epoch = _number("epoch", request.epoch, 0)
+        with export_errors(_what(name)):
+            log.check(who, name.shard)
+            await log.close_group(name.shard, name.group, epoch)
+        return pb.CloseExportGroupResponse()
+
+    # Inner
+
+    def _log(self, number: int, field: str) -> ExportLog:
+        log = self._logs.get(number)
+        if log is None:
+            names = ", ".join(pb.ExportLog.Name(each) for each in sorted(self._logs))  # type: ignore[arg-type]
+            raise bad_field(field, f"must be one of {names}")
+        return log
+
+    def _checked(self, name: pb.ExportGroupName) -> ExportLog:
+        """Return the log of a group whose name is one."""
+        log = self._log(name.log, "name.log")
+        check_name("name.shard", name.shard)
+        check_name("name.group", name.group)
+        return log
+
+
+class _Answer:
+    """Gathers blocks for one answer after the other.
+
+    Attributes:
+        is_over: as much is sent as was asked for.
+    """
+
+    def __init__(self, request: pb.ReadExportRequest, context: Any) -> None:
+        self.is_over = False
+        self._context = context
+        self._compressed = request.compressed
+        self._rows_left = request.rows_max or INDEX_MAX
+        self._octets_left = request.octets_max or INDEX_MAX
+        self._start = request.start
+        self._schema: Any = None
+        self._octets = 0
+        self._response = pb.ReadExportResponse()
+
+    async def add(self, block: Block) -> None:
+        """Take a block, and send those before it where there is no more room, or for its schema."""
+        message = block_message(block, self._compressed)
+        octets = len(message.body)
+        if self._response.blocks and (
+            block.schema != self._schema or self._octets + octets > EXPORT_CHUNK_OCTETS
+        ):
+            await self.flush()
+        if block.schema != self._schema:
+            self._schema = block.schema
+            self._response.schema.CopyFrom(schema_message(block.schema))
+        self._response.blocks.append(message)
+        self._octets += octets
+        self._octets_left -= octets
+        self._rows_left -= block.end_index - max(block.first_index, self._start)
+        self.is_over = self._rows_left <= 0 or self._octets_left <= 0
+
+    async def flush(self) -> None:
+        """Send what was gathered to a client that reads.
+
+        Raises:
+            CallError: it does not.
+        """
+        if not self._response.blocks:
+            return
+        response, self._response = self._response, pb.ReadExportResponse()
+        self._octets = 0
+        try:
+            async with asyncio.timeout(STALL_SECONDS_MAX):
+                await self._context.write(response)
+        except TimeoutError:
+            text = f"nothing was read for {STALL_SECONDS_MAX:.0f} s"
+            raise CallError(grpc.StatusCode.ABORTED, "NOT_READ", text) from None
+
+
+def _what(name: pb.ExportGroupName) -> str:
+    return f"group '{name.group}' of shard '{name.shard}'"
+
+
+def _number(field: str, value: int, least: int) -> int:
+    if not least <= value <= INDEX_MAX:
+        raise bad_field(field, f"must be {least} to {INDEX_MAX}")
+    return value
+
+
+def _check_read(request: pb.ReadExportRequest) -> None:
+    """Refuse to read what no shard can have.
+
+    Raises:
+        CallError: INVALID_ARGUMENT.
+    """
+    octets = len(request.shard.encode())
+    if not 1 <= octets <= NAME_OCTETS_MAX:
+        raise bad_field("shard", f"must have 1 to {NAME_OCTETS_MAX} octets")
+    _number("incarnation", request.incarnation, 1)
+    _number("start", request.start, 0)
+    _number("end", request.end, 0)
+    if request.end < request.start:
+        raise bad_field("end", "must not be less than start")
+    _number("rows_max", request.rows_max, 0)
+    _number("octets_max", request.octets_max, 0)

@@ -1,0 +1,155 @@
+"""A log of which every node has a shard, for those who read it through this node."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from typing import Any
+
+from headrace_broker.catalog.access import Caller, check_monitors
+from headrace_broker.runtime.export_log import (
+    Block,
+    Group,
+    GroupListing,
+    Shard,
+    ShardListing,
+    ShardUnavailableError,
+    UnknownShardError,
+)
+from headrace_broker.runtime.telemetry.courier import Courier
+from headrace_broker.runtime.telemetry.question import (
+    AskClose,
+    AskCommit,
+    AskGroups,
+    AskOpen,
+    AskRows,
+    AskShard,
+    Question,
+    Result,
+)
+
+
+class Nodes:
+    """Puts questions to nodes by their names.
+
+    Args:
+        own: name of this node.
+        names: of all nodes by id; they may change.
+        answer: answers a question about this node's logs.
+        courier: carries questions to the others.
+    """
+
+    def __init__(
+        self,
+        own: str,
+        names: Mapping[int, str],
+        answer: Callable[[Question], Awaitable[Result]],
+        courier: Courier,
+    ) -> None:
+        self._own = own
+        self._names = names
+        self._answer = answer
+        self._courier = courier
+
+    def all(self) -> list[str]:
+        """Return the names of all nodes, ascending."""
+        return sorted({self._own, *self._names.values()})
+
+    async def ask(self, name: str, question: Question) -> Any:
+        """Return what a node answers.
+
+        Raises:
+            ExportError: that which it answers, UnknownShardError where there is no such node.
+        """
+        if name == self._own:
+            return await self._answer(question)
+        for node, each in self._names.items():
+            if each == name:
+                return await self._courier.ask(node, question)
+        raise UnknownShardError(f"there is no node '{name}'")
+
+    async def ask_all(self, question: Question) -> tuple[list[Any], tuple[str, ...]]:
+        """Return what those nodes answer that do, and the names of the others."""
+        names = self.all()
+        answers = await asyncio.gather(*(self._asked(name, question) for name in names))
+        found = [each for answer in answers if answer is not None for each in answer]
+        silent = [name for name, each in zip(names, answers, strict=True) if each is None]
+        return found, tuple(silent)
+
+    async def _asked(self, name: str, question: Question) -> list[Any] | None:
+        """Return the answer, nothing of a node without such a log, None of one that is silent."""
+        try:
+            return [await self.ask(name, question)]
+        except UnknownShardError:
+            return []
+        except ShardUnavailableError:
+            return None
+
+
+class NodeLog:
+    """See `ExportLog`; a shard has the name of its node.
+
+    Args:
+        log: its name in stores.
+        nodes: that have its shards.
+    """
+
+    def __init__(self, log: str, nodes: Nodes) -> None:
+        self._log = log
+        self._nodes = nodes
+
+    def check(self, caller: Caller, shard: str) -> None:
+        """Refuse who may not look at everything.
+
+        Raises:
+            AmqpError: ACCESS_REFUSED.
+        """
+        del shard  # all are alike
+        check_monitors(caller)
+
+    async def shards(self, caller: Caller, vhost: str = "", queue: str = "") -> ShardListing:
+        """Return the shards of all nodes; none of them is a queue's."""
+        del caller
+        if vhost or queue:
+            return ShardListing([])
+        found, missing = await self._nodes.ask_all(AskShard(self._log))
+        shards: list[Shard] = found
+        return ShardListing(shards, missing)
+
+    async def read(
+        self, shard: str, incarnation: int, start: int, end: int
+    ) -> AsyncGenerator[Block, None]:
+        """Return blocks; see `ExportLog.read`."""
+        index = start
+        while index < end:
+            question = AskRows(self._log, incarnation, index, end)
+            blocks: list[Block] = await self._nodes.ask(shard, question)
+            for block in blocks:
+                yield block
+            index = blocks[-1].end_index
+
+    async def open_group(self, shard: str, group: str, opener: bytes) -> Group:
+        """Open a group; see `ExportLog.open_group`."""
+        found: Group = await self._nodes.ask(shard, AskOpen(self._log, group, opener))
+        return found
+
+    async def commit(
+        self, shard: str, group: str, epoch: int, incarnation: int, up_to: int
+    ) -> Group:
+        """Note how far a group has come; see `ExportLog.commit`."""
+        question = AskCommit(self._log, group, epoch, incarnation, up_to)
+        found: Group = await self._nodes.ask(shard, question)
+        return found
+
+    async def groups(self, caller: Caller, shard: str = "", group: str = "") -> GroupListing:
+        """Return groups of one shard, or of all."""
+        del caller
+        question = AskGroups(self._log, group)
+        if shard:
+            return GroupListing(await self._nodes.ask(shard, question))
+        found, missing = await self._nodes.ask_all(question)
+        return GroupListing([each for groups in found for each in groups], missing)
+
+    async def close_group(self, shard: str, group: str, epoch: int) -> None:
+        """Forget a group; see `ExportLog.close_group`."""
+        await self._nodes.ask(shard, AskClose(self._log, group, epoch))

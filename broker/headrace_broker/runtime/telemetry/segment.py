@@ -1,0 +1,267 @@
+"""Files of a telemetry log: a header, then records, each a block of rows with a checksum.
+
+    header   u8[8] magic | u32 checksum of the rest | u64 incarnation | u64 first index |
+             u32 schema version | u32 octets of columns | columns (MessagePack)
+    record   u8[4] magic | u32 checksum of the rest | u32 octets of the rest |
+             u64 first index | u32 rows | u64 Unix time in ms | u32 octets of the plain body |
+             u8 deflated | u8[3] zero | u32 buffers | buffers x u32 length | body
+
+Numbers are little-endian. A record is only ever appended, and what is behind the last whole one was
+being written when the node stopped.
+"""
+
+from __future__ import annotations
+
+import zlib
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator
+from struct import Struct, error
+from typing import Final, NamedTuple
+
+import msgspec
+from google_crc32c import value as crc32c
+
+from headrace_broker.codecs.column_block import Column, ColumnBlock, Schema
+from headrace_broker.runtime.export_log import Block
+
+SUFFIX: Final = ".rows"
+DEFLATE_LEVEL: Final = 1
+DEFLATE_OCTETS_MIN: Final = 512  # of a body that is worth it
+
+_MAGIC: Final = b"HRTELEM\x01"
+_RECORD_MAGIC: Final = b"\xb1HRB"
+_LEAD: Final = Struct("<8sI")
+_HEAD: Final = Struct("<QQII")
+_RECORD_LEAD: Final = Struct("<4sII")
+_RECORD_HEAD: Final = Struct("<QIQIB3xI")
+_COLUMNS: Final = msgspec.msgpack.Decoder(tuple[Column, ...])
+
+
+class SegmentError(Exception):
+    """A file is no segment, or its header is damaged."""
+
+
+class Header(NamedTuple):
+    """What a file says of itself.
+
+    Attributes:
+        incarnation: of the log.
+        first_index: of the first row that it may have.
+        schema: of all rows in it.
+    """
+
+    incarnation: int
+    first_index: int
+    schema: Schema
+
+
+class Record(NamedTuple):
+    """Where a block is.
+
+    Attributes:
+        first_index: of its first row.
+        rows: how many.
+        at_ms: Unix time at which it was made.
+        offset: in the file.
+        octets: of the whole record.
+    """
+
+    first_index: int
+    rows: int
+    at_ms: int
+    offset: int
+    octets: int
+
+
+def segment_name(first_index: int) -> str:
+    """Return the name of the file whose first row has an index; names sort as these do."""
+    return f"{first_index:020d}{SUFFIX}"
+
+
+def is_segment(name: str) -> bool:
+    """Return whether a file's name is a segment's."""
+    return name.endswith(SUFFIX)
+
+
+def encode_header(header: Header) -> bytes:
+    """Return the beginning of a file."""
+    columns = msgspec.msgpack.encode(header.schema.columns)
+    head = _HEAD.pack(header.incarnation, header.first_index, header.schema.version, len(columns))
+    rest = head + columns
+    return _LEAD.pack(_MAGIC, crc32c(rest)) + rest
+
+
+def decode_header(path: str, data: bytes) -> tuple[Header, int]:
+    """Return what a file says of itself, and where its first record begins.
+
+    Args:
+        path: for the error.
+        data: the file.
+
+    Raises:
+        SegmentError: likewise.
+    """
+    try:
+        magic, checksum = _LEAD.unpack_from(data)
+        incarnation, first_index, version, length = _HEAD.unpack_from(data, _LEAD.size)
+        start = _LEAD.size + _HEAD.size
+        if magic != _MAGIC or checksum != crc32c(data[_LEAD.size : start + length]):
+            raise SegmentError(f"{path}: the header is damaged")
+        schema = Schema(version, _COLUMNS.decode(data[start : start + length]))
+    except (error, msgspec.DecodeError) as failure:
+        raise SegmentError(f"{path}: the header is damaged: {failure}") from failure
+    return Header(incarnation, first_index, schema), start + length
+
+
+def encode_record(first_index: int, at_ms: int, columns: ColumnBlock) -> bytes:
+    """Return a block as a record."""
+    body = columns.body
+    deflated = False
+    if len(body) >= DEFLATE_OCTETS_MIN:
+        packed = zlib.compress(body, DEFLATE_LEVEL)
+        deflated = len(packed) < len(body)
+        body = packed if deflated else body
+    lengths = columns.buffer_octets
+    head = _RECORD_HEAD.pack(
+        first_index, columns.rows, at_ms, len(columns.body), deflated, len(lengths)
+    )
+    rest = b"".join((head, Struct(f"<{len(lengths)}I").pack(*lengths), body))
+    return _RECORD_LEAD.pack(_RECORD_MAGIC, crc32c(rest), len(rest)) + rest
+
+
+def decode_record(data: bytes, offset: int, schema: Schema) -> tuple[Block, int] | None:
+    """Return the block of a record and where the next one begins; None where there is no whole one.
+
+    Args:
+        data: some records.
+        offset: where it begins.
+        schema: of the file.
+    """
+    rest = _checked(data, offset)
+    if rest is None:
+        return None
+    first_index, rows, _, body_octets, deflated, count = _RECORD_HEAD.unpack_from(rest)
+    lengths = Struct(f"<{count}I").unpack_from(rest, _RECORD_HEAD.size)
+    body = rest[_RECORD_HEAD.size + 4 * count :]
+    block = Block(
+        first_index, schema, ColumnBlock(rows, lengths, body), body_octets, bool(deflated)
+    )
+    return block, offset + _RECORD_LEAD.size + len(rest)
+
+
+def inflated(block: Block) -> Block:
+    """Return a block whose body is plain."""
+    if not block.deflated:
+        return block
+    plain = zlib.decompress(block.columns.body, bufsize=block.body_octets)
+    return block._replace(columns=block.columns._replace(body=plain), deflated=False)
+
+
+def scan(data: bytes, start: int) -> Iterator[Record]:
+    """Return where the whole records of a file are, also those behind damage."""
+    offset = start
+    while offset < len(data):
+        rest = _checked(data, offset)
+        if rest is None:
+            offset = data.find(_RECORD_MAGIC, offset + 1)
+            if offset < 0:
+                return
+            continue
+        first_index, rows, at_ms, *_ = _RECORD_HEAD.unpack_from(rest)
+        octets = _RECORD_LEAD.size + len(rest)
+        yield Record(first_index, rows, at_ms, offset, octets)
+        offset += octets
+
+
+def _checked(data: bytes, offset: int) -> bytes | None:
+    """Return what is behind the checksum of a record, None where it is wrong."""
+    if offset + _RECORD_LEAD.size + _RECORD_HEAD.size > len(data):
+        return None
+    magic, checksum, length = _RECORD_LEAD.unpack_from(data, offset)
+    start = offset + _RECORD_LEAD.size
+    if magic != _RECORD_MAGIC or length < _RECORD_HEAD.size or start + length > len(data):
+        return None
+    rest = data[start : start + length]
+    return rest if checksum == crc32c(rest) else None
+
+
+class Segment:
+    """A file, and where its blocks are.
+
+    Attributes:
+        path: of the file.
+        schema: of its rows.
+        first_index: of its first row.
+        next_index: of the row behind its last one.
+        octets: of the file.
+        first_ms: Unix time of the first block, 0 without one.
+        last_ms: of the last block.
+    """
+
+    def __init__(self, path: str, schema: Schema, first_index: int, octets: int) -> None:
+        self.path = path
+        self.schema = schema
+        self.first_index = first_index
+        self.next_index = first_index
+        self.octets = octets
+        self.first_ms = 0
+        self.last_ms = 0
+        self._indexes = array("Q")
+        self._offsets = array("Q")
+
+    @property
+    def row_count(self) -> int:
+        """How many rows it has."""
+        return self.next_index - self.first_index
+
+    def add(self, record: Record) -> None:
+        """Note a block that was appended."""
+        if not self._indexes:
+            self.first_ms = record.at_ms
+        self.last_ms = record.at_ms
+        self._indexes.append(record.first_index)
+        self._offsets.append(record.offset)
+        self.next_index = record.first_index + record.rows
+        self.octets = record.offset + record.octets
+
+    def forget_before(self, index: int) -> None:
+        """Note that rows before an index cannot be read any more."""
+        kept = bisect_right(self._indexes, index) - 1
+        if kept > 0:
+            del self._indexes[:kept]
+            del self._offsets[:kept]
+        self.first_index = max(self.first_index, index)
+
+    def cut_at(self, index: int) -> None:
+        """Note that rows from an index on, which begins a block, do not count."""
+        while self._indexes and self._indexes[-1] >= index:
+            self.octets = self._offsets.pop()
+            self._indexes.pop()
+        self.next_index = min(self.next_index, index)
+
+    def place(self, start: int, end: int, octets_max: int) -> tuple[int, int]:
+        """Return where the blocks of rows stand: offset and octets; at least of the first one.
+
+        Args:
+            start: index of a row in this file.
+            end: of the row behind the last one that is wanted.
+            octets_max: the block that exceeds it is left out, unless it is the first.
+        """
+        first = bisect_right(self._indexes, start) - 1
+        offset = self._offsets[first]
+        stop = first + 1
+        while stop < len(self._indexes) and self._indexes[stop] < end:
+            if self._end_of(stop) - offset > octets_max:
+                break
+            stop += 1
+        return offset, self._end_of(stop - 1) - offset
+
+    def end_of_block(self, index: int) -> int:
+        """Return the index behind the block that has a row."""
+        following = bisect_right(self._indexes, index)
+        return self._indexes[following] if following < len(self._indexes) else self.next_index
+
+    def _end_of(self, position: int) -> int:
+        following = position + 1
+        return self._offsets[following] if following < len(self._offsets) else self.octets

@@ -1,0 +1,65 @@
+"""What telemetry looks at: parts of a node, each of which keeps its figures anyway."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from headrace_broker.catalog.view import CatalogView
+from headrace_broker.flow.account import Ledger
+from headrace_broker.flow.alarm import NodeReport
+from headrace_broker.flow.flow_limits import FlowLimits
+from headrace_broker.model.flow_status import GateFlow
+from headrace_broker.runtime.alarms import AlarmStatus
+from headrace_broker.runtime.connection_info import ConnectionInfo
+from headrace_broker.runtime.queue_host import QueueHost
+from headrace_broker.runtime.traffic import Traffic
+
+
+class Sources(NamedTuple):
+    """Parts of a node.
+
+    Attributes:
+        node: its name.
+        view: the catalog.
+        ledger: accounts of what enters through this node.
+        limits: of flow control.
+        hosts: replicas on this node by group.
+        traffic: messages through this node's clients.
+        connections: of clients, by id.
+        gate: what is under way to a queue from here, None where nobody publishes to it.
+        alarms: that are on in the cluster.
+        report: what this node says of its memory and disk.
+        clock_us: the clock of activities.
+    """
+
+    node: str
+    view: CatalogView
+    ledger: Ledger
+    limits: FlowLimits
+    hosts: Mapping[int, QueueHost]
+    traffic: Traffic
+    connections: Callable[[], Mapping[str, ConnectionInfo]]
+    gate: Callable[[int], GateFlow | None]
+    alarms: Callable[[], Iterable[AlarmStatus]]
+    report: Callable[[], NodeReport]
+    clock_us: Callable[[], int]
+
+    def place(self, group: int) -> tuple[str | None, str | None]:
+        """Return vhost and name of a queue, None for one that is not there (any more)."""
+        queue = self.view.queue_by_group(group) if group else None
+        return (queue.vhost, queue.name) if queue is not None else (None, None)
+
+
+class Moment(NamedTuple):
+    """When a look at the node is taken.
+
+    Attributes:
+        at_ms: Unix time.
+        elapsed_ms: since the look before.
+        now_us: on the clock of activities.
+    """
+
+    at_ms: int
+    elapsed_ms: int
+    now_us: int

@@ -1,0 +1,209 @@
+"""The telemetry of a node: a look each second, and logs in which others read it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from headrace_broker.codecs.column_block import ColumnBlock, encode_columns
+from headrace_broker.config_telemetry import TelemetrySection, advertised_address
+from headrace_broker.core.queue.effect import REASON_NAMES
+from headrace_broker.model.definition import Queue
+from headrace_broker.model.flow import TELEMETRY, Cause
+from headrace_broker.model.limits import TELEMETRY_BLOCK_ROWS
+from headrace_broker.runtime.export_log import ExportLog
+from headrace_broker.runtime.letter import Letter
+from headrace_broker.runtime.node_directory import CATALOG_GROUP
+from headrace_broker.runtime.queue_host import QueueHost
+from headrace_broker.runtime.telemetry.courier import Courier
+from headrace_broker.runtime.telemetry.edges import EdgeTaker
+from headrace_broker.runtime.telemetry.episodes import Episodes
+from headrace_broker.runtime.telemetry.node_log import NodeLog, Nodes
+from headrace_broker.runtime.telemetry.queue_notes import QueueNotes
+from headrace_broker.runtime.telemetry.sampler import SampleTaker
+from headrace_broker.runtime.telemetry.schema import (
+    DEBT_EDGES,
+    FLOW_EVENTS,
+    FLOW_SAMPLES,
+    QUEUE_EVENTS,
+    SCHEMAS,
+    Row,
+)
+from headrace_broker.runtime.telemetry.shard_log import Bounds
+from headrace_broker.runtime.telemetry.sources import Moment, Sources
+from headrace_broker.runtime.telemetry.store import Place, TelemetryStore, unix_ms
+
+if TYPE_CHECKING:
+    from headrace_broker.runtime.node import BrokerNode
+
+LOOK_SECONDS: Final = 1.0  # between looks
+DIRECTORY: Final = "telemetry"  # in the data directory
+
+# Parts of what may be kept that logs get.
+PARTS: Final = {FLOW_SAMPLES: 0.5, DEBT_EDGES: 0.3, FLOW_EVENTS: 0.1, QUEUE_EVENTS: 0.1}
+
+log = logging.getLogger(__name__)
+
+
+def now_us() -> int:
+    """Return a time that only goes forward."""
+    return time.monotonic_ns() // 1000
+
+
+class Takers(NamedTuple):
+    """Who looks for what."""
+
+    edges: EdgeTaker
+    samples: SampleTaker
+    episodes: Episodes
+    notes: QueueNotes
+
+
+class Telemetry:
+    """Notes how a node fares, and answers other nodes that ask for it.
+
+    Args:
+        node: whose; it is not started yet.
+        section: of the configuration.
+
+    Attributes:
+        logs: by name, of all nodes.
+        courier: takes what other nodes ask and answer.
+    """
+
+    def __init__(self, node: BrokerNode, section: TelemetrySection) -> None:
+        self._node = node
+        self._section = section
+        config = node.config
+        self._name = config.node.name
+        octets = section.bytes_max
+        age_ms = section.age_hours_max * 3_600_000
+        self._store = TelemetryStore(
+            Place(self._name, advertised_address(config.listeners, config.address)),
+            os.path.join(config.node.data_dir, DIRECTORY),
+            SCHEMAS if section.enabled else {},
+            {name: Bounds(int(octets * part), age_ms) for name, part in PARTS.items()},
+        )
+        self.courier = Courier(node.raft.send, self._store.answer)
+        nodes = Nodes(self._name, node.names, self._store.answer, self.courier)
+        self.logs: Mapping[str, ExportLog] = {name: NodeLog(name, nodes) for name in SCHEMAS}
+        cause = Cause(f"{self._name}/{TELEMETRY}", TELEMETRY, TELEMETRY, self._name)
+        self._account = node.ledger.open(cause)
+        self._takers: Takers | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Open the logs, and look from now on."""
+        if not self._section.enabled:
+            return
+        await self._store.start()
+        self._takers = self._make_takers()
+        self._task = asyncio.get_running_loop().create_task(self._look_forever(), name="telemetry")
+
+    async def stop(self) -> None:
+        """Note the last second, and look no more."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+            self._task = None
+        await self.courier.stop()
+        await self._store.stop()
+
+    def _make_takers(self) -> Takers:
+        node, name = self._node, self._name
+        facts = node.flow_report.facts
+        sources = Sources(
+            node=name,
+            view=node.catalog.catalog,
+            ledger=node.ledger,
+            limits=node.flow,
+            hosts=node.hosting.hosts,
+            traffic=node.hosting.traffic,
+            connections=lambda: node.broker.connections,
+            gate=facts.gate,
+            alarms=node.alarms.listing,
+            report=lambda: node.alarms.own,
+            clock_us=now_us,
+        )
+        rows_max = self._section.entities_max
+        notes = QueueNotes(name, self._records, lambda each: node.names.get(each, ""), unix_ms)
+        episodes = Episodes(sources, node.raft.boot)
+
+        def dead_lettered(queue: Queue, letters: list[Letter]) -> None:
+            for letter in letters:
+                episodes.dead_lettered(queue, REASON_NAMES.get(int(letter.reason), ""), 1)
+
+        def led(host: QueueHost) -> None:
+            notes.led(host.queue)
+
+        node.catalog.subscribe(notes.on_events)
+        node.duties.on_led = led
+        node.duties.on_dead_lettered = dead_lettered
+        node.hosting.traffic.purges = []
+        return Takers(EdgeTaker(sources, rows_max), SampleTaker(sources, rows_max), episodes, notes)
+
+    def _records(self) -> bool:
+        node = self._node
+        return node.caught_up and node.raft.leader(CATALOG_GROUP) == node.config.node.id
+
+    async def _look_forever(self) -> None:
+        loop = asyncio.get_running_loop()
+        before = loop.time()
+        due = before + LOOK_SECONDS
+        while True:
+            await asyncio.sleep(max(due - loop.time(), 0))
+            now = loop.time()
+            lag_ms = max(int(1000 * (now - due)), 0)
+            moment = Moment(unix_ms(), max(int(1000 * (now - before)), 1), now_us())
+            before = now
+            due = max(due + LOOK_SECONDS, now)
+            await self._note(moment.at_ms, self._look(moment, lag_ms))
+
+    def _look(self, moment: Moment, lag_ms: int) -> dict[str, list[Any]]:
+        """Return what there is to note, by log."""
+        takers = self._takers
+        assert takers is not None
+        traffic = self._node.hosting.traffic
+        for queue, count in traffic.purges or ():
+            takers.notes.purged(queue, count)
+        traffic.purges = []
+        edges = takers.edges.take(moment)
+        events = takers.episodes.take(moment)
+        notes = takers.notes.take()
+        left_out = takers.edges.left_out + takers.episodes.left_out + takers.notes.left_out
+        takers.notes.left_out = 0
+        samples = takers.samples.take(moment, takers.edges.brought, lag_ms, left_out)
+        return {
+            FLOW_SAMPLES: samples,
+            DEBT_EDGES: edges,
+            FLOW_EVENTS: events,
+            QUEUE_EVENTS: notes,
+        }
+
+    async def _note(self, at_ms: int, rows: dict[str, list[Any]]) -> None:
+        """Have rows written; meanwhile they are telemetry's debt."""
+        count = sum(map(len, rows.values()))
+        self._account.borrow(count, 0)
+        try:
+            await self._store.note(at_ms, lambda: encode_rows(rows))
+        finally:
+            self._account.repay(count, 0)
+
+
+def encode_rows(rows: Mapping[str, list[Row]]) -> dict[str, list[ColumnBlock]]:
+    """Return rows by log as blocks."""
+    return {
+        name: [
+            encode_columns(
+                SCHEMAS[name], list(zip(*found[start : start + TELEMETRY_BLOCK_ROWS], strict=True))
+            )
+            for start in range(0, len(found), TELEMETRY_BLOCK_ROWS)
+        ]
+        for name, found in rows.items()
+    }
