@@ -34,6 +34,7 @@ from headrace_broker.model.limits import (
 from headrace_broker.model.message import Publish
 from headrace_broker.runtime.port import Broker, ConnectionInfo
 from headrace_broker.runtime.router import Route
+from headrace_broker.runtime.traffic import ExchangeTraffic
 
 
 class RestoreCall(PublishCall):
@@ -67,7 +68,8 @@ class RestoreCall(PublishCall):
         self._octets_max = broker.limits.message_bytes_max
         self._next_sequence = next_number
         self._stream.publisher.target = Route(
-            "", queue.name, Resolution(True, False, (queue.name,)), (queue,)
+            *("", queue.name, Resolution(True, False, (queue.name,)), (queue,)),
+            ExchangeTraffic(),  # what is put back came through no exchange
         )
         # A queue that holds more than its watermark would keep a restored one waiting for ever.
         self._stream.confirms.patient = False
