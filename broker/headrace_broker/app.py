@@ -147,7 +147,8 @@ async def _serve_calls(
         BackupService(broker, admission, node.backups, config.listeners.grpc),
         ExportService(export_logs(node.telemetry.logs), admission),
     ]
-    server = GrpcServer(services, status.not_ready_reason, config.limits.message_bytes_max)
+    octets_max = config.limits.message_bytes_max
+    server = GrpcServer(services, status.not_ready_reason, octets_max, admission)
     await server.start(*listeners)
     stack.push_async_callback(server.stop)
     for address, security in listeners:

@@ -42,6 +42,10 @@ class Method(NamedTuple):
 METHOD: Final[ContextVar[Method | None]] = ContextVar("METHOD", default=None)
 
 
+# Who makes the call that a task serves, once it was let in.
+ADMITTED: Final[ContextVar[Caller | None]] = ContextVar("ADMITTED", default=None)
+
+
 class Naming(_Interceptor):
     """Notes which method a call is for; what is not served is not named."""
 
@@ -90,6 +94,10 @@ class Admission:
         Args:
             context: of the call.
         """
+        admitted = ADMITTED.get()
+        if admitted is not None:  # within another `call` of the same task, which does the rest
+            yield admitted
+            return
         with self._metered() as outcome:
             try:
                 reason = self._not_ready_reason()

@@ -8,10 +8,14 @@ from typing import Final, Protocol
 import grpc
 from grpc_reflection.v1alpha import reflection
 
-from headrace_broker.gateways.grpc.call import Naming
+from headrace_broker.gateways.grpc.call import Admission, Naming
 from headrace_broker.gateways.grpc.health import HealthService
+from headrace_broker.gateways.grpc.request_gate import RequestGate
 from headrace_broker.model.limits import (
     GRPC_CALLS_PER_CONNECTION,
+    GRPC_CONNECTIONS_MAX,
+    GRPC_HANDSHAKE_MS,
+    GRPC_IDLE_MS,
     GRPC_LOOKAHEAD_BYTES,
     GRPC_METADATA_BYTES_MAX,
     GRPC_OVERHEAD_BYTES,
@@ -42,6 +46,7 @@ class GrpcServer:
         services: what is served.
         not_ready_reason: returns why clients should not be sent here now, "" when they may.
         message_bytes_max: octets of the largest body of a message.
+        admission: lets calls in.
     """
 
     def __init__(
@@ -49,7 +54,9 @@ class GrpcServer:
         services: Sequence[Service],
         not_ready_reason: Callable[[], str],
         message_bytes_max: int,
+        admission: Admission,
     ) -> None:
+        self._admission = admission
         self._services = tuple(services)
         self._health = HealthService(not_ready_reason, [service.name for service in services])
         self._options = server_options(message_bytes_max + GRPC_OVERHEAD_BYTES)
@@ -65,7 +72,9 @@ class GrpcServer:
         Raises:
             OSError: an address cannot be bound; nothing is left running.
         """
-        server = grpc.aio.server(interceptors=(Naming(),), options=self._options)
+        open_services = frozenset({self._health.name, reflection.SERVICE_NAME})
+        interceptors = (RequestGate(self._admission, open_services), Naming())
+        server = grpc.aio.server(interceptors=interceptors, options=self._options)
         for service in self._services:
             service.add_to(server)
         self._health.add_to(server)
@@ -103,6 +112,9 @@ def server_options(receive_bytes_max: int) -> list[tuple[str, int]]:
         ("grpc.max_receive_message_length", receive_bytes_max),
         ("grpc.max_send_message_length", -1),  # answers are bounded where they are made
         ("grpc.max_concurrent_streams", GRPC_CALLS_PER_CONNECTION),
+        ("grpc.max_allowed_incoming_connections", GRPC_CONNECTIONS_MAX),
+        ("grpc.server_handshake_timeout_ms", GRPC_HANDSHAKE_MS),
+        ("grpc.max_connection_idle_ms", GRPC_IDLE_MS),
         ("grpc.max_metadata_size", GRPC_METADATA_BYTES_MAX),
         ("grpc.absolute_max_metadata_size", GRPC_METADATA_BYTES_MAX),
         # A stream that is not read takes this much and no more: left to itself, gRPC makes the

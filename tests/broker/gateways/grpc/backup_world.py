@@ -47,7 +47,7 @@ class BackupWorld(World):
         )
         admission = Admission(self.broker, lambda: "")
         self.service = BackupService(self.broker, admission, self.client, "127.0.0.1:1")
-        self.server = GrpcServer([self.service], lambda: "", MESSAGE_BYTES_MAX)
+        self.server = GrpcServer([self.service], lambda: "", MESSAGE_BYTES_MAX, admission)
 
     def _queue_by_group(self, group: int) -> Queue | None:
         found = [each.definition for each in self.broker.queues.values()]

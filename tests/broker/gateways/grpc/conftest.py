@@ -45,7 +45,7 @@ class Served:
         self.messaging_service = MessagingService(broker, admission, "127.0.0.1:1")
         self.lease_service = LeaseService(broker, Admission(broker, self._reason))
         services: list[Service] = [self.messaging_service, self.lease_service]
-        self.server = GrpcServer(services, self._reason, MESSAGE_BYTES_MAX)
+        self.server = GrpcServer(services, self._reason, MESSAGE_BYTES_MAX, admission)
 
     def _reason(self) -> str:
         return self.not_ready

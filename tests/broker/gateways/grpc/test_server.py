@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
+from typing import Any
 
 import grpc
 import pytest
@@ -13,7 +15,9 @@ from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest
 from grpc_reflection.v1alpha.reflection_pb2_grpc import ServerReflectionStub
 from grpc_status import rpc_status
 
+from headrace_broker.gateways.grpc import request_gate
 from headrace_broker.gateways.grpc.authentication import parse_peer
+from headrace_broker.gateways.grpc.call import Admission
 from headrace_broker.gateways.grpc.pb.messaging_pb2 import ConsumeRequest, GetRequest
 from headrace_broker.gateways.grpc.server import GrpcServer
 from headrace_raftlog.model.histogram import Histogram
@@ -49,6 +53,108 @@ def test_without_a_right_log_in_a_call_is_unauthenticated(serve, metadata) -> No
         assert (info.reason, info.domain) == ("NOT_AUTHORIZED", "headrace.dev")
         assert "guest" not in error.details()
         assert details == []
+
+    serve(scenario)
+
+
+async def nothing():
+    """Requests of a client that sends none, and does not say that it is done."""
+    await asyncio.Event().wait()
+    yield b""
+
+
+@pytest.mark.parametrize(
+    ("method", "streams"),
+    [
+        ("/headrace.broker.v1.Messaging/Get", False),
+        ("/headrace.broker.v1.Messaging/Publish", True),
+        ("/headrace.broker.v1.Lease/Describe", False),
+        ("/headrace.broker.v1.Lease/Fetch", True),
+    ],
+)
+def test_who_has_not_logged_in_is_refused_before_the_request_is_read(
+    serve, method, streams
+) -> None:
+    async def scenario(served) -> None:
+        make = served.channel.stream_stream if streams else served.channel.stream_unary
+        call = make(method)(nothing(), metadata=served.basic("guest", "wrong"))
+        with pytest.raises(grpc.aio.AioRpcError) as failure:
+            await (call.read() if streams else call)
+        assert failure.value.code() is grpc.StatusCode.UNAUTHENTICATED
+
+    serve(scenario)
+
+
+def test_a_call_without_a_request_or_with_one_that_is_none_is_refused(serve) -> None:
+    async def requests(*found):
+        for each in found:
+            yield each
+
+    async def scenario(served) -> None:
+        for found in ((), (b"\xff\xff",)):
+            make = served.channel.stream_unary("/headrace.broker.v1.Messaging/Get")
+            with pytest.raises(grpc.aio.AioRpcError) as failure:
+                await make(requests(*found), metadata=served.GUEST)
+            assert failure.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+    serve(scenario)
+
+
+class Stranger:
+    """The context of a call that nobody has logged in for."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+
+    def peer(self) -> str:
+        return f"ipv4:{self.address}:5001"
+
+    async def abort(self, code, *details) -> None:
+        raise ConnectionRefusedError(code)
+
+
+def test_requests_without_a_log_in_are_read_a_few_at_a_time(monkeypatch) -> None:
+    monkeypatch.setattr(request_gate, "GRPC_OPEN_READS_MAX", 3)
+    monkeypatch.setattr(request_gate, "GRPC_OPEN_READS_PER_ADDRESS", 2)
+
+    async def one():
+        yield b"request"
+
+    async def scenario() -> None:
+        reads = request_gate.OpenReads()
+
+        async def read(address: str, requests) -> bytes:
+            context: Any = Stranger(address)
+            found: bytes = await anext(reads.read(requests, context))
+            return found
+
+        async with asyncio.TaskGroup() as group:
+            stalled = [group.create_task(read("10.0.0.1", nothing())) for _ in range(2)]
+            await asyncio.sleep(0)
+            with pytest.raises(ConnectionRefusedError, match="RESOURCE_EXHAUSTED"):
+                await read("10.0.0.1", one())
+            assert await read("10.0.0.2", one()) == b"request"
+            stalled.append(group.create_task(read("10.0.0.2", nothing())))
+            await asyncio.sleep(0)
+            with pytest.raises(ConnectionRefusedError, match="RESOURCE_EXHAUSTED"):
+                await read("10.0.0.3", one())
+            for task in stalled:
+                task.cancel()
+        assert await read("10.0.0.1", one()) == b"request"
+
+    asyncio.run(scenario())
+
+
+def test_a_request_without_a_log_in_that_takes_too_long_is_refused(serve, monkeypatch) -> None:
+    monkeypatch.setattr(request_gate, "GRPC_OPEN_READ_SECONDS", 0.01)
+
+    async def scenario(served) -> None:
+        check = served.channel.stream_unary("/grpc.health.v1.Health/Check")
+        assert await check(nothing()).code() is grpc.StatusCode.INVALID_ARGUMENT
+        reflected = served.channel.stream_stream(
+            "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
+        )
+        assert await reflected(nothing()).code() is grpc.StatusCode.OK
 
     serve(scenario)
 
@@ -150,7 +256,7 @@ def test_a_taken_port_is_an_error_at_start(serve) -> None:
     async def scenario(served) -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
-            server = GrpcServer([], lambda: "", 1024)
+            server = GrpcServer([], lambda: "", 1024, Admission(served.broker, lambda: ""))
             with pytest.raises(OSError, match=f"gRPC cannot listen on 127.0.0.1:{port}"):
                 await server.start((f"127.0.0.1:{port}", None))
             await server.stop()

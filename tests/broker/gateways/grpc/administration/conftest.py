@@ -112,7 +112,7 @@ def serve(fake_node: Any, board: AlarmBoard) -> Callable[[Scenario], None]:
         alarm_watch = AlarmWatch(board, lambda node: f"n{node}")
         flow = FlowService(desk, admission, flow_watch, alarm_watch)
         services: list[Service] = [TopologyService(desk, admission), flow]
-        server = GrpcServer(services, fake_node.not_ready_reason, MESSAGE_BYTES_MAX)
+        server = GrpcServer(services, fake_node.not_ready_reason, MESSAGE_BYTES_MAX, admission)
         [port] = await server.start(("127.0.0.1:0", None))
         try:
             async with (
