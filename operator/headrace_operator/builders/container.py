@@ -1,0 +1,195 @@
+"""The broker's container: command, variables, ports, probes, volumes.
+
+Every path is a constant here and reaches the broker as a variable of the container: neither the
+image nor the configuration file knows one.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from headrace_operator.builders.cluster import Cluster, Manifest
+from headrace_operator.builders.config_file import FILE
+
+NAME: Final = "broker"
+DATA: Final = "/var/lib/headrace"  # mount point of the volume
+STORE: Final = f"{DATA}/store"  # the node's own directory: a volume may hold lost+found besides
+CONFIG: Final = "/etc/headrace/config"
+DEFAULT_USER: Final = "/etc/headrace/default-user"
+NODE_TLS: Final = "/etc/headrace/node-tls"
+CLIENT_TLS: Final = "/etc/headrace/client-tls"
+CLIENT_CA: Final = "/etc/headrace/client-ca"
+TEMPORARY: Final = "/tmp"  # noqa: S108 - an emptyDir of the pod's own: the root is read-only
+
+LIVE: Final = "/api/health/live"
+READY: Final = "/api/health/ready"
+_SECRET_MODE: Final = 0o440
+_OWN_NAME: Final = "$(HEADRACE_NODE_NAME)"
+
+
+def container(cluster: Cluster) -> Manifest:
+    """Return the container of a node."""
+    spec = cluster.spec
+    found: Manifest = {
+        "name": NAME,
+        "image": cluster.image,
+        "imagePullPolicy": spec.image_pull_policy,
+        "command": ["headrace"],
+        "args": ["serve", "--log-level", spec.config.logging.level],
+        "env": [*environment(cluster), *(spec.pod.extra_env or [])],
+        "ports": [
+            {"name": name, "containerPort": port, "protocol": "TCP"}
+            for name, port in {**cluster.ports, "cluster": spec.listeners.cluster}.items()
+        ],
+        "resources": _resources(cluster),
+        **probes(cluster),
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": volume_mounts(cluster),
+    }
+    if spec.pod.pre_stop_sleep_seconds:
+        found["lifecycle"] = {"preStop": {"sleep": {"seconds": spec.pod.pre_stop_sleep_seconds}}}
+    return found
+
+
+def _resources(cluster: Cluster) -> Manifest:
+    resources = cluster.spec.resources
+    given = {"requests": resources.requests, "limits": resources.limits}
+    return {name: value for name, value in given.items() if value}
+
+
+def environment(cluster: Cluster) -> list[Manifest]:
+    """Return the variables of the container: who the node is, where it listens, where files are."""
+    spec = cluster.spec
+    own = {"HEADRACE_NODE_NAME": "metadata.name", "HEADRACE_POD_IP": "status.podIP"}
+    secret = {"name": cluster.default_user_secret, "key": "username"}
+    values = {
+        "HEADRACE_CONFIG": f"{CONFIG}/{FILE}",
+        "HEADRACE_NODE_DATA_DIR": STORE,
+        "HEADRACE_CLUSTER_LISTEN": f"{spec.listeners.bind_address}:{spec.listeners.cluster}",
+        "HEADRACE_DEFAULT_USER_PASSWORD_FILE": f"{DEFAULT_USER}/password",
+        **_listeners(cluster),
+        **_node_tls(cluster),
+        **_client_tls(cluster),
+    }
+    return [
+        *[{"name": key, "valueFrom": {"fieldRef": {"fieldPath": own[key]}}} for key in own],
+        {"name": "HEADRACE_DEFAULT_USER_NAME", "valueFrom": {"secretKeyRef": secret}},
+        *[{"name": key, "value": value} for key, value in values.items()],
+    ]
+
+
+def _listeners(cluster: Cluster) -> dict[str, str]:
+    address = cluster.spec.listeners.bind_address
+    ports = cluster.ports
+    return {
+        f"HEADRACE_LISTENERS_{name.upper()}": f"{address}:{ports[name]}" if name in ports else ""
+        for name in ("amqp", "amqps", "http", "https", "grpc", "grpcs")
+    }
+
+
+def _node_tls(cluster: Cluster) -> dict[str, str]:
+    """Return where a node's certificate is; the operator's Secret has one for each node."""
+    mode = cluster.spec.tls.internal.mode
+    if mode == "Disabled":
+        return {}
+    own = _OWN_NAME if mode == "Operator" else "tls"
+    return {
+        "HEADRACE_CLUSTER_TLS_CERTIFICATE_FILE": f"{NODE_TLS}/{own}.crt",
+        "HEADRACE_CLUSTER_TLS_KEY_FILE": f"{NODE_TLS}/{own}.key",
+        "HEADRACE_CLUSTER_TLS_CA_FILE": f"{NODE_TLS}/ca.crt",
+    }
+
+
+def _client_tls(cluster: Cluster) -> dict[str, str]:
+    if not cluster.serves_tls:
+        return {}
+    found = {
+        "HEADRACE_TLS_CERTIFICATE_FILE": f"{CLIENT_TLS}/tls.crt",
+        "HEADRACE_TLS_KEY_FILE": f"{CLIENT_TLS}/tls.key",
+    }
+    clients = cluster.spec.tls.clients
+    if clients.verify != "None":
+        where = CLIENT_CA if clients.ca_secret_name else CLIENT_TLS
+        found["HEADRACE_TLS_CA_FILE"] = f"{where}/ca.crt"
+    return found
+
+
+def probes(cluster: Cluster) -> Manifest:
+    """Return the probes.
+
+    Where every listener asks for a certificate, which a kubelet has none of, it is looked whether
+    they are there: that for AMQP is as long as clients are taken.
+    """
+    spec = cluster.spec.probes
+    live, ready = _checks(cluster)
+    timing = {"periodSeconds": spec.period_seconds, "timeoutSeconds": spec.timeout_seconds}
+    looks = -(-spec.startup_seconds // spec.period_seconds)
+    return {
+        "startupProbe": {**live, **timing, "failureThreshold": looks},
+        "livenessProbe": {**live, **timing, "failureThreshold": spec.failure_threshold},
+        "readinessProbe": {**ready, **timing, "failureThreshold": 2},
+    }
+
+
+def _checks(cluster: Cluster) -> tuple[Manifest, Manifest]:
+    listeners = cluster.spec.listeners
+    if not cluster.serves_plain and cluster.spec.tls.clients.verify == "Required":
+        return {"tcpSocket": {"port": "https"}}, {"tcpSocket": {"port": "amqps"}}
+    where = (
+        {"port": "http", "scheme": "HTTP"}
+        if cluster.serves_plain
+        else {"port": "https", "scheme": "HTTPS"}
+    )
+    live = {"httpGet": {"path": LIVE, **where}}
+    if cluster.spec.probes.readiness == "GRPC" and cluster.serves_plain:
+        return live, {"grpc": {"port": listeners.grpc}}
+    return live, {"httpGet": {"path": READY, **where}}
+
+
+def volume_mounts(cluster: Cluster) -> list[Manifest]:
+    """Return where the volumes are mounted."""
+    paths = {"data": DATA, "tmp": TEMPORARY}
+    secret = {"config": CONFIG, "default-user": DEFAULT_USER}
+    if cluster.spec.tls.internal.mode != "Disabled":
+        secret["node-tls"] = NODE_TLS
+    if cluster.serves_tls:
+        secret["client-tls"] = CLIENT_TLS
+        if cluster.spec.tls.clients.ca_secret_name:
+            secret["client-ca"] = CLIENT_CA
+    return [
+        *[{"name": name, "mountPath": path} for name, path in paths.items()],
+        *[{"name": name, "mountPath": path, "readOnly": True} for name, path in secret.items()],
+    ]
+
+
+def volumes(cluster: Cluster) -> list[Manifest]:
+    """Return the volumes, but for the claim of the data."""
+    clients = cluster.spec.tls.clients
+    found: list[Manifest] = [
+        {"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}},
+        {"name": "config", "configMap": {"name": cluster.config_map}},
+        _secret(
+            "default-user", cluster.default_user_secret, [{"key": "password", "path": "password"}]
+        ),
+    ]
+    if cluster.spec.storage.ephemeral:
+        found.append({"name": "data", "emptyDir": {"sizeLimit": cluster.spec.storage.size}})
+    if cluster.spec.tls.internal.mode != "Disabled":
+        found.append(_secret("node-tls", cluster.node_tls_secret))
+    if cluster.serves_tls:
+        found.append(_secret("client-tls", cluster.client_tls_secret))
+        if clients.ca_secret_name:
+            authority = [{"key": "ca.crt", "path": "ca.crt"}]
+            found.append(_secret("client-ca", clients.ca_secret_name, authority))
+    return found
+
+
+def _secret(name: str, secret: str, items: list[dict[str, Any]] | None = None) -> Manifest:
+    source: Manifest = {"secretName": secret, "defaultMode": _SECRET_MODE}
+    if items:
+        source["items"] = items
+    return {"name": name, "secret": source}

@@ -1,0 +1,82 @@
+"""Services, and who may reach them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headrace_operator.builders.cluster import OPERATOR, Cluster, Manifest
+from headrace_operator.kind import GROUP
+
+# By it a ServiceMonitor finds this Service and not the other one, which leads to the same pods.
+NODES_LABEL: Final = {f"{GROUP}/service": "nodes"}
+
+
+def node_service(cluster: Cluster) -> Manifest:
+    """Return the headless Service: nodes find each other by it before they are ready."""
+    found = cluster.manifest("v1", "Service", cluster.node_service, NODES_LABEL)
+    found["spec"] = {
+        "type": "ClusterIP",
+        "clusterIP": "None",
+        "publishNotReadyAddresses": True,
+        "selector": cluster.selector,
+        "ports": _ports({"cluster": cluster.spec.listeners.cluster, **cluster.ports}),
+    }
+    return found
+
+
+def client_service(cluster: Cluster) -> Manifest:
+    """Return the Service that clients connect to: it leads to nodes that take them."""
+    service = cluster.spec.service
+    found = cluster.manifest("v1", "Service", cluster.client_service, service.labels)
+    if service.annotations:
+        found["metadata"]["annotations"] = service.annotations
+    found["spec"] = {
+        "type": service.type,
+        "selector": cluster.selector,
+        "ports": _ports(cluster.ports),
+    }
+    return found
+
+
+def _ports(ports: dict[str, int]) -> list[Manifest]:
+    return [
+        {"name": name, "port": port, "targetPort": name, "protocol": "TCP"}
+        for name, port in ports.items()
+    ]
+
+
+def network_policy(cluster: Cluster) -> Manifest:
+    """Return the NetworkPolicy: only nodes reach the listener between nodes.
+
+    The operator, and Prometheus where it is told to come, reach the others even where
+    `networkPolicy.clientsFrom` does not name them.
+    """
+    policy = cluster.spec.network_policy
+    found = cluster.manifest("networking.k8s.io/v1", "NetworkPolicy", cluster.name)
+    clients: Manifest = {"ports": _policy_ports(cluster.ports)}
+    rules = [clients]
+    if policy.clients_from is not None:
+        clients["from"] = policy.clients_from
+        operator = {"matchLabels": {"app.kubernetes.io/name": OPERATOR}}
+        web = {name: port for name, port in cluster.ports.items() if not name.startswith("amqp")}
+        peer = {"namespaceSelector": {}, "podSelector": operator}
+        rules.append({"from": [peer], "ports": _policy_ports(web)})
+        if cluster.spec.monitoring.monitor != "None":
+            scraped = {name: port for name, port in web.items() if name.startswith("http")}
+            rules.append({"from": [{"namespaceSelector": {}}], "ports": _policy_ports(scraped)})
+    rules.append(
+        {
+            "from": [{"podSelector": {"matchLabels": cluster.selector}}],
+            "ports": _policy_ports({"cluster": cluster.spec.listeners.cluster}),
+        }
+    )
+    found["spec"] = {
+        "podSelector": {"matchLabels": cluster.selector},
+        "policyTypes": ["Ingress"],
+        "ingress": rules,
+    }
+    return found
+
+
+def _policy_ports(ports: dict[str, int]) -> list[Manifest]:
+    return [{"protocol": "TCP", "port": port} for port in ports.values()]

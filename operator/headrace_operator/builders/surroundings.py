@@ -1,0 +1,55 @@
+"""What stands around the pods: their account, the disruption budget, monitors."""
+
+from __future__ import annotations
+
+from headrace_operator.builders.cluster import Cluster, Manifest
+from headrace_operator.builders.network import NODES_LABEL
+
+
+def service_account(cluster: Cluster) -> Manifest:
+    """Return the account of the pods, which may do nothing: they do not speak to the API server."""
+    found = cluster.manifest("v1", "ServiceAccount", cluster.service_account)
+    return {**found, "automountServiceAccountToken": False}
+
+
+def disruption_budget(cluster: Cluster) -> Manifest:
+    """Return the PodDisruptionBudget: who drains machines takes one node at a time."""
+    found = cluster.manifest("policy/v1", "PodDisruptionBudget", cluster.name)
+    found["spec"] = {"maxUnavailable": 1, "selector": {"matchLabels": cluster.selector}}
+    return found
+
+
+def monitor(cluster: Cluster) -> Manifest:
+    """Return the ServiceMonitor or PodMonitor that the spec asks for."""
+    spec = cluster.spec.monitoring
+    found = cluster.manifest("monitoring.coreos.com/v1", spec.monitor, cluster.name, spec.labels)
+    paths = ["/metrics", *(["/metrics/per-object"] if spec.per_object else [])]
+    endpoints = [_endpoint(cluster, path) for path in paths]
+    if spec.monitor == "PodMonitor":
+        selector = {"matchLabels": cluster.selector}
+        found["spec"] = {"selector": selector, "podMetricsEndpoints": endpoints}
+    else:
+        selector = {"matchLabels": {**cluster.selector, **NODES_LABEL}}
+        found["spec"] = {"selector": selector, "endpoints": endpoints}
+    return found
+
+
+def _endpoint(cluster: Cluster, path: str) -> Manifest:
+    user = cluster.default_user_secret
+    found: Manifest = {
+        "port": "http" if cluster.serves_plain else "https",
+        "path": path,
+        "interval": cluster.spec.monitoring.interval,
+        "basicAuth": {
+            "username": {"name": user, "key": "username"},
+            "password": {"name": user, "key": "password"},
+        },
+    }
+    if not cluster.serves_plain:
+        secret = cluster.client_tls_secret
+        found["scheme"] = "https"
+        found["tlsConfig"] = {
+            "ca": {"secret": {"name": secret, "key": "ca.crt"}},
+            "serverName": cluster.client_host,
+        }
+    return found

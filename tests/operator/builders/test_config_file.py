@@ -1,0 +1,139 @@
+"""The configuration: the broker takes it, and what differs from pod to pod comes by variables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace_broker.config import Config, load_config
+from headrace_operator.builders.config_file import (
+    config_file,
+    config_hash,
+    disk_free_bytes,
+    flow_limits,
+)
+from headrace_operator.builders.container import environment
+
+POD = {"metadata.name": "mill-1", "status.podIP": "10.1.2.3"}
+
+
+def container_environment(cluster: Any) -> dict[str, str]:
+    """The variables as a kubelet gives them to a container, `$(NAME)` replaced."""
+    found: dict[str, str] = {}
+    for row in environment(cluster):
+        source = row.get("valueFrom", {})
+        if "fieldRef" in source:
+            value = POD[source["fieldRef"]["fieldPath"]]
+        elif "secretKeyRef" in source:
+            value = "admin"
+        else:
+            value = row["value"]
+            for name, earlier in found.items():
+                value = value.replace(f"$({name})", earlier)
+        found[row["name"]] = value
+    return found
+
+
+def loaded(cluster: Any, directory: Path) -> Config:
+    path = directory / "node.toml"
+    path.write_text(config_file(cluster))
+    return load_config(path, container_environment(cluster))
+
+
+def test_a_node_knows_itself_by_the_name_of_its_pod(make_cluster: Any, tmp_path: Path) -> None:
+    config = loaded(make_cluster(), tmp_path)
+    assert (config.node.id, config.node.name) == (2, "mill-1")
+    assert config.address == "mill-1.mill-nodes.shop.svc:7100"
+    assert config.cluster.name == "mill"
+    assert config.cluster.listen == "0.0.0.0:7100"
+    assert [node.id for node in config.cluster.nodes] == [1, 2, 3]
+    assert config.default_user.name == "admin"
+    assert config.listeners.amqp == "0.0.0.0:5672"
+    assert config.listeners.secure() == ()
+    assert config.cluster_tls.key_file == "/etc/headrace/node-tls/mill-1.key"
+
+
+def test_tls_only_with_certificates_of_clients(make_cluster: Any, tmp_path: Path) -> None:
+    clients = {"mode": "Operator", "plain": False, "verify": "Required", "loginFrom": "CommonName"}
+    config = loaded(make_cluster({"tls": {"clients": clients}}), tmp_path)
+    assert (config.listeners.amqp, config.listeners.amqps) == ("", "0.0.0.0:5671")
+    assert config.tls.fail_if_no_peer_cert
+    assert config.tls.login_from == "common_name"
+    assert config.tls.ca_file == "/etc/headrace/client-tls/ca.crt"
+
+
+def test_a_secret_of_others_has_one_certificate_for_all_nodes(
+    make_cluster: Any, tmp_path: Path
+) -> None:
+    internal = {"mode": "Secret", "secretName": "nodes"}
+    config = loaded(make_cluster({"tls": {"internal": internal}}), tmp_path)
+    assert config.cluster_tls.certificate_file == "/etc/headrace/node-tls/tls.crt"
+
+
+def test_a_pod_may_listen_on_its_own_address_only(make_cluster: Any, tmp_path: Path) -> None:
+    listeners = {"bindAddress": "$(HEADRACE_POD_IP)", "amqp": 2345}
+    config = loaded(make_cluster({"listeners": listeners}), tmp_path)
+    assert config.listeners.amqp == "10.1.2.3:2345"
+    assert config.cluster.listen == "10.1.2.3:7100"
+
+
+def test_everything_that_can_be_configured_reaches_the_broker(
+    make_cluster: Any, tmp_path: Path
+) -> None:
+    spec = {
+        "config": {
+            "raft": {"tickMs": 50, "electionTicks": 20, "heartbeatTicks": 2, "quiesceTicks": 0},
+            "limits": {"frameBytesMax": 8192, "channelsMax": 5, "messageBytesMax": 4096},
+            "log": {
+                "segmentBytes": 16 << 20,
+                "cacheBytes": 2 << 20,
+                "snapshotEveryBytes": 1 << 20,
+            },
+            "logging": {"format": "human"},
+        }
+    }
+    config = loaded(make_cluster(spec), tmp_path)
+    assert (config.raft.tick_ms, config.raft.quiesce_ticks) == (50, 0)
+    assert (config.limits.frame_bytes_max, config.limits.message_bytes_max) == (8192, 4096)
+    assert (config.log.segment_bytes, config.log.cache_bytes) == (16 << 20, 2 << 20)
+    assert config.logging.format == "human"
+
+
+@pytest.mark.parametrize(
+    ("spec", "cache", "free"),
+    [
+        ({}, 64 << 20, 1 << 30),
+        ({"resources": {"limits": {"memory": "256Mi"}}}, 32 << 20, 1 << 30),
+        ({"resources": {"limits": {"memory": "1Mi"}}}, 1 << 20, 1 << 30),
+        ({"resources": {}, "storage": {"size": "1000Gi"}}, 64 << 20, 2 << 30),
+        ({"storage": {"size": "500Mi"}}, 64 << 20, 50 << 20),
+    ],
+)
+def test_small_pods_and_volumes_have_small_caches_and_reserves(
+    make_cluster: Any, tmp_path: Path, spec: Any, cache: int, free: int
+) -> None:
+    """A reserve of the broker's default would raise an alarm on a small volume for ever."""
+    cluster = make_cluster(spec)
+    config = loaded(cluster, tmp_path)
+    assert config.log.cache_bytes == cache
+    assert config.limits.disk_free_bytes_min == disk_free_bytes(cluster) == free
+
+
+def test_the_hash_changes_with_what_needs_a_restart_and_with_nothing_else(
+    make_cluster: Any,
+) -> None:
+    plain = config_hash(make_cluster())
+    assert config_hash(make_cluster({"replicas": 5})) == plain
+    assert config_hash(make_cluster({"flowLimits": {"credit": 7}})) == plain
+    assert config_hash(make_cluster({"tls": {"certificates": {"days": 60}}})) == plain
+    assert config_hash(make_cluster({"config": {"raft": {"tickMs": 50}}})) != plain
+
+
+def test_limits_of_flow_control_are_named_as_the_api_names_them(make_cluster: Any) -> None:
+    spec = {"flowLimits": {"memoryHighWatermark": "0.4", "tellAfterMs": 0}}
+    assert flow_limits(make_cluster(spec)) == {
+        "tell-after-ms": 0,
+        "memory-high-watermark": "0.4",
+    }
