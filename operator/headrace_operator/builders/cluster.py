@@ -127,6 +127,12 @@ class Cluster(NamedTuple):
         return {**(plain if self.serves_plain else {}), **(secure if self.serves_tls else {})}
 
     @property
+    def inner_ports(self) -> dict[str, int]:
+        """The ports that are for nobody outside, by name."""
+        listeners = self.spec.listeners
+        return {"metrics": listeners.metrics, "cluster": listeners.cluster}
+
+    @property
     def selector(self) -> dict[str, str]:
         """Labels by which the pods of this cluster are found; they never change."""
         return {

@@ -39,7 +39,7 @@ def container(cluster: Cluster) -> Manifest:
         "env": [*environment(cluster), *(spec.pod.extra_env or [])],
         "ports": [
             {"name": name, "containerPort": port, "protocol": "TCP"}
-            for name, port in {**cluster.ports, "cluster": spec.listeners.cluster}.items()
+            for name, port in {**cluster.ports, **cluster.inner_ports}.items()
         ],
         "resources": _resources(cluster),
         **probes(cluster),
@@ -72,6 +72,7 @@ def environment(cluster: Cluster) -> list[Manifest]:
         "HEADRACE_CLUSTER_LISTEN": f"{spec.listeners.bind_address}:{spec.listeners.cluster}",
         "HEADRACE_DEFAULT_USER_PASSWORD_FILE": f"{DEFAULT_USER}/password",
         **_listeners(cluster),
+        **_metrics(cluster),
         **_node_tls(cluster),
         **_client_tls(cluster),
     }
@@ -88,6 +89,15 @@ def _listeners(cluster: Cluster) -> dict[str, str]:
     return {
         f"HEADRACE_LISTENERS_{name.upper()}": f"{address}:{ports[name]}" if name in ports else ""
         for name in ("amqp", "amqps", "http", "https", "grpc", "grpcs")
+    }
+
+
+def _metrics(cluster: Cluster) -> dict[str, str]:
+    listeners, monitoring = cluster.spec.listeners, cluster.spec.monitoring
+    return {
+        "HEADRACE_LISTENERS_METRICS": f"{listeners.bind_address}:{listeners.metrics}",
+        "HEADRACE_METRICS_ANONYMOUS": str(monitoring.anonymous).lower(),
+        "HEADRACE_METRICS_PER_OBJECT": str(monitoring.per_object).lower(),
     }
 
 

@@ -19,7 +19,7 @@ def node_service(cluster: Cluster) -> Manifest:
         "clusterIP": "None",
         "publishNotReadyAddresses": True,
         "selector": cluster.selector,
-        "ports": _ports({"cluster": cluster.spec.listeners.cluster, **cluster.ports}),
+        "ports": _ports({**cluster.inner_ports, **cluster.ports}),
     }
     return found
 
@@ -48,8 +48,8 @@ def _ports(ports: dict[str, int]) -> list[Manifest]:
 def network_policy(cluster: Cluster) -> Manifest:
     """Return the NetworkPolicy: only nodes reach the listener between nodes.
 
-    The operator, and Prometheus where it is told to come, reach the others even where
-    `networkPolicy.clientsFrom` does not name them.
+    Metrics are for pods, whatever their namespace. The operator reaches the APIs even where
+    `networkPolicy.clientsFrom` does not name it.
     """
     policy = cluster.spec.network_policy
     found = cluster.manifest("networking.k8s.io/v1", "NetworkPolicy", cluster.name)
@@ -61,9 +61,8 @@ def network_policy(cluster: Cluster) -> Manifest:
         web = {name: port for name, port in cluster.ports.items() if not name.startswith("amqp")}
         peer = {"namespaceSelector": {}, "podSelector": operator}
         rules.append({"from": [peer], "ports": _policy_ports(web)})
-        if cluster.spec.monitoring.monitor != "None":
-            scraped = {name: port for name, port in web.items() if name.startswith("http")}
-            rules.append({"from": [{"namespaceSelector": {}}], "ports": _policy_ports(scraped)})
+    metrics = _policy_ports({"metrics": cluster.spec.listeners.metrics})
+    rules.append({"from": [{"namespaceSelector": {}}], "ports": metrics})
     rules.append(
         {
             "from": [{"podSelector": {"matchLabels": cluster.selector}}],

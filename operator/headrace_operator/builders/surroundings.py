@@ -23,8 +23,7 @@ def monitor(cluster: Cluster) -> Manifest:
     """Return the ServiceMonitor or PodMonitor that the spec asks for."""
     spec = cluster.spec.monitoring
     found = cluster.manifest("monitoring.coreos.com/v1", spec.monitor, cluster.name, spec.labels)
-    paths = ["/metrics", *(["/metrics/per-object"] if spec.per_object else [])]
-    endpoints = [_endpoint(cluster, path) for path in paths]
+    endpoints = [_endpoint(cluster)]
     if spec.monitor == "PodMonitor":
         selector = {"matchLabels": cluster.selector}
         found["spec"] = {"selector": selector, "podMetricsEndpoints": endpoints}
@@ -34,22 +33,12 @@ def monitor(cluster: Cluster) -> Manifest:
     return found
 
 
-def _endpoint(cluster: Cluster, path: str) -> Manifest:
-    user = cluster.default_user_secret
-    found: Manifest = {
-        "port": "http" if cluster.serves_plain else "https",
-        "path": path,
-        "interval": cluster.spec.monitoring.interval,
-        "basicAuth": {
+def _endpoint(cluster: Cluster) -> Manifest:
+    monitoring, user = cluster.spec.monitoring, cluster.default_user_secret
+    found: Manifest = {"port": "metrics", "path": "/metrics", "interval": monitoring.interval}
+    if not monitoring.anonymous:
+        found["basicAuth"] = {
             "username": {"name": user, "key": "username"},
             "password": {"name": user, "key": "password"},
-        },
-    }
-    if not cluster.serves_plain:
-        secret = cluster.client_tls_secret
-        found["scheme"] = "https"
-        found["tlsConfig"] = {
-            "ca": {"secret": {"name": secret, "key": "ca.crt"}},
-            "serverName": cluster.client_host,
         }
     return found

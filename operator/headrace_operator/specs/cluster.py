@@ -106,7 +106,7 @@ class BrokerClusterSpec(Spec, frozen=True, kw_only=True):
         service: the Service that clients connect to.
         disruption_budget: how many nodes may be taken away at once.
         network_policy: who may reach the cluster.
-        monitoring: what the Prometheus operator is told.
+        monitoring: what Prometheus may read, and what its operator is told.
         scaling: what becomes of queues when nodes come.
         rollout: how long a step of a change is waited for.
         default_user: the administrator that the cluster begins with.

@@ -40,6 +40,7 @@ class Listeners(Spec, frozen=True, kw_only=True):
         https: the same over TLS.
         grpc: the gRPC API in the clear.
         grpcs: the same over TLS.
+        metrics: what Prometheus reads, in the clear.
         cluster: between nodes.
     """
 
@@ -56,6 +57,7 @@ class Listeners(Spec, frozen=True, kw_only=True):
     https: Port = 15671
     grpc: Port = 7672
     grpcs: Port = 7671
+    metrics: Port = 15692
     cluster: Port = 7100
 
 
@@ -185,7 +187,7 @@ class FlowLimits(Spec, frozen=True, kw_only=True):
 
 def unique_ports() -> Rule:
     """Return the rule that no two listeners share a port."""
-    names = ("amqp", "amqps", "http", "https", "grpc", "grpcs", "cluster")
+    names = ("amqp", "amqps", "http", "https", "grpc", "grpcs", "metrics", "cluster")
     ports = ", ".join(f"self.{name}" for name in names)
     return Rule(
         f"[{ports}].all(port, [{ports}].exists_one(other, other == port))",

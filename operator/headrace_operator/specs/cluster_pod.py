@@ -169,16 +169,18 @@ class NetworkAccess(Spec, frozen=True, kw_only=True):
 
 
 class Monitoring(Spec, frozen=True, kw_only=True):
-    """What the Prometheus operator is told.
+    """What Prometheus may read, and what the Prometheus operator is told.
 
     Attributes:
         monitor: what it is told by. Its custom resources have to be there.
         interval: between two scrapes.
-        per_object: whether figures of each queue are scraped, too.
+        per_object: whether there are figures of single queues and connections, too.
+        anonymous: whether metrics are read without a log-in; else by the administrator's.
         labels: of the monitor, by which a Prometheus finds it.
     """
 
     monitor: Literal["None", "ServiceMonitor", "PodMonitor"] = "None"
     interval: Annotated[str, Meta(pattern="^[0-9]{1,4}(s|m)$")] = "15s"
     per_object: bool = False
+    anonymous: bool = True
     labels: Labels | None = None

@@ -52,6 +52,7 @@ def test_a_node_knows_itself_by_the_name_of_its_pod(make_cluster: Any, tmp_path:
     assert config.default_user.name == "admin"
     assert config.listeners.amqp == "0.0.0.0:5672"
     assert config.listeners.secure() == ()
+    assert (config.listeners.metrics, config.metrics.anonymous) == ("0.0.0.0:15692", True)
     assert config.cluster_tls.key_file == "/etc/headrace/node-tls/mill-1.key"
 
 
