@@ -142,8 +142,9 @@ class Client:
                 and the same in every run, with sequences of the application's own, makes that last
                 over restarts; one made up for the run, with an epoch, over lost streams.
             epoch: of the publisher id. With one, messages need no sequence and are numbered from 1
-                on. The next run must give a higher one, for what comes under a lower one, or again
-                under the same numbers, is confirmed and not kept.
+                on. The next run must give a higher one: what comes again under the same numbers is
+                confirmed and not kept. It fences those who publish under a lower one: they fail
+                with FencedError.
             name: shown in listings.
             unconfirmed_max: messages that are not answered, after which `publish` waits.
             unconfirmed_bytes_max: the same in octets.

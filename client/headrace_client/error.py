@@ -10,6 +10,7 @@ from google.protobuf.message import DecodeError
 
 from headrace_client.status_pb.status_pb2 import BadRequest, ErrorInfo, RetryInfo, Status
 
+FENCED: Final = "FENCED"  # reason: a later epoch has taken over
 DETAILS_KEY: Final = "grpc-status-details-bin"  # of the trailing metadata that carries them
 
 
@@ -147,7 +148,7 @@ _BY_CODE: Final[dict[grpc.StatusCode, type[HeadraceError]]] = {
     grpc.StatusCode.CANCELLED: AbortedError,
     grpc.StatusCode.DEADLINE_EXCEEDED: TooLateError,
 }
-_BY_REASON: Final[dict[str, type[HeadraceError]]] = {"FENCED": FencedError}
+_BY_REASON: Final[dict[str, type[HeadraceError]]] = {FENCED: FencedError}
 _CODES: Final = {int(each.value[0]): each for each in grpc.StatusCode}
 
 

@@ -11,12 +11,15 @@ import grpc
 
 from headrace_client.confirm import Confirm
 from headrace_client.error import (
+    FENCED,
     BrokerFaultError,
     ClosedError,
+    FencedError,
     FieldProblem,
     HeadraceError,
     HeldBackError,
     InvalidArgumentError,
+    code_name,
 )
 from headrace_client.kept_stream import KeptStream
 from headrace_client.limits import (
@@ -192,6 +195,7 @@ class Publisher:
 
         Raises:
             HeldBackError: there was no room in time; the text says what holds the publisher back.
+            FencedError: another publisher has this id and a higher epoch.
             InvalidArgumentError: the message is too large.
             HeadraceError: the publisher failed, or is closed.
             ValueError: a sequence that cannot be, or none where one must be given.
@@ -386,6 +390,10 @@ class Publisher:
             buffer.confirmed(answer.confirmed.ranges)
             self.has_progress = True
         elif kind == "refused":
+            if answer.refused.reason == FENCED:
+                refused = answer.refused
+                code = code_name(refused.code)
+                raise self._stream.fatal(FencedError(refused.text, code, FENCED))
             buffer.refused_by(answer.refused)
             self.has_progress = True
         elif kind == "returned":

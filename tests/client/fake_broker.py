@@ -112,6 +112,10 @@ class Stream:
         ranges = [message.Range(first=each, last=each) for each in numbers]
         await self.write(confirmed=messaging.Confirmed(ranges=ranges))
 
+    async def refuse(self, number: int, **why: Any) -> None:
+        ranges = [message.Range(first=number, last=number)]
+        await self.write(refused=messaging.Refused(ranges=ranges, **why))
+
     async def window(self, messages: int, octets: int = 1 << 30, stop: Any = None) -> None:
         await self.write(window=messaging.Window(messages=messages, octets=octets, stop=stop))
 
@@ -126,6 +130,7 @@ class FakeBroker(MessagingServicer, TopologyServicer, FlowServicer):
         renews: the window is renewed as messages come.
         pushes: consumers with credit get what is published, not only what waits when they give it.
         refuses: bodies that no queue takes.
+        refusal: what is said of them.
         streams: publish streams, the newest last; those that are over as well.
         consumes: consume streams, likewise.
         settles: what consumers settled: (outcome, first, last).
@@ -146,6 +151,9 @@ class FakeBroker(MessagingServicer, TopologyServicer, FlowServicer):
         self.renews = True
         self.pushes = False
         self.refuses: set[bytes] = set()
+        self.refusal: dict[str, Any] = {
+            "code": 8, "reason": "QUEUE_REFUSED", "text": "a queue is full", "limit": "max-length"
+        }  # fmt: skip
         self.streams: list[Stream] = []
         self.consumes: list[FakeConsume] = []
         self.settles: list[tuple[int, int, int]] = []
@@ -229,14 +237,7 @@ class FakeBroker(MessagingServicer, TopologyServicer, FlowServicer):
         confirmed = []
         for number, each in zip(numbers, batch.messages, strict=True):
             if each.body in self.refuses:
-                answer = messaging.Refused(
-                    ranges=[message.Range(first=number, last=number)],
-                    code=8,
-                    reason="QUEUE_REFUSED",
-                    text="a queue is full",
-                    limit="max-length",
-                )
-                await stream.write(refused=answer)
+                await stream.refuse(number, **self.refusal)
                 continue
             route = each.routing_key if each.HasField("routing_key") else stream.opening.routing_key
             queue = self.queues.get(route)

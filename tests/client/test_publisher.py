@@ -273,6 +273,26 @@ def test_a_publisher_id_without_an_epoch_takes_sequences_of_the_application(play
     play(scenario)
 
 
+def test_a_publisher_that_is_fenced_fails_and_sends_nothing_again(play: Any) -> None:
+    async def scenario(broker: Any, client: Any) -> None:
+        broker.confirms = False
+        broker.refuses = {b"late"}
+        broker.refusal = {"code": 10, "reason": "FENCED", "text": "epoch 2 has taken over"}
+        publisher = await client.publisher(publisher_id="job", epoch=1).open()
+        confirms = [await publisher.publish(each) for each in (b"x", b"late")]
+        for confirm in confirms:
+            with pytest.raises(FencedError, match="epoch 2 has taken over") as caught:
+                await confirm
+            assert (caught.value.code, caught.value.reason) == ("ABORTED", "FENCED")
+        with pytest.raises(FencedError):
+            await publisher.publish(b"y")
+        with pytest.raises(FencedError):
+            await publisher.close()
+        assert len(broker.streams) == 1
+
+    play(scenario)
+
+
 def test_without_confirms_nothing_is_sent_again(play_two: Any) -> None:
     async def scenario(first: Any, second: Any, client: Any) -> None:
         async with client.publisher(confirms=False) as publisher:

@@ -29,7 +29,8 @@ from headrace_broker.config import split_address
 
 ACK_DIVISOR = 4  # a consumer acknowledges when a quarter of its prefetch count has come
 
-ERRORS: Final[tuple[type[BaseException], ...]] = (OSError, exceptions.AMQPError)
+# The library checks names more narrowly than a broker does, and says so with ValueError.
+ERRORS: Final[tuple[type[BaseException], ...]] = (OSError, exceptions.AMQPError, ValueError)
 _NOT_ALLOWED: Final = (
     exceptions.AuthenticationError,
     exceptions.ProbableAuthenticationError,
@@ -49,6 +50,8 @@ def failure(error: BaseException) -> tuple[str, int]:
         return text, EXIT_NOT_FOUND
     if isinstance(error, _NOT_ALLOWED):
         return text, EXIT_NOT_ALLOWED
+    if isinstance(error, ValueError):
+        return f"{text}, says the AMQP client; --protocol grpc takes all names", EXIT_REFUSED
     if isinstance(error, exceptions.AMQPChannelError):
         return text, EXIT_REFUSED
     return text, EXIT_UNAVAILABLE
