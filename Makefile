@@ -189,6 +189,10 @@ bench-raftlog: $(VENV)/stamp-install ## measure the replicated log on this machi
 bench-depth: $(VENV)/stamp-tools $(VENV)/stamp-install ## measure deep queues: memory, restart, draining; writes bench/RESULTS.md
 	$(BIN)/python bench/depth.py --write
 
+.PHONY: bench-client
+bench-client: $(VENV)/stamp-tools $(VENV)/stamp-install ## what the Python clients cost next to one in C; writes bench/RESULTS.md
+	$(BIN)/python bench/client_cost.py --write
+
 .PHONY: bench-overload
 bench-overload: $(VENV)/stamp-tools $(VENV)/stamp-bench $(VENV)/stamp-install ## overload this and RabbitMQ; writes bench/RESULTS.md and the plot
 	$(BIN)/python bench/overload.py --write
