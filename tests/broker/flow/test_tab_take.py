@@ -85,7 +85,8 @@ def test_account_that_owed_when_it_was_closed_leaves_when_it_is_swept() -> None:
 
 def test_those_that_leave_are_bounded_and_not_kept_for_nobody() -> None:
     ledger = Ledger(FlowLimits())
-    for looked in (None, []):
+    choices: tuple[list[Account] | None, ...] = (None, [])
+    for looked in choices:
         ledger.leaving = looked
         for number in range(ACCOUNTS_LEAVING_MAX + 1):
             account = ledger.open(Cause(str(number), CONNECTION, "a", "n1"))
