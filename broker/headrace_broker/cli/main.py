@@ -8,6 +8,7 @@ import click
 
 from headrace_broker import build_info
 from headrace_broker.cli.access import definitions, permission, policy, user
+from headrace_broker.cli.backup.command import backup, restore
 from headrace_broker.cli.clients import alarm, channel, connection, consumer
 from headrace_broker.cli.cluster import cluster
 from headrace_broker.cli.completion import completion
@@ -43,6 +44,7 @@ for command in (
     *(user, permission, policy, definitions),
     *(connection, channel, consumer, alarm, flow),
     *(publish, consume, perf),
+    *(backup, restore),
 ):
     main.add_command(command)
 main.add_command(rabbitmqctl, "ctl")

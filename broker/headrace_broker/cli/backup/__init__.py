@@ -1,0 +1,1 @@
+"""`headrace backup` and `headrace restore`: messages of queues, to files and back."""
