@@ -14,6 +14,7 @@ import msgspec
 
 from headrace_broker.model.definition import QUEUE_CLASSIC, QUEUE_QUORUM
 from headrace_broker.model.limits import (
+    ARCHIVE_MESSAGES_MAX,
     DEDUPLICATION_SIZE_MAX,
     DURATION_MS_MAX,
     NAME_OCTETS_MAX,
@@ -149,6 +150,7 @@ _DURATION_SOME: Final = Integer(1, DURATION_MS_MAX)
 _QUANTITY: Final = Integer(0, QUANTITY_MAX)
 
 OVERFLOWS: Final = ("drop-head", "reject-publish", "reject-publish-dlx")
+ARCHIVES: Final = ("none", "headers", "full")
 RETRY_TYPES: Final = ("disabled", "all", "failed", "returned")
 # Two old names stand for "balanced".
 LOCATORS: Final = ("client-local", "balanced", "random", "least-leaders")
@@ -211,6 +213,20 @@ QUEUE_SETTINGS: Final[dict[str, Setting]] = {
     ),
     "deduplication-ttl": Setting(_DURATION_SOME, operator=True, merged=SMALLER, weighed=SMALLER),
     "publisher-retention": Setting(_DURATION, operator=True, merged=SMALLER, weighed=SMALLER),
+    "archive": Setting(Choice(ARCHIVES), kinds=_QUORUM, fits=_QUORUM),
+    "archive-max-messages": Setting(
+        Integer(0, ARCHIVE_MESSAGES_MAX),
+        kinds=_QUORUM,
+        operator=True,
+        merged=SMALLER,
+        weighed=SMALLER,
+    ),
+    "archive-max-bytes": Setting(
+        _QUANTITY, kinds=_QUORUM, operator=True, merged=SMALLER, weighed=SMALLER
+    ),
+    "archive-max-age": Setting(
+        _DURATION, kinds=_QUORUM, operator=True, merged=SMALLER, weighed=SMALLER
+    ),
     "high-watermark-bytes": Setting(_QUANTITY, operator=True, merged=LOWER, weighed=LOWER),
     "low-watermark-bytes": Setting(_QUANTITY, operator=True, merged=SMALLER, weighed=SMALLER),
     "high-watermark": Setting(_QUANTITY, operator=True, merged=LOWER, weighed=LOWER),

@@ -58,6 +58,12 @@ def properties_start(blob: bytes, start: i64) -> i64:
     return key + 1 + blob[key]
 
 
+def properties_stop(blob: bytes, start: i64) -> i64:
+    """Return where the properties end, and the body begins, of the message at `start`."""
+    pos = properties_start(blob, start)
+    return pos + 4 + i64(read_i32_be(blob, pos))
+
+
 def message_route(blob: bytes, base: i64, position: i64) -> bytes:
     """Return exchange and routing key of a message, as in `Publish.route`."""
     start = message_start(blob, base, position)

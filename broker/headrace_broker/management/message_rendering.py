@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import base64
 import codecs
-import datetime
 from collections.abc import Iterable
-from decimal import Decimal
 from typing import Any, Final
 
 from headrace_broker.codecs.method import decode_properties
+from headrace_broker.codecs.plain_value import plain, printable
 from headrace_broker.model.reply_code import AmqpError
 from headrace_broker.runtime.browsing import Page, WaitingMessage
 from headrace_broker.runtime.message_service import FetchedMessage, Moved
@@ -94,8 +93,8 @@ def _render_waiting(message: WaitingMessage, encoding: str, now_ms: int) -> dict
 def _render_content(route: bytes, properties: bytes) -> dict[str, Any]:
     exchange, routing_key = split_route(route)
     found: dict[str, Any] = {
-        "exchange": _printable(exchange),
-        "routing_key": _printable(routing_key),
+        "exchange": printable(exchange),
+        "routing_key": printable(routing_key),
         "properties": {},
     }
     try:
@@ -105,7 +104,7 @@ def _render_content(route: bytes, properties: bytes) -> dict[str, Any]:
     for name, shown in _PROPERTIES.items():
         value = getattr(decoded, name)
         if value is not None and value != "":
-            found["properties"][shown] = _plain(value)
+            found["properties"][shown] = plain(value)
     return found
 
 
@@ -123,26 +122,3 @@ def _render_body(body: bytes, octets: int, encoding: str) -> dict[str, Any]:
     if len(body) < octets:
         shown["truncated"] = True
     return shown
-
-
-def _plain(value: Any) -> Any:
-    """Return a field's value as JSON has it; octets that are no UTF-8 in base64."""
-    if isinstance(value, datetime.datetime):
-        return int(value.timestamp())
-    if isinstance(value, Decimal):
-        return float(value)
-    if isinstance(value, (bytes, bytearray)):
-        try:
-            return value.decode("utf-8")
-        except UnicodeDecodeError:
-            return base64.b64encode(value).decode()
-    if isinstance(value, dict):
-        return {_printable(str(name)): _plain(inner) for name, inner in value.items()}
-    if isinstance(value, list):
-        return [_plain(inner) for inner in value]
-    return _printable(value) if isinstance(value, str) else value
-
-
-def _printable(text: str) -> str:
-    """Return a text without surrogates, which stand for octets that are no UTF-8."""
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

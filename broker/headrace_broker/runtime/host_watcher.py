@@ -7,7 +7,8 @@ from typing import Any, final
 
 from mypy_extensions import i64, mypyc_attr
 
-from headrace_broker.core.queue.lease_effect import LeaseAnswer, LeaseGone
+from headrace_broker.core.queue.effect import GroupAnswer
+from headrace_broker.core.queue.lease_effect import LeaseGone
 from headrace_broker.core.queue.settings import QueueSettings
 from headrace_broker.core.queue.tally import Tally
 from headrace_broker.model.definition import Queue
@@ -82,8 +83,8 @@ class HostWatcher:
         """The machine keeps these messages no more."""
 
     @abstractmethod
-    def lease_answered(self, queue: Queue, answer: LeaseAnswer) -> None:
-        """The machine has answered a command of a group that leases messages."""
+    def group_answered(self, queue: Queue, answer: GroupAnswer) -> None:
+        """The machine has answered a group that leases messages, or reads the archive."""
 
     @abstractmethod
     def lease_gone(self, queue: Queue, gone: LeaseGone) -> None:

@@ -7,7 +7,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, Final, final
 
-from headrace_broker.core.queue.lease_effect import LeaseAnswer
+from headrace_broker.core.queue.effect import GroupAnswer
 from headrace_broker.flow.account import Account, Ledger
 from headrace_broker.flow.cause_runs import CauseRuns
 from headrace_broker.flow.flow_limits import FlowLimits
@@ -85,7 +85,7 @@ class Hosting:
         queue_gates: what is under way to each queue from here.
         outflow: bounds what comes into queues that fall behind.
         duties: what this node does for the queues that it leads.
-        on_lease_answer: called with what a queue led here answers to a group.
+        on_group_answer: called with what a queue led here answers to a group.
         on_unused: called with an auto-delete queue led here whose last consumer has gone.
         on_unreadable: called when a message that a queue still holds cannot be read; the node
             must stop.
@@ -120,7 +120,7 @@ class Hosting:
         watch = IntakeWatch(self.intake, self.turns, self.outflow)
         self._looker = Looker(watch, _clock_us, _call_later)
         self.duties = Duties()
-        self.on_lease_answer: Callable[[LeaseAnswer], None] = ignore_answer
+        self.on_group_answer: Callable[[GroupAnswer], None] = ignore_answer
         self._letter_traffic = Traffic()
         self._letter_account = Account(Cause("", DEAD_LETTERS, "", ""), self.ledger.limits)
         self._raft = raft

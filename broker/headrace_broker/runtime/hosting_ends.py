@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, final
 from mypy_extensions import i64
 from typing_extensions import override
 
-from headrace_broker.core.queue.lease_effect import EXPIRED, LeaseAnswer, LeaseGone
+from headrace_broker.core.queue.effect import GroupAnswer
+from headrace_broker.core.queue.lease_effect import EXPIRED, LeaseGone
 from headrace_broker.core.queue.tally import Tally
 from headrace_broker.flow.account import Account
 from headrace_broker.model.definition import Queue
@@ -73,8 +74,8 @@ class Watcher(HostWatcher):
         self._hosting.duties.dead_letters_forgotten(queue, ids)
 
     @override
-    def lease_answered(self, queue: Queue, answer: LeaseAnswer) -> None:
-        self._hosting.on_lease_answer(answer)
+    def group_answered(self, queue: Queue, answer: GroupAnswer) -> None:
+        self._hosting.on_group_answer(answer)
 
     @override
     def lease_gone(self, queue: Queue, gone: LeaseGone) -> None:
@@ -122,7 +123,7 @@ def ignore_failure(error: BaseException) -> None:
     """Do nothing until the node has said what to do."""
 
 
-def ignore_answer(answer: LeaseAnswer) -> None:
+def ignore_answer(answer: GroupAnswer) -> None:
     """Do nothing until the node has said what to do."""
 
 

@@ -148,7 +148,17 @@ class LeaseGroups(msgspec.Struct, frozen=True, tag="lease_groups"):
     skip: int = 0
 
 
-Listing = List | Flow | Leads | Load | Replicas | Stats | LeaseGroups
+class Archives(msgspec.Struct, frozen=True, tag="archives"):
+    """Which of the queues that you lead have an archive, and who reads it?
+
+    Attributes:
+        skip: rows that the asker has already.
+    """
+
+    skip: int = 0
+
+
+Listing = List | Flow | Leads | Load | Replicas | Stats | LeaseGroups | Archives
 Question = Listing | Close | Login | Transfer
 
 
@@ -199,6 +209,7 @@ class Inquiries:
         replica_rows: as `rows`, for questions about replicas and leaders.
         stats_rows: as `rows`, for questions about figures over time.
         lease_rows: as `rows`, for questions about groups that lease messages.
+        archive_rows: as `rows`, for questions about archives.
         transfer: begins to hand a leadership over, and returns whether it did.
         login_rows: likewise, for those about log-ins at the web page.
     """
@@ -213,6 +224,7 @@ class Inquiries:
         self.replica_rows: Callable[[Leads | Load | Replicas], Iterator[msgspec.Struct]] = _nothing
         self.stats_rows: Callable[[Stats], Iterator[msgspec.Struct]] = _nothing
         self.lease_rows: Callable[[LeaseGroups], Iterator[msgspec.Struct]] = _nothing
+        self.archive_rows: Callable[[Archives], Iterator[msgspec.Struct]] = _nothing
         self.transfer: Callable[[Transfer], bool] = _refuse
         self.login_rows: Callable[[Login], Iterator[msgspec.Struct]] = _nothing
         self._send = send
@@ -323,6 +335,8 @@ class Inquiries:
             return self.stats_rows(question)
         if isinstance(question, LeaseGroups):
             return self.lease_rows(question)
+        if isinstance(question, Archives):
+            return self.archive_rows(question)
         return self._rows(question)
 
     def receive_answer(self, data: bytes) -> None:

@@ -12,9 +12,10 @@ from headrace_broker.model.limits import LISTING_ROWS_MAX, LISTING_TURN_ROWS
 from headrace_broker.model.reply_code import INTERNAL_ERROR, NOT_FOUND, AmqpError
 from headrace_broker.model.status import LeaseGroupStatus
 from headrace_broker.runtime import audit
+from headrace_broker.runtime.group_commands import TooEarlyError
 from headrace_broker.runtime.inquiry import Inquiries, LeaseGroups, NoAnswerError
 from headrace_broker.runtime.leader_client import LeaderUnavailableError, QueueGoneError
-from headrace_broker.runtime.leasing import LeaseClient, LeasesTooEarlyError
+from headrace_broker.runtime.leasing import LeaseClient
 from headrace_broker.runtime.queue_host import QueueHost
 
 
@@ -105,7 +106,7 @@ class LeaseListing:
             raise AmqpError(NOT_FOUND, text)
         try:
             count = int((await self._leases.close_group(queue, name.encode(), 0)).count)
-        except (LeaderUnavailableError, LeasesTooEarlyError) as error:
+        except (LeaderUnavailableError, TooEarlyError) as error:
             raise AmqpError(INTERNAL_ERROR, str(error)) from error
         except QueueGoneError as error:
             raise AmqpError(NOT_FOUND, str(error)) from error

@@ -1,16 +1,12 @@
 """What a gateway asks of groups that lease messages, wherever their queue is led.
 
-Commands go through the queue's log and are answered by whoever leads the queue when they are
-applied: the request number says which node asked. Each may be repeated, so a request is sent again
-until it is answered. Reading is asked of the leader, as `LeaderClient` does.
+Commands go by `GroupCommands`. Reading is asked of the leader, as `LeaderClient` does.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Final, NamedTuple
-from weakref import WeakValueDictionary
 
 from headrace_broker.core.queue.lease_command import (
     encode_close_group,
@@ -21,31 +17,17 @@ from headrace_broker.core.queue.lease_command import (
     encode_settle_leases,
 )
 from headrace_broker.core.queue.lease_effect import GroupInfo, LeaseAnswer
-from headrace_broker.core.queue.queue_machine import LEASES_VERSION
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import (
     LEASE_CHUNK_MESSAGES_MAX,
     LEASE_CHUNK_OCTETS_MAX,
-    LEASE_REQUESTS_MAX,
 )
-from headrace_broker.model.session import session_node
 from headrace_broker.runtime import lease_wire as wire
-from headrace_broker.runtime.leader_client import (
-    ANSWER_SECONDS_MAX,
-    ATTEMPT_SECONDS,
-    PAUSE_SECONDS,
-    LeaderClient,
-    LeaderUnavailableError,
-    QueueGoneError,
-)
+from headrace_broker.runtime.group_commands import GroupCommands
+from headrace_broker.runtime.leader_client import LeaderClient
 from headrace_broker.runtime.lease_chunk import HEAD_OCTETS, Chunk, cut_chunk
 from headrace_broker.runtime.pb import cluster_pb2 as pb
 from headrace_broker.runtime.queue_host import QueueHost
-from headrace_broker.runtime.queue_log import TAKEN
-
-
-class LeasesTooEarlyError(Exception):
-    """Not all replicas of the queue run a release that knows leases."""
 
 
 class Fetched(NamedTuple):
@@ -93,6 +75,9 @@ class LeaseClient:
         send: carries a payload to a node.
         exists: whether a queue, this incarnation of it, is in the catalog as applied here.
         new_number: returns a session id that was never used, to name a request by.
+
+    Attributes:
+        commands: of groups that lease, and of others.
     """
 
     def __init__(
@@ -104,20 +89,13 @@ class LeaseClient:
         exists: Callable[[Queue], bool],
         new_number: Callable[[], int],
     ) -> None:
-        self._node = node
-        self._hosts = hosts
-        self._locate = locate
-        self._send = send
-        self._exists = exists
-        self._new_number = new_number
-        self._waiting: dict[int, asyncio.Future[pb.LeaseReply | LeaseAnswer]] = {}
-        self._slots: WeakValueDictionary[int, asyncio.Semaphore] = WeakValueDictionary()
+        self.commands = GroupCommands(node, hosts, locate, send, exists, new_number)
         self._fetches: LeaderClient[Fetched] = LeaderClient(node, hosts, locate, send, exists)
         self._listings: LeaderClient[list[GroupInfo]] = LeaderClient(
             node, hosts, locate, send, exists
         )
 
-    # Commands; all raise LeaderUnavailableError, QueueGoneError and LeasesTooEarlyError
+    # Commands; all raise what `GroupCommands.ask` does
 
     async def open_group(
         self, queue: Queue, name: bytes, ttl_ms: int, opener: bytes
@@ -206,76 +184,18 @@ class LeaseClient:
 
     async def _ask(self, queue: Queue, encode: Callable[[int], bytes]) -> LeaseAnswer:
         """Have a command applied and return its answer."""
-        request = self._new_number()
-        data = encode(request)
-        slots = self._slots.get(queue.group)  # each queue its own: one may have no leader
-        if slots is None:
-            slots = self._slots[queue.group] = asyncio.Semaphore(LEASE_REQUESTS_MAX)
-        try:
-            async with asyncio.timeout(ANSWER_SECONDS_MAX), slots:
-                while True:
-                    answer = await self._attempt(queue, request, data)
-                    if answer is not None:
-                        return answer
-                    await asyncio.sleep(PAUSE_SECONDS)
-        except TimeoutError:
-            text = f"no leader of queue '{queue.name}' answers"
-            raise LeaderUnavailableError(text) from None
-        finally:
-            self._waiting.pop(request, None)
-
-    async def _attempt(self, queue: Queue, request: int, data: bytes) -> LeaseAnswer | None:
-        """Send a command once; None when there is no answer to it yet, for whatever reason."""
-        if not self._exists(queue):
-            raise QueueGoneError(f"no queue '{queue.name}' in vhost '{queue.vhost}'")
-        future: asyncio.Future[pb.LeaseReply | LeaseAnswer]
-        future = asyncio.get_running_loop().create_future()
-        self._waiting[request] = future
-        host = self._hosts.get(queue.group)
-        if host is not None and host.serving:
-            refusal = propose(host, request, data)
-            if refusal is not None:
-                future.set_result(refusal)
-        else:
-            target = self._locate(queue)
-            command = pb.LeaseCommand(group=queue.group, request=request, data=data)
-            payload = pb.ClusterPayload(lease_command=command).SerializeToString()
-            if target in (0, self._node) or not self._send(target, payload):
-                return None
-        try:
-            async with asyncio.timeout(ATTEMPT_SECONDS):
-                answer = await future
-        except TimeoutError:
-            return None
-        return self._judge(queue, answer)
-
-    def _judge(self, queue: Queue, answer: pb.LeaseReply | LeaseAnswer) -> LeaseAnswer | None:
-        if isinstance(answer, LeaseAnswer):
-            return answer
-        if answer.too_early:
-            text = f"queue '{queue.name}': not all of its replicas run a release that knows leases"
-            raise LeasesTooEarlyError(text)
-        return None if answer.refused else wire.answer_of(answer)
-
-    # From the queues that are led here
-
-    def answered(self, answer: LeaseAnswer) -> None:
-        """Pass on what a queue led here answers to the node that asked."""
-        node = session_node(int(answer.request))
-        if node == self._node:
-            self._receive(int(answer.request), answer)
-        else:
-            payload = pb.ClusterPayload(lease_reply=wire.reply_of(answer))
-            self._send(node, payload.SerializeToString())  # who hears nothing asks again
+        answer = await self.commands.ask(queue, encode)
+        assert isinstance(answer, LeaseAnswer), "it answers what was asked"
+        return answer
 
     # From other nodes
 
     def receive(self, source: int, kind: str | None, payload: pb.ClusterPayload) -> bool:
         """Take a payload of another node; return False where it does not concern leases."""
         if kind == "lease_command":
-            self._receive_command(source, payload.lease_command)
+            self.commands.receive_command(source, payload.lease_command)
         elif kind == "lease_reply":
-            self._receive(payload.lease_reply.request, payload.lease_reply)
+            self.commands.receive_reply(payload.lease_reply)
         elif kind == "lease_fetch":
             self._receive_fetch(source, payload.lease_fetch)
         elif kind == "lease_chunk":
@@ -287,19 +207,6 @@ class LeaseClient:
         else:
             return False
         return True
-
-    def _receive_command(self, source: int, command: pb.LeaseCommand) -> None:
-        host = self._fetches.serving_host(command.group)
-        refusal: pb.LeaseReply | None = pb.LeaseReply(request=command.request, refused=True)
-        if host is not None:
-            refusal = propose(host, command.request, command.data)
-        if refusal is not None:
-            self._send(source, pb.ClusterPayload(lease_reply=refusal).SerializeToString())
-
-    def _receive(self, request: int, answer: pb.LeaseReply | LeaseAnswer) -> None:
-        future = self._waiting.get(request)
-        if future is not None and not future.done():
-            future.set_result(answer)
 
     def _receive_fetch(self, source: int, asked: pb.LeaseFetch) -> None:
         chunk = pb.LeaseChunk(request=asked.request)
@@ -337,13 +244,3 @@ class LeaseClient:
 
 def _groups(host: QueueHost) -> list[GroupInfo]:
     return host.machine.lease_groups()
-
-
-def propose(host: QueueHost, request: int, data: bytes) -> pb.LeaseReply | None:
-    """Have a leading replica replicate a command of a group; return why not, None when it does."""
-    if host.machine.version < LEASES_VERSION:
-        return pb.LeaseReply(request=request, refused=True, too_early=True)
-    host.use()
-    if host.propose(data) != TAKEN:
-        return pb.LeaseReply(request=request, refused=True)
-    return None

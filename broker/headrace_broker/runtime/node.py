@@ -19,6 +19,7 @@ from headrace_broker.model.client_limits import ClientLimits
 from headrace_broker.model.definition import Node, Queue
 from headrace_broker.model.reply_code import AmqpError
 from headrace_broker.runtime.alarms import AlarmBoard
+from headrace_broker.runtime.archive_part import ArchivePart
 from headrace_broker.runtime.backup_client import BackupClient
 from headrace_broker.runtime.backup_points import BackupPoints
 from headrace_broker.runtime.broker import NodeBroker
@@ -128,6 +129,7 @@ class BrokerNode:
         ledger: accounts of what enters through this node.
         debts: what is owed across nodes.
         leases: asks queues for groups that lease their messages.
+        archives: what queues keep of settled messages.
         backup_points: points of queues that are kept here for who reads them.
         backups: asks nodes for such.
         peers_up: boot count by node id of the other nodes that are heard, 0 for those that are not.
@@ -177,7 +179,7 @@ class BrokerNode:
         self.counts = CountsClient(*reach)
         self.browsing = BrowsingClient(*reach)
         self.leases = LeaseClient(*reach, hosting.new_session_id)
-        hosting.on_lease_answer = self.leases.answered
+        hosting.on_group_answer = self.leases.commands.answered
         self.backups = self._make_backups()
         self.topology = Topology(node, self.catalog, self.hosting, self.counts)
         self.reaper = Reaper(self.topology, self.hosting.hosts)
@@ -199,6 +201,9 @@ class BrokerNode:
         self.catalog.subscribe(self._on_events)
         self.clients = ClientList(
             config.node.name, lambda: self.broker.connections, self.directory.others, self.raft.send
+        )
+        self.archives = ArchivePart(
+            *reach, self.leases.commands, self.names, self.clients.inquiries, self.catalog.catalog
         )
         self.rates = QueueRates(self.hosting.hosts, self.ledger, _now_us)
         self.flow_report = self._make_flow_report(self.directory.others)
@@ -468,6 +473,7 @@ class BrokerNode:
             "counts": lambda _, counts: self.counts.receive_answer(counts),
             "browse_request": self.browsing.receive_request,
             "browsed_page": lambda _, page: self.browsing.receive_answer(page),
+            **self.archives.handlers(),
             "backup_question": self.backups.receive_question,
             "backup_answer": lambda _, answer: self.backups.receive_answer(answer),
             "question": self.clients.inquiries.receive_question,

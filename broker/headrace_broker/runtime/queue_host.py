@@ -35,6 +35,7 @@ from headrace_broker.core.queue.effect import (
     Effect,
     EntryDead,
     Got,
+    GroupAnswer,
     Rejected,
     TimedOut,
     Unused,
@@ -45,7 +46,7 @@ from headrace_broker.core.queue.leader_command import (
     encode_forget,
     encode_tick,
 )
-from headrace_broker.core.queue.lease_effect import LeaseAnswer, LeaseGone
+from headrace_broker.core.queue.lease_effect import LeaseGone
 from headrace_broker.core.queue.queue_machine import LEASES_VERSION, MACHINE_VERSION, QueueMachine
 from headrace_broker.core.queue.settings import DEAD_LETTER_AT_MOST_ONCE
 from headrace_broker.flow.rate_history import Moves
@@ -452,8 +453,8 @@ class QueueHost(HostEnd):
             causes = self._causes.of(data, effect.reason, len(effect.messages))
             ids = [int(message.message_id) for message in effect.messages]
             self._watcher.dead_letters_kept(self.queue, ids, causes)
-        elif isinstance(effect, LeaseAnswer):
-            self._watcher.lease_answered(self.queue, effect)
+        elif isinstance(effect, GroupAnswer):
+            self._watcher.group_answered(self.queue, effect)
         elif isinstance(effect, LeaseGone):
             self._watcher.lease_gone(self.queue, effect)
         elif isinstance(effect, Unused):

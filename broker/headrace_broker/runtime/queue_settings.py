@@ -9,6 +9,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from headrace_broker.core.queue.settings import (
+    ARCHIVE_FULL,
+    ARCHIVE_HEADERS,
+    ARCHIVE_NONE,
     DEAD_LETTER_AT_LEAST_ONCE,
     DEAD_LETTER_AT_MOST_ONCE,
     DEAD_LETTER_NONE,
@@ -25,6 +28,9 @@ from headrace_broker.core.queue.settings import (
 )
 from headrace_broker.model.definition import QUEUE_QUORUM, Queue
 from headrace_broker.model.limits import (
+    ARCHIVE_AGE_MS,
+    ARCHIVE_MESSAGES,
+    ARCHIVE_OCTETS,
     CONSUMER_TIMEOUT_MS,
     DEDUPLICATION_SIZE,
     DELIVERY_LIMIT,
@@ -41,6 +47,7 @@ _OVERFLOWS: Final = {
     "reject-publish": OVERFLOW_REJECT_PUBLISH,
     "reject-publish-dlx": OVERFLOW_REJECT_PUBLISH_DLX,
 }
+_ARCHIVES: Final = {"headers": ARCHIVE_HEADERS, "full": ARCHIVE_FULL}
 _RETRIES: Final = {"all": RETRY_ALL, "failed": RETRY_FAILED, "returned": RETRY_RETURNED}
 
 
@@ -69,6 +76,7 @@ def queue_settings(queue: Queue, arguments: Mapping[str, Any]) -> QueueSettings:
     settings.fairness_key = _name(arguments, "fairness-key")
     retention = _number(arguments, "publisher-retention", PUBLISHER_RETENTION_MS)
     settings.publisher_retention_ms = max(retention, 0)
+    _set_archive(settings, queue, arguments)
     _set_watermarks(settings, arguments)
     return settings
 
@@ -110,6 +118,15 @@ def _set_retry(settings: QueueSettings, arguments: Mapping[str, Any]) -> None:
         settings.retry_min_ms = shortest
         longest = _number(arguments, "delayed-retry-max", shortest)
         settings.retry_max_ms = max(longest, shortest)
+
+
+def _set_archive(settings: QueueSettings, queue: Queue, arguments: Mapping[str, Any]) -> None:
+    """Set what is kept of settled messages, of queues whose messages are on disk."""
+    if queue.kind == QUEUE_QUORUM:
+        settings.archive = _ARCHIVES.get(arguments.get("archive", ""), ARCHIVE_NONE)
+        settings.archive_max_messages = _number(arguments, "archive-max-messages", ARCHIVE_MESSAGES)
+        settings.archive_max_octets = _number(arguments, "archive-max-bytes", ARCHIVE_OCTETS)
+        settings.archive_max_age_ms = _number(arguments, "archive-max-age", ARCHIVE_AGE_MS)
 
 
 def _set_watermarks(settings: QueueSettings, arguments: Mapping[str, Any]) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from headrace_broker.catalog.argument import ArgumentError, asked_queue
 from headrace_broker.catalog.setting import QUEUE_ARGUMENTS
 from headrace_broker.model.limits import (
+    ARCHIVE_MESSAGES_MAX,
     DEDUPLICATION_SIZE_MAX,
     DURATION_MS_MAX,
     QUANTITY_MAX,
@@ -93,6 +94,10 @@ TABLE: list[tuple[str, tuple[str, ...], list[Any], list[Any]]] = [
     ("x-deduplication-size", BOTH, [1, DEDUPLICATION_SIZE_MAX], [0, DEDUPLICATION_SIZE_MAX + 1]),
     ("x-deduplication-ttl", BOTH, *DURATION_SOME),
     ("x-publisher-retention", BOTH, *DURATION),
+    ("x-archive", QUORUM, ["none", "headers", "full"], ["", "all", True, None]),
+    ("x-archive-max-messages", QUORUM, [0, ARCHIVE_MESSAGES_MAX], [-1, ARCHIVE_MESSAGES_MAX + 1]),
+    ("x-archive-max-bytes", QUORUM, *QUANTITY),
+    ("x-archive-max-age", QUORUM, *DURATION),
 ]
 
 

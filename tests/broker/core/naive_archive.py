@@ -51,6 +51,7 @@ class NaiveArchive:
         self.fresh_rows: list[Row] = []
         self.readers: dict[bytes, Reader] = {}
         self.reader_epochs = 0
+        self.archive_since = 0
 
     def keep(self, message: Message, outcome: int) -> None:
         """Keep a row of a message that has left; rows of a command are in any order."""
@@ -99,7 +100,9 @@ class NaiveArchive:
         reader = self.readers.get(command.name)
         status = ae.ARCHIVE_OK
         following = self.next_row + len(self.fresh_rows)
-        if isinstance(command, OpenArchive):
+        if isinstance(command, OpenArchive) and not self.archive_since:
+            status = ae.ARCHIVE_OFF
+        elif isinstance(command, OpenArchive):
             if reader is None:
                 reader = Reader(committed=first, committed_ms=self.now)
                 self.readers[command.name] = reader

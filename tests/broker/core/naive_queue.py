@@ -78,6 +78,8 @@ class NaiveQueue(NaiveLeases):
             return
         self.version = max(self.version, int(command.version))
         self.settings = command.settings
+        if self.settings.archive and not self.archive_since:
+            self.archive_since = self.now
         if not self.settings.archive:
             for message in self.everything():
                 message.first = 0 if message.acquired else message.first

@@ -15,6 +15,7 @@ from headrace_broker.core.queue.archive_effect import (
     ARCHIVE_FENCED,
     ARCHIVE_GROUPS_FULL,
     ARCHIVE_NOT_YET,
+    ARCHIVE_OFF,
     ARCHIVE_OK,
     ARCHIVE_UNKNOWN_GROUP,
     ArchiveAnswer,
@@ -410,6 +411,17 @@ def test_epochs_fence_and_repetitions_do_not(queue: Archiving) -> None:
     reopened = queue.open().group
     assert reopened is not None
     assert reopened.epoch == 3
+
+
+def test_a_queue_that_never_had_an_archive_has_no_groups() -> None:
+    queue = Archiving(archive=ARCHIVE_NONE)
+    assert queue.open().status == ARCHIVE_OFF
+    queue.now_ms += 7
+    queue.configure(4, archive=ARCHIVE_HEADERS)
+    queue.turn_over()
+    queue.configure(4, archive=ARCHIVE_NONE)
+    assert queue.open().status == ARCHIVE_OK
+    assert queue.machine.archive().since_ms == START_MS + 7
 
 
 def test_groups_are_bounded(queue: Archiving) -> None:

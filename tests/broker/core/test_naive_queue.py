@@ -126,6 +126,7 @@ def test_machine_and_naive_queue_say_the_same(
         assert [told_reader(group) for group in archive.groups] == [
             reader.told(name) for name, reader in naive.readers.items()
         ], index
+        assert archive.since_ms == naive.archive_since, index
         assert archive.octets == sum(row.octets for row in rows), index
         dead |= {effect.index for effect in effects if isinstance(effect, e.EntryDead)}
         assert set(range(1, index + 1)) - dead == naive.alive(), index

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from headrace_broker.codecs.batch import message_body
-from headrace_broker.core.queue.lease_effect import LeaseAnswer, LeaseGone
+from headrace_broker.core.queue.effect import GroupAnswer
+from headrace_broker.core.queue.lease_effect import LeaseGone
 from headrace_broker.core.queue.settings import QueueSettings
 from headrace_broker.flow.account import Ledger
 from headrace_broker.flow.flow_limits import FlowLimits
@@ -75,7 +76,7 @@ class Watcher(HostWatcher):
         self.kept_causes: dict[int, int] = {}
         self.forgotten: list[int] = []
         self.leaders: list[int] = []
-        self.lease_answers: list[LeaseAnswer] = []
+        self.lease_answers: list[GroupAnswer] = []
         self.leases_gone: list[LeaseGone] = []
 
     def queue_leader_changed(self, queue: Queue, leader: int) -> None:
@@ -107,7 +108,7 @@ class Watcher(HostWatcher):
     def dead_letters_forgotten(self, queue: Queue, ids: list[int]) -> None:
         self.forgotten += ids
 
-    def lease_answered(self, queue: Queue, answer: LeaseAnswer) -> None:
+    def group_answered(self, queue: Queue, answer: GroupAnswer) -> None:
         self.lease_answers.append(answer)
 
     def lease_gone(self, queue: Queue, gone: LeaseGone) -> None:

@@ -10,7 +10,7 @@ from headrace_broker.core.queue.lease_command import encode_lease, encode_open_g
 from headrace_broker.core.queue.queue_machine import MACHINE_VERSION
 from headrace_broker.model.reply_code import INTERNAL_ERROR, NOT_FOUND, AmqpError
 from headrace_broker.model.session import session_id
-from headrace_broker.runtime import leader_client, leasing
+from headrace_broker.runtime import group_commands, leader_client
 from headrace_broker.runtime.inquiry import Inquiries
 from headrace_broker.runtime.lease_listing import LeaseListing
 from headrace_broker.runtime.leasing import LeaseClient
@@ -43,7 +43,9 @@ class Nodes:
                 node, self.names, hosts, self.inquiries[node], self.leases[node], self._locate
             )
         world.watcher.version = MACHINE_VERSION
-        world.watcher.lease_answered = lambda queue, answer: self.leases[1].answered(answer)
+        world.watcher.group_answered = lambda queue, answer: self.leases[1].commands.answered(
+            answer
+        )
         world.hosts[1].configure()
         for encoded in (
             encode_open_group(session_id(1, 1, 1000), b"job", 60_000, b"a"),
@@ -124,7 +126,7 @@ def test_group_is_closed_and_what_it_held_goes_back(nodes, node):
 
 
 def test_queue_that_is_gone_or_has_no_leader(nodes, monkeypatch):
-    for module in (leasing, leader_client):
+    for module in (group_commands, leader_client):
         monkeypatch.setattr(module, "ANSWER_SECONDS_MAX", 0.01)
     nodes.world.leader = 0
     with pytest.raises(AmqpError) as refused:

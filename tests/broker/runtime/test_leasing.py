@@ -19,10 +19,11 @@ from headrace_broker.core.queue.lease_effect import (
 )
 from headrace_broker.core.queue.queue_machine import MACHINE_VERSION
 from headrace_broker.model.session import session_id
-from headrace_broker.runtime import leader_client, leasing
+from headrace_broker.runtime import group_commands, leader_client
+from headrace_broker.runtime.group_commands import TooEarlyError
 from headrace_broker.runtime.leader_client import LeaderUnavailableError, QueueGoneError
 from headrace_broker.runtime.lease_chunk import HEAD_OCTETS, cut_chunk
-from headrace_broker.runtime.leasing import LeaseClient, LeasesTooEarlyError, fetch
+from headrace_broker.runtime.leasing import LeaseClient, fetch
 from headrace_broker.runtime.pb.cluster_pb2 import ClusterPayload
 from headrace_broker.runtime.port import Ticket
 
@@ -52,9 +53,9 @@ class Nodes:
             for node in (1, 2, 3)
         }
         world.watcher.version = version
-        world.watcher.lease_answered = lambda queue, answer: self.clients[world.leader].answered(
-            answer
-        )
+        world.watcher.group_answered = lambda queue, answer: self.clients[
+            world.leader
+        ].commands.answered(answer)
         world.hosts[1].configure()
         world.settle_down()
 
@@ -110,8 +111,8 @@ def nodes(world, listener, publishes):
 @pytest.fixture
 def at_once(monkeypatch):
     """Ask again without a pause, and give up soon."""
-    monkeypatch.setattr(leasing, "ATTEMPT_SECONDS", 0.01)
-    monkeypatch.setattr(leasing, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(group_commands, "ATTEMPT_SECONDS", 0.01)
+    monkeypatch.setattr(group_commands, "PAUSE_SECONDS", 0.0)
     monkeypatch.setattr(leader_client, "ATTEMPT_SECONDS", 0.01)
     monkeypatch.setattr(leader_client, "PAUSE_SECONDS", 0.0)
 
@@ -260,7 +261,7 @@ def test_log_without_room_is_asked_again(nodes, node, at_once):
 
 
 def test_queue_that_is_gone_or_without_leader_is_said_so(nodes, at_once, monkeypatch):
-    monkeypatch.setattr(leasing, "ANSWER_SECONDS_MAX", 0.05)
+    monkeypatch.setattr(group_commands, "ANSWER_SECONDS_MAX", 0.05)
     monkeypatch.setattr(leader_client, "ANSWER_SECONDS_MAX", 0.05)
     queue, client = nodes.world.queue, nodes.clients[3]
     nodes.world.leader = 0
@@ -276,8 +277,8 @@ def test_queue_that_is_gone_or_without_leader_is_said_so(nodes, at_once, monkeyp
 
 
 def test_requests_that_wait_at_one_queue_hold_up_no_other(world, at_once, monkeypatch):
-    monkeypatch.setattr(leasing, "LEASE_REQUESTS_MAX", 1)
-    monkeypatch.setattr(leasing, "ANSWER_SECONDS_MAX", 1.0)
+    monkeypatch.setattr(group_commands, "LEASE_REQUESTS_MAX", 1)
+    monkeypatch.setattr(group_commands, "ANSWER_SECONDS_MAX", 1.0)
     nodes = Nodes(world)
     queue, client = world.queue, nodes.clients[3]
     led_by_nobody = msgspec.structs.replace(queue, name="other", group=8)
@@ -300,7 +301,7 @@ def test_requests_that_wait_at_one_queue_hold_up_no_other(world, at_once, monkey
 @EVERYWHERE
 def test_queue_with_a_replica_of_an_earlier_release_takes_no_groups(world, node):
     nodes = Nodes(world, version=2)
-    with pytest.raises(LeasesTooEarlyError, match="not all of its replicas"):
+    with pytest.raises(TooEarlyError, match="not all of its replicas"):
         nodes.run(nodes.clients[node].open_group(world.queue, b"g", TTL, b"a"))
     assert world.watcher.rejected == []
 

@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 
 from headrace_broker.core.queue.settings import (
+    ARCHIVE_FULL,
+    ARCHIVE_HEADERS,
+    ARCHIVE_NONE,
     DEAD_LETTER_AT_LEAST_ONCE,
     DEAD_LETTER_AT_MOST_ONCE,
     DEAD_LETTER_NONE,
@@ -23,6 +26,7 @@ from headrace_broker.core.queue.settings import (
     encode_settings,
 )
 from headrace_broker.model.definition import QUEUE_CLASSIC, QUEUE_QUORUM, Queue
+from headrace_broker.model.limits import ARCHIVE_AGE_MS, ARCHIVE_MESSAGES, ARCHIVE_OCTETS
 from headrace_broker.runtime.queue_settings import expires_ms, queue_settings, text
 
 QUORUM = Queue("/", "work", QUEUE_QUORUM, 7, (1, 2, 3))
@@ -208,3 +212,22 @@ def test_low_watermark_is_three_quarters_unless_told():
 def test_low_watermark_above_the_high_one_that_counts_is_not_taken():
     assert marks(low_watermark_bytes=1 << 40) == (64 << 20, 48 << 20, 0, 0)
     assert marks(low_watermark=5) == (64 << 20, 48 << 20, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("said", "mode"), [("none", ARCHIVE_NONE), ("headers", ARCHIVE_HEADERS), ("full", ARCHIVE_FULL)]
+)
+def test_what_is_kept_of_settled_messages(said: str, mode: int) -> None:
+    bounds = {"archive_max_messages": 5, "archive_max_bytes": 6, "archive_max_age": 7}
+    found = settings(archive=said, **bounds)
+    assert found.archive == mode
+    kept = (found.archive_max_messages, found.archive_max_octets, found.archive_max_age_ms)
+    assert kept == (5, 6, 7)
+
+
+def test_archives_are_bounded_and_only_of_replicated_queues():
+    assert settings().archive == ARCHIVE_NONE
+    found = settings(archive="full")
+    kept = (found.archive_max_messages, found.archive_max_octets, found.archive_max_age_ms)
+    assert kept == (ARCHIVE_MESSAGES, ARCHIVE_OCTETS, ARCHIVE_AGE_MS)
+    assert settings(CLASSIC, archive="full").archive == ARCHIVE_NONE

@@ -101,6 +101,8 @@ class Archive:
 
     Attributes:
         mode: an ARCHIVE constant: what becomes of messages that are settled from now on.
+        since_ms: when the queue was told first to have an archive, 0 for never: tells it from any
+            other queue's of that name, even in a cluster that was made anew.
         now_ms: time of the command that is carried out.
         first: index of the first row that there is.
         following: index of the next row.
@@ -120,6 +122,7 @@ class Archive:
 
     def __init__(self) -> None:
         self.mode: i64 = ARCHIVE_NONE
+        self.since_ms: i64 = 0
         self.now_ms: i64 = 0
         self.first: i64 = 0
         self.following: i64 = 0
@@ -140,11 +143,13 @@ class Archive:
         """Number of rows that there are."""
         return self.following - self.first
 
-    def configure(self, mode: i64) -> None:
+    def configure(self, mode: i64, now_ms: i64) -> None:
         """Keep what is settled from now on in another way; rows that there are stay as they are."""
         self.mode = mode
         if mode == ARCHIVE_NONE:
             self.delivered.clear()
+        elif self.since_ms == 0:
+            self.since_ms = max(now_ms, 1)
 
     # In
 
@@ -279,7 +284,14 @@ class Archive:
         """Return it as it is told."""
         groups = [group.info() for group in self.groups.values()]
         return ArchiveInfo(
-            self.first, self.following, self.octets, self.first_ms, self.last_ms, groups
+            self.mode,
+            self.since_ms,
+            self.first,
+            self.following,
+            self.octets,
+            self.first_ms,
+            self.last_ms,
+            groups,
         )
 
     def entries(self) -> array[int]:

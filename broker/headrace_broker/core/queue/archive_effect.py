@@ -6,14 +6,14 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from headrace_broker.core.queue.effect import Effect
+from headrace_broker.core.queue.effect import GroupAnswer
 
 ARCHIVE_OK: Final = 0
 ARCHIVE_FENCED: Final = 1  # somebody else has opened the group since
 ARCHIVE_UNKNOWN_GROUP: Final = 2
 ARCHIVE_NOT_YET: Final = 3  # there are no such rows yet
 ARCHIVE_GROUPS_FULL: Final = 4  # the archive has as many groups as it may
-ARCHIVE_GONE: Final = 5  # rows that are asked for were dropped
+ARCHIVE_OFF: Final = 5  # the queue never had an archive
 
 ARCHIVE_STATUS_NAMES: Final = {
     ARCHIVE_OK: "ok",
@@ -21,7 +21,7 @@ ARCHIVE_STATUS_NAMES: Final = {
     ARCHIVE_UNKNOWN_GROUP: "unknown_group",
     ARCHIVE_NOT_YET: "not_yet",
     ARCHIVE_GROUPS_FULL: "groups_full",
-    ARCHIVE_GONE: "gone",
+    ARCHIVE_OFF: "off",
 }
 
 
@@ -53,6 +53,8 @@ class ArchiveInfo:
     """An archive as it is told.
 
     Attributes:
+        mode: an ARCHIVE constant: what becomes of messages that are settled now.
+        since_ms: when the queue had an archive first, 0 for never.
         first: index of the first row that there is; `following` where there is none.
         following: index of the next row.
         octets: of the bodies of the messages whose rows there are.
@@ -63,6 +65,8 @@ class ArchiveInfo:
 
     def __init__(
         self,
+        mode: i64,
+        since_ms: i64,
         first: i64,
         following: i64,
         octets: i64,
@@ -70,6 +74,8 @@ class ArchiveInfo:
         last_ms: i64,
         groups: list[ArchiveGroupInfo],
     ) -> None:
+        self.mode = mode
+        self.since_ms = since_ms
         self.first = first
         self.following = following
         self.octets = octets
@@ -79,13 +85,13 @@ class ArchiveInfo:
 
     def __repr__(self) -> str:
         return (
-            f"ArchiveInfo({self.first}, {self.following}, {self.octets}, {self.first_ms},"
-            f" {self.last_ms}, {self.groups})"
+            f"ArchiveInfo({self.mode}, {self.since_ms}, {self.first}, {self.following},"
+            f" {self.octets}, {self.first_ms}, {self.last_ms}, {self.groups})"
         )
 
 
 @final
-class ArchiveAnswer(Effect):
+class ArchiveAnswer(GroupAnswer):
     """A command of a group was applied, or may not be.
 
     Attributes:
@@ -104,7 +110,7 @@ class ArchiveAnswer(Effect):
         first: i64,
         following: i64,
     ) -> None:
-        self.request = request
+        super().__init__(request)
         self.status = status
         self.group = group
         self.first = first

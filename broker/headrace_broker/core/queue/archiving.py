@@ -15,6 +15,7 @@ from headrace_broker.core.queue.archive_effect import (
     ARCHIVE_FENCED,
     ARCHIVE_GROUPS_FULL,
     ARCHIVE_NOT_YET,
+    ARCHIVE_OFF,
     ARCHIVE_OK,
     ARCHIVE_UNKNOWN_GROUP,
     ArchiveAnswer,
@@ -30,7 +31,9 @@ def read_along(state: QueueState, command: ArchiveCommand, effects: list[Effect]
     group = archive.groups.get(command.name)
     status: i64 = ARCHIVE_OK
     if isinstance(command, OpenArchive):
-        if group is None and len(archive.groups) >= ARCHIVE_GROUPS_MAX:
+        if archive.since_ms == 0:
+            status = ARCHIVE_OFF
+        elif group is None and len(archive.groups) >= ARCHIVE_GROUPS_MAX:
             status = ARCHIVE_GROUPS_FULL
         else:
             status = _open(state, group, command)

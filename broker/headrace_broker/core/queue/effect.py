@@ -307,6 +307,17 @@ class EntryDead(Effect):
         return f"EntryDead({self.index})"
 
 
+class GroupAnswer(Effect):
+    """Base of what a queue answers to groups.
+
+    Attributes:
+        request: of the command, names who asked.
+    """
+
+    def __init__(self, request: i64) -> None:
+        self.request = request
+
+
 @final
 class Unused(Effect):
     """The last consumer, attached or detached, has gone (for queues that delete themselves)."""

@@ -6,7 +6,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from headrace_broker.core.queue.effect import Effect
+from headrace_broker.core.queue.effect import Effect, GroupAnswer
 
 LEASE_OK: Final = 0
 LEASE_FENCED: Final = 1  # somebody else has opened the group since
@@ -96,7 +96,7 @@ class GroupInfo:
 
 
 @final
-class LeaseAnswer(Effect):
+class LeaseAnswer(GroupAnswer):
     """A command of a group was applied, or may not be.
 
     Attributes:
@@ -119,7 +119,7 @@ class LeaseAnswer(Effect):
         ready: i64 = 0,
         gone: list[LeaseInfo] | None = None,
     ) -> None:
-        self.request = request
+        super().__init__(request)
         self.status = status
         self.group = group
         self.count = count

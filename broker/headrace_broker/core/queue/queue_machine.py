@@ -426,7 +426,7 @@ class QueueMachine:
             return
         state.version = max(state.version, command.version)
         state.settings = command.settings
-        state.archived.configure(command.settings.archive)
+        state.archived.configure(command.settings.archive, state.now_ms)
         if state.unsettled_count > 0:
             state.overdue_ms = state.now_ms  # what the new timeout makes overdue is for a TICK
         state.renew_rotation()

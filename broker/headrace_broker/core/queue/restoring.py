@@ -75,7 +75,7 @@ def _read_state(reader: OctetReader, state: QueueState) -> None:
     if settings is None:
         raise LookupError("settings")
     state.settings = settings
-    state.archived.configure(settings.archive)
+    state.archived.mode = settings.archive
     state.now_ms = reader.varint()
     state.ready.next_id = reader.varint()
     state.refusing = reader.u8() == 1

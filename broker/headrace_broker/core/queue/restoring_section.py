@@ -148,6 +148,7 @@ def read_publishers(reader: OctetReader, state: QueueState) -> None:
 def read_archive(reader: OctetReader, state: QueueState) -> None:
     """Read what is kept of settled messages, and who reads it."""
     archive = state.archived
+    archive.since_ms = reader.varint()
     first = reader.varint()
     pages = [read_text(reader) for _ in range(read_count(reader))]
     archive.restore(first, pages, state.ready.entries.counts)

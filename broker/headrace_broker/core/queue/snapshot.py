@@ -20,9 +20,9 @@ stands for a number and so many.
         3: epochs given | n x group | n x (number of the holder | u8 operation | n x message), of
            leases that ended
         4: n x publisher, who published last comes last
-        5: index of the first row of the archive | n x text rows (see `archive_row`), each up to an
-            index that PAGE_ROWS divides | n x (id | first delivered at), of messages that came
-            back | epochs given | n x reader; the first index is that of the next row without rows
+        5: had an archive since | index of the first row, or of the next one | n x text rows (see
+            `archive_row`), each up to an index that PAGE_ROWS divides | n x (id | first delivered
+            at), of messages that came back | epochs given | n x reader
 
     page: first id | last id | count | expires | size | text batches (see `batch_page`)
     message: id | entry | position | octets | acquired | deliveries | arrived | expires
@@ -196,9 +196,8 @@ def _sections(state: QueueState, paged: bool) -> dict[int, bytes]:
         sections[SECTION_LEASES] = encode_leases(state.leases)
     if state.publishers.known:
         sections[SECTION_PUBLISHERS] = encode_publishers(state.publishers)
-    archive = state.archived
-    if archive.following > 0 or archive.epochs > 0 or archive.delivered:
-        sections[SECTION_ARCHIVE] = encode_archive(archive)
+    if state.archived.since_ms > 0:
+        sections[SECTION_ARCHIVE] = encode_archive(state.archived)
     return sections
 
 

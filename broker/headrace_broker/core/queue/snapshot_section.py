@@ -105,6 +105,7 @@ def encode_publishers(publishers: Publishers) -> bytes:
 def encode_archive(archive: Archive) -> bytes:
     """Encode what is kept of settled messages, and who reads it."""
     out = BytesWriter()
+    write_varint(out, archive.since_ms)
     write_varint(out, archive.first)
     pages = archive.packed_pages()
     write_varint(out, len(pages))

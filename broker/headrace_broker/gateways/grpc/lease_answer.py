@@ -29,8 +29,8 @@ from headrace_broker.gateways.grpc.errors import RETRY_MS, CallError
 from headrace_broker.gateways.grpc.pb import lease_pb2 as pb
 from headrace_broker.gateways.grpc.pb.message_pb2 import Range
 from headrace_broker.model.limits import LEASE_GROUPS_MAX, LEASES_MAX
+from headrace_broker.runtime.group_commands import TooEarlyError
 from headrace_broker.runtime.leader_client import LeaderUnavailableError, QueueGoneError
-from headrace_broker.runtime.leasing import LeasesTooEarlyError
 
 _ROWS_SHOWN: Final = 16  # rows of message ids in an error's metadata, which travels as a header
 _STATES: Final = {
@@ -121,7 +121,7 @@ def leader_errors() -> Iterator[None]:
         yield
     except LeaderUnavailableError as error:
         raise CallError(_CODE.UNAVAILABLE, "NO_LEADER", str(error), retry_ms=RETRY_MS) from error
-    except LeasesTooEarlyError as error:
+    except TooEarlyError as error:
         reason = "UPGRADE_PENDING"
         raise CallError(_CODE.UNAVAILABLE, reason, str(error), retry_ms=RETRY_MS) from error
     except QueueGoneError as error:

@@ -63,6 +63,10 @@ class ClusterPayload(_message.Message):
     BACKUP_ANSWER_FIELD_NUMBER: _builtins.int
     EXPORT_QUESTION_FIELD_NUMBER: _builtins.int
     EXPORT_ANSWER_FIELD_NUMBER: _builtins.int
+    ARCHIVE_FETCH_FIELD_NUMBER: _builtins.int
+    ARCHIVE_CHUNK_FIELD_NUMBER: _builtins.int
+    ARCHIVE_QUESTION_FIELD_NUMBER: _builtins.int
+    ARCHIVE_STATE_FIELD_NUMBER: _builtins.int
     catalog_forward: _builtins.bytes
     """A catalog command on its way to the leader of group 0."""
     question: _builtins.bytes
@@ -147,6 +151,18 @@ class ClusterPayload(_message.Message):
 
     @_builtins.property
     def backup_answer(self) -> Global___BackupAnswer: ...
+    @_builtins.property
+    def archive_fetch(self) -> Global___ArchiveFetch:
+        """Any node to a queue's leader and back: see runtime/archiving.py. Commands of groups that read an
+        archive are LeaseCommands.
+        """
+
+    @_builtins.property
+    def archive_chunk(self) -> Global___ArchiveChunk: ...
+    @_builtins.property
+    def archive_question(self) -> Global___ArchiveQuestion: ...
+    @_builtins.property
+    def archive_state(self) -> Global___ArchiveState: ...
     def __init__(
         self,
         *,
@@ -189,12 +205,16 @@ class ClusterPayload(_message.Message):
         backup_answer: Global___BackupAnswer | None = ...,
         export_question: _builtins.bytes = ...,
         export_answer: _builtins.bytes = ...,
+        archive_fetch: Global___ArchiveFetch | None = ...,
+        archive_chunk: Global___ArchiveChunk | None = ...,
+        archive_question: Global___ArchiveQuestion | None = ...,
+        archive_state: Global___ArchiveState | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["alarm", b"alarm", "answer", b"answer", "ask_withheld", b"ask_withheld", "backup_answer", b"backup_answer", "backup_question", b"backup_question", "body", b"body", "browse_request", b"browse_request", "browsed_page", b"browsed_page", "catalog_forward", b"catalog_forward", "command", b"command", "completed", b"completed", "controlled", b"controlled", "counts", b"counts", "counts_request", b"counts_request", "debt_heard", b"debt_heard", "debt_report", b"debt_report", "detached", b"detached", "enqueued", b"enqueued", "export_answer", b"export_answer", "export_question", b"export_question", "gap", b"gap", "got", b"got", "lease_chunk", b"lease_chunk", "lease_command", b"lease_command", "lease_describe", b"lease_describe", "lease_fetch", b"lease_fetch", "lease_groups", b"lease_groups", "lease_reply", b"lease_reply", "outflows", b"outflows", "question", b"question", "refused", b"refused", "reply", b"reply", "reply_alive", b"reply_alive", "reply_probe", b"reply_probe", "resync", b"resync", "run", b"run", "still_withheld", b"still_withheld", "stopping", b"stopping", "timed_out", b"timed_out", "window", b"window"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["alarm", b"alarm", "answer", b"answer", "archive_chunk", b"archive_chunk", "archive_fetch", b"archive_fetch", "archive_question", b"archive_question", "archive_state", b"archive_state", "ask_withheld", b"ask_withheld", "backup_answer", b"backup_answer", "backup_question", b"backup_question", "body", b"body", "browse_request", b"browse_request", "browsed_page", b"browsed_page", "catalog_forward", b"catalog_forward", "command", b"command", "completed", b"completed", "controlled", b"controlled", "counts", b"counts", "counts_request", b"counts_request", "debt_heard", b"debt_heard", "debt_report", b"debt_report", "detached", b"detached", "enqueued", b"enqueued", "export_answer", b"export_answer", "export_question", b"export_question", "gap", b"gap", "got", b"got", "lease_chunk", b"lease_chunk", "lease_command", b"lease_command", "lease_describe", b"lease_describe", "lease_fetch", b"lease_fetch", "lease_groups", b"lease_groups", "lease_reply", b"lease_reply", "outflows", b"outflows", "question", b"question", "refused", b"refused", "reply", b"reply", "reply_alive", b"reply_alive", "reply_probe", b"reply_probe", "resync", b"resync", "run", b"run", "still_withheld", b"still_withheld", "stopping", b"stopping", "timed_out", b"timed_out", "window", b"window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alarm", b"alarm", "answer", b"answer", "ask_withheld", b"ask_withheld", "backup_answer", b"backup_answer", "backup_question", b"backup_question", "body", b"body", "browse_request", b"browse_request", "browsed_page", b"browsed_page", "catalog_forward", b"catalog_forward", "command", b"command", "completed", b"completed", "controlled", b"controlled", "counts", b"counts", "counts_request", b"counts_request", "debt_heard", b"debt_heard", "debt_report", b"debt_report", "detached", b"detached", "enqueued", b"enqueued", "export_answer", b"export_answer", "export_question", b"export_question", "gap", b"gap", "got", b"got", "lease_chunk", b"lease_chunk", "lease_command", b"lease_command", "lease_describe", b"lease_describe", "lease_fetch", b"lease_fetch", "lease_groups", b"lease_groups", "lease_reply", b"lease_reply", "outflows", b"outflows", "question", b"question", "refused", b"refused", "reply", b"reply", "reply_alive", b"reply_alive", "reply_probe", b"reply_probe", "resync", b"resync", "run", b"run", "still_withheld", b"still_withheld", "stopping", b"stopping", "timed_out", b"timed_out", "window", b"window"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alarm", b"alarm", "answer", b"answer", "archive_chunk", b"archive_chunk", "archive_fetch", b"archive_fetch", "archive_question", b"archive_question", "archive_state", b"archive_state", "ask_withheld", b"ask_withheld", "backup_answer", b"backup_answer", "backup_question", b"backup_question", "body", b"body", "browse_request", b"browse_request", "browsed_page", b"browsed_page", "catalog_forward", b"catalog_forward", "command", b"command", "completed", b"completed", "controlled", b"controlled", "counts", b"counts", "counts_request", b"counts_request", "debt_heard", b"debt_heard", "debt_report", b"debt_report", "detached", b"detached", "enqueued", b"enqueued", "export_answer", b"export_answer", "export_question", b"export_question", "gap", b"gap", "got", b"got", "lease_chunk", b"lease_chunk", "lease_command", b"lease_command", "lease_describe", b"lease_describe", "lease_fetch", b"lease_fetch", "lease_groups", b"lease_groups", "lease_reply", b"lease_reply", "outflows", b"outflows", "question", b"question", "refused", b"refused", "reply", b"reply", "reply_alive", b"reply_alive", "reply_probe", b"reply_probe", "resync", b"resync", "run", b"run", "still_withheld", b"still_withheld", "stopping", b"stopping", "timed_out", b"timed_out", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["catalog_forward", "command", "resync", "window", "enqueued", "controlled", "run", "got", "gap", "refused", "detached", "counts_request", "counts", "timed_out", "completed", "ask_withheld", "still_withheld", "outflows", "reply", "reply_probe", "reply_alive", "question", "answer", "browse_request", "browsed_page", "alarm", "stopping", "debt_report", "debt_heard", "lease_command", "lease_reply", "lease_fetch", "lease_chunk", "lease_describe", "lease_groups", "backup_question", "backup_answer", "export_question", "export_answer"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["catalog_forward", "command", "resync", "window", "enqueued", "controlled", "run", "got", "gap", "refused", "detached", "counts_request", "counts", "timed_out", "completed", "ask_withheld", "still_withheld", "outflows", "reply", "reply_probe", "reply_alive", "question", "answer", "browse_request", "browsed_page", "alarm", "stopping", "debt_report", "debt_heard", "lease_command", "lease_reply", "lease_fetch", "lease_chunk", "lease_describe", "lease_groups", "backup_question", "backup_answer", "export_question", "export_answer", "archive_fetch", "archive_chunk", "archive_question", "archive_state"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -1152,6 +1172,7 @@ class LeaseReply(_message.Message):
     OCTETS_FIELD_NUMBER: _builtins.int
     READY_FIELD_NUMBER: _builtins.int
     GONE_FIELD_NUMBER: _builtins.int
+    ARCHIVE_REPLY_FIELD_NUMBER: _builtins.int
     request: _builtins.int
     refused: _builtins.bool
     """It was not taken: who was asked does not lead the queue, or cannot take more now."""
@@ -1165,6 +1186,10 @@ class LeaseReply(_message.Message):
     def lease_group(self) -> Global___LeaseGroup: ...
     @_builtins.property
     def gone(self) -> _containers.RepeatedCompositeFieldContainer[Global___Lease]: ...
+    @_builtins.property
+    def archive_reply(self) -> Global___ArchiveReply:
+        """To a group that reads the archive, instead of `status` and what is behind it."""
+
     def __init__(
         self,
         *,
@@ -1177,16 +1202,85 @@ class LeaseReply(_message.Message):
         octets: _builtins.int = ...,
         ready: _builtins.int = ...,
         gone: _abc.Iterable[Global___Lease] | None = ...,
+        archive_reply: Global___ArchiveReply | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_lease_group", b"_lease_group", "lease_group", b"lease_group"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_archive_reply", b"_archive_reply", "_lease_group", b"_lease_group", "archive_reply", b"archive_reply", "lease_group", b"lease_group"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lease_group", b"_lease_group", "count", b"count", "gone", b"gone", "lease_group", b"lease_group", "octets", b"octets", "ready", b"ready", "refused", b"refused", "request", b"request", "status", b"status", "too_early", b"too_early"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_archive_reply", b"_archive_reply", "_lease_group", b"_lease_group", "archive_reply", b"archive_reply", "count", b"count", "gone", b"gone", "lease_group", b"lease_group", "octets", b"octets", "ready", b"ready", "refused", b"refused", "request", b"request", "status", b"status", "too_early", b"too_early"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__archive_reply: _TypeAlias = _typing.Literal["archive_reply"]  # noqa: Y015
+    _WhichOneofArgType__archive_reply: _TypeAlias = _typing.Literal["_archive_reply", b"_archive_reply"]  # noqa: Y015
     _WhichOneofReturnType__lease_group: _TypeAlias = _typing.Literal["lease_group"]  # noqa: Y015
     _WhichOneofArgType__lease_group: _TypeAlias = _typing.Literal["_lease_group", b"_lease_group"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__archive_reply) -> _WhichOneofReturnType__archive_reply | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__lease_group) -> _WhichOneofReturnType__lease_group | None: ...
 
 Global___LeaseReply: _TypeAlias = LeaseReply  # noqa: Y015
+
+@_typing.final
+class ArchiveReply(_message.Message):
+    """What a queue answers to a group that reads its archive."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STATUS_FIELD_NUMBER: _builtins.int
+    ARCHIVE_GROUP_FIELD_NUMBER: _builtins.int
+    FIRST_FIELD_NUMBER: _builtins.int
+    FOLLOWING_FIELD_NUMBER: _builtins.int
+    status: _builtins.int
+    first: _builtins.int
+    following: _builtins.int
+    @_builtins.property
+    def archive_group(self) -> Global___ArchiveGroup: ...
+    def __init__(
+        self,
+        *,
+        status: _builtins.int = ...,
+        archive_group: Global___ArchiveGroup | None = ...,
+        first: _builtins.int = ...,
+        following: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_archive_group", b"_archive_group", "archive_group", b"archive_group"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_archive_group", b"_archive_group", "archive_group", b"archive_group", "first", b"first", "following", b"following", "status", b"status"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__archive_group: _TypeAlias = _typing.Literal["archive_group"]  # noqa: Y015
+    _WhichOneofArgType__archive_group: _TypeAlias = _typing.Literal["_archive_group", b"_archive_group"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__archive_group) -> _WhichOneofReturnType__archive_group | None: ...
+
+Global___ArchiveReply: _TypeAlias = ArchiveReply  # noqa: Y015
+
+@_typing.final
+class ArchiveGroup(_message.Message):
+    """A group that reads an archive."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
+    COMMITTED_FIELD_NUMBER: _builtins.int
+    COMMITTED_MS_FIELD_NUMBER: _builtins.int
+    name: _builtins.bytes
+    epoch: _builtins.int
+    committed: _builtins.int
+    committed_ms: _builtins.int
+    def __init__(
+        self,
+        *,
+        name: _builtins.bytes = ...,
+        epoch: _builtins.int = ...,
+        committed: _builtins.int = ...,
+        committed_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["committed", b"committed", "committed_ms", b"committed_ms", "epoch", b"epoch", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ArchiveGroup: _TypeAlias = ArchiveGroup  # noqa: Y015
 
 @_typing.final
 class LeaseGroup(_message.Message):
@@ -1602,3 +1696,149 @@ class BackupAnswer(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___BackupAnswer: _TypeAlias = BackupAnswer  # noqa: Y015
+
+@_typing.final
+class ArchiveFetch(_message.Message):
+    """Any node to queue leader: rows of the archive."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_FIELD_NUMBER: _builtins.int
+    REQUEST_FIELD_NUMBER: _builtins.int
+    START_FIELD_NUMBER: _builtins.int
+    ROWS_FIELD_NUMBER: _builtins.int
+    OCTETS_FIELD_NUMBER: _builtins.int
+    group: _builtins.int
+    request: _builtins.int
+    start: _builtins.int
+    rows: _builtins.int
+    octets: _builtins.int
+    def __init__(
+        self,
+        *,
+        group: _builtins.int = ...,
+        request: _builtins.int = ...,
+        start: _builtins.int = ...,
+        rows: _builtins.int = ...,
+        octets: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "octets", b"octets", "request", b"request", "rows", b"rows", "start", b"start"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ArchiveFetch: _TypeAlias = ArchiveFetch  # noqa: Y015
+
+@_typing.final
+class ArchiveChunk(_message.Message):
+    """Queue leader to who asked."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_FIELD_NUMBER: _builtins.int
+    SERVING_FIELD_NUMBER: _builtins.int
+    SINCE_MS_FIELD_NUMBER: _builtins.int
+    FIRST_FIELD_NUMBER: _builtins.int
+    FOLLOWING_FIELD_NUMBER: _builtins.int
+    HEADS_FIELD_NUMBER: _builtins.int
+    BATCH_FIELD_NUMBER: _builtins.int
+    request: _builtins.int
+    serving: _builtins.bool
+    since_ms: _builtins.int
+    first: _builtins.int
+    following: _builtins.int
+    heads: _builtins.bytes
+    """As in runtime/archive_chunk.py."""
+    batch: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        request: _builtins.int = ...,
+        serving: _builtins.bool = ...,
+        since_ms: _builtins.int = ...,
+        first: _builtins.int = ...,
+        following: _builtins.int = ...,
+        heads: _builtins.bytes = ...,
+        batch: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "first", b"first", "following", b"following", "heads", b"heads", "request", b"request", "serving", b"serving", "since_ms", b"since_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ArchiveChunk: _TypeAlias = ArchiveChunk  # noqa: Y015
+
+@_typing.final
+class ArchiveQuestion(_message.Message):
+    """Any node to queue leader: what is in the archive, and who reads it?"""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_FIELD_NUMBER: _builtins.int
+    REQUEST_FIELD_NUMBER: _builtins.int
+    group: _builtins.int
+    request: _builtins.int
+    def __init__(
+        self,
+        *,
+        group: _builtins.int = ...,
+        request: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "request", b"request"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ArchiveQuestion: _TypeAlias = ArchiveQuestion  # noqa: Y015
+
+@_typing.final
+class ArchiveState(_message.Message):
+    """Queue leader to who asked."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_FIELD_NUMBER: _builtins.int
+    SERVING_FIELD_NUMBER: _builtins.int
+    MODE_FIELD_NUMBER: _builtins.int
+    SINCE_MS_FIELD_NUMBER: _builtins.int
+    FIRST_FIELD_NUMBER: _builtins.int
+    FOLLOWING_FIELD_NUMBER: _builtins.int
+    OCTETS_FIELD_NUMBER: _builtins.int
+    FIRST_MS_FIELD_NUMBER: _builtins.int
+    LAST_MS_FIELD_NUMBER: _builtins.int
+    ARCHIVE_GROUPS_FIELD_NUMBER: _builtins.int
+    request: _builtins.int
+    serving: _builtins.bool
+    mode: _builtins.int
+    since_ms: _builtins.int
+    first: _builtins.int
+    following: _builtins.int
+    octets: _builtins.int
+    first_ms: _builtins.int
+    last_ms: _builtins.int
+    @_builtins.property
+    def archive_groups(self) -> _containers.RepeatedCompositeFieldContainer[Global___ArchiveGroup]: ...
+    def __init__(
+        self,
+        *,
+        request: _builtins.int = ...,
+        serving: _builtins.bool = ...,
+        mode: _builtins.int = ...,
+        since_ms: _builtins.int = ...,
+        first: _builtins.int = ...,
+        following: _builtins.int = ...,
+        octets: _builtins.int = ...,
+        first_ms: _builtins.int = ...,
+        last_ms: _builtins.int = ...,
+        archive_groups: _abc.Iterable[Global___ArchiveGroup] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["archive_groups", b"archive_groups", "first", b"first", "first_ms", b"first_ms", "following", b"following", "last_ms", b"last_ms", "mode", b"mode", "octets", b"octets", "request", b"request", "serving", b"serving", "since_ms", b"since_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ArchiveState: _TypeAlias = ArchiveState  # noqa: Y015

@@ -7,7 +7,8 @@ from typing import Any
 
 from headrace_broker.codecs.batch import encode_batch
 from headrace_broker.core.queue.command import encode_enqueue
-from headrace_broker.core.queue.lease_effect import LeaseAnswer, LeaseGone
+from headrace_broker.core.queue.effect import GroupAnswer
+from headrace_broker.core.queue.lease_effect import LeaseGone
 from headrace_broker.core.queue.queue_machine import MACHINE_VERSION
 from headrace_broker.core.queue.settings import QueueSettings
 from headrace_broker.gateways.grpc.pb import lease_pb2 as pb
@@ -59,9 +60,9 @@ class Watcher(HostWatcher):
     def dead_letters_forgotten(self, queue: Any, ids: Any) -> None:
         raise AssertionError(ids)
 
-    def lease_answered(self, queue: Any, answer: LeaseAnswer) -> None:
+    def group_answered(self, queue: Any, answer: GroupAnswer) -> None:
         assert self.leases is not None
-        self.leases.answered(answer)
+        self.leases.commands.answered(answer)
 
     def lease_gone(self, queue: Any, gone: LeaseGone) -> None:
         self.gone.append(gone)

@@ -1,0 +1,57 @@
+"""Archives of queues, as they are told."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class ArchiveGroupStatus(msgspec.Struct, frozen=True):
+    """A group that reads an archive.
+
+    Attributes:
+        epoch: of who opened it last.
+        committed: index of the first row that it is not done with.
+        committed_ms: Unix time at which it said so, or was opened.
+        lag: rows from there on.
+    """
+
+    name: str
+    epoch: int
+    committed: int
+    committed_ms: int
+    lag: int
+
+
+class ArchiveStatus(msgspec.Struct, frozen=True):
+    """What a queue keeps of settled messages, as its leader knows it.
+
+    Attributes:
+        group: of the queue.
+        node: that leads the queue.
+        mode: of `core.queue.settings`: 0 none, 1 headers, 2 full, for what is settled now.
+        since_ms: when the queue had an archive first, 0 for never.
+        first_index: of the first row that there is.
+        next_index: of the next row.
+        octets: of the bodies of the messages that have rows.
+        first_ms: Unix time at which the first of them was settled, 0 for none.
+        last_ms: and the last.
+        groups: that read it.
+    """
+
+    vhost: str
+    queue: str
+    group: int
+    node: str
+    mode: int
+    since_ms: int
+    first_index: int
+    next_index: int
+    octets: int
+    first_ms: int
+    last_ms: int
+    groups: list[ArchiveGroupStatus]
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return self.next_index - self.first_index
