@@ -53,15 +53,21 @@ class ClusterChanges(Governance):
 
     def _admit_node(self, command: commands.AdmitNode) -> Result:
         asked = command.node
-        if (asked.id, asked.disk) in self._forgotten:
+        if asked.disk and (asked.id, asked.disk) in self._forgotten:
             return Refused(
                 f"node {asked.id} was removed from the cluster with the data that it has; it may "
                 "join again, as a new member, once its data directory is empty"
+            )
+        if asked.disk and (asked.id, 0) in self._forgotten:
+            return Refused(
+                f"node {asked.id} was removed from the cluster before it had said which data it "
+                "has: have the new one announced first (`headrace node join`)"
             )
         problem = self._node_problem(asked)
         if problem:
             return Refused(problem)
         current = self.node(asked.id)
+        self.unbar(asked.id)
         if current is None:
             if len(self.nodes()) >= NODES_MAX:
                 return Refused(f"the cluster has {NODES_MAX} nodes, which is the most")
@@ -101,7 +107,7 @@ class ClusterChanges(Governance):
             )
         for queue in held:
             self.drop_queue(queue)
-        self.drop_node(node)
+        self.drop_node(node, command.bars_unknown)
         return Ok(node)
 
     def _node_problem(self, node: Node) -> str:

@@ -82,9 +82,15 @@ class SetMaintenance(Command, frozen=True, tag="set_maintenance"):
 
 
 class ForgetNode(Command, frozen=True, tag="forget_node"):
-    """Remove a node from the cluster; with it go the queues that lived in its memory."""
+    """Remove a node from the cluster; with it go the queues that lived in its memory.
+
+    Attributes:
+        bars_unknown: where its disk is not known, no node is admitted under its id that comes with
+            one, until somebody lets one join by name and address. Absent from older entries.
+    """
 
     node: int
+    bars_unknown: bool = False
 
 
 class DeclareVhost(Command, frozen=True, tag="declare_vhost"):

@@ -24,6 +24,7 @@ from headrace_broker.model.definition import (
     TopicPermission,
 )
 from headrace_broker.model.flow_parameter import parameter_problem
+from headrace_broker.model.limits import NAME_OCTETS_MAX, TAGS_MAX
 
 
 def command_problem(command: commands.Command) -> str:
@@ -44,6 +45,19 @@ def command_problem(command: commands.Command) -> str:
         kind = command.vhost.default_queue_type
         if kind not in ("", QUEUE_QUORUM, QUEUE_CLASSIC):
             return f"default_queue_type: '{kind}' is not '{QUEUE_QUORUM}' or '{QUEUE_CLASSIC}'"
+        return _tags_problem(command.vhost.tags)
+    if isinstance(command, commands.PutUser):
+        return _tags_problem(command.user.tags)
+    return ""
+
+
+def _tags_problem(tags: tuple[str, ...]) -> str:
+    if len(tags) > TAGS_MAX:
+        return f"tags: there are {len(tags)}, more than {TAGS_MAX}"
+    for tag in tags:
+        octets = len(tag.encode("utf-8", "surrogatepass"))
+        if not 1 <= octets <= NAME_OCTETS_MAX:
+            return f"tags: one has {octets} octets, not 1 to {NAME_OCTETS_MAX}"
     return ""
 
 

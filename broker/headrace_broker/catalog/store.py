@@ -117,14 +117,18 @@ class CatalogStore(CatalogView):
         self._replicas.setdefault(node.id, 0)
         self._events.append(NodeAdded(node))
 
-    def drop_node(self, node: Node) -> None:
-        """Forget a node without replicas, and remember its disk."""
+    def drop_node(self, node: Node, bars_unknown: bool = False) -> None:
+        """Forget a node without replicas, and remember its disk, as 0 an unknown one if wanted."""
         del self._nodes[node.id]
         self._replicas.pop(node.id, None)
         self._first_leads.pop(node.id, None)
-        if node.disk:
+        if node.disk or bars_unknown:
             self._bar(node.id, node.disk)
         self._events.append(NodeRemoved(node))
+
+    def unbar(self, node: int) -> None:
+        """Let a node of this id come that was removed before its disk was known."""
+        self._forgotten.pop((node, 0), None)
 
     def _bar(self, node: int, disk: int) -> None:
         self._forgotten.pop((node, disk), None)

@@ -8,9 +8,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace_broker.catalog.command import AdmitNode, AnnounceNode
+from headrace_broker.catalog.command import AnnounceNode
 from headrace_broker.catalog.event import Event, QueueAdded, QueueChanged, QueueRemoved
-from headrace_broker.catalog.result import Exists, Ok
 from headrace_broker.config import Config
 from headrace_broker.core.queue.queue_machine import MACHINE_VERSION
 from headrace_broker.flow.account import Ledger
@@ -299,10 +298,10 @@ class BrokerNode:
 
     async def _admit(self, node: Node) -> str:
         try:
-            result = await self.catalog.submit(AdmitNode(node))
-        except CatalogUnavailableError as error:
-            return str(error)
-        return "" if isinstance(result, Ok | Exists) else result.text
+            await self.operations.admit(node)
+        except AmqpError as error:
+            return error.text
+        return ""
 
     def _raft_options(self, tls: ClusterTls | None) -> NodeOptions:
         if tls is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import string
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Final, Protocol
 
@@ -17,6 +18,9 @@ from headrace_broker.model.definition import Node
 from headrace_raftlog.model.membership import Membership, member_node
 
 CATALOG_GROUP: Final = 0
+HOST_OCTETS_MAX: Final = 253  # of a name in DNS
+PORT_MAX: Final = 65535
+_HOST_LETTERS: Final = frozenset(string.ascii_letters + string.digits + ".-_:%")
 FAREWELL_LOOKS_MAX: Final = 40  # at the catalog's members before a removed node is cut off anyway
 FAREWELL_LOOK_SECONDS: Final = 0.25  # between two of them
 
@@ -162,6 +166,37 @@ class NodeDirectory:
         except KeyError:
             return []
         return [int(node) for member in members if (node := member_node(member)) in self._addresses]
+
+
+def address_problem(address: str) -> str:
+    """Return why nodes cannot be reached at an address, "" when it can be one."""
+    host, _, port = address.rpartition(":")
+    bare = host.removeprefix("[").removesuffix("]")
+    if not bare or not set(bare) <= _HOST_LETTERS or len(bare) > HOST_OCTETS_MAX:
+        return f"address: '{address}' is not HOST:PORT"
+    if not (port.isascii() and port.isdigit() and 1 <= int(port[:6]) <= PORT_MAX):
+        return f"address: the port of '{address}' is not 1 to {PORT_MAX}"
+    if ":" in bare and not host.startswith("["):
+        return f"address: the IPv6 host of '{address}' needs brackets"
+    return ""
+
+
+def takeover_problem(known: Node | None, asked: Node, up: Collection[int]) -> str:
+    """Return why a node may not be taken in under an id, "" when it may.
+
+    One that has lost its data comes again under its name, perhaps from another address.
+
+    Args:
+        known: who has the id.
+        asked: as it describes itself, or as somebody describes it, then without a disk.
+        up: ids of the nodes that run.
+    """
+    if known is None or known.id not in up:
+        return ""
+    if asked.name == known.name and (asked.disk or asked.address == known.address):
+        return ""
+    runs = f"node {known.id} runs, as '{known.name}' at {known.address}"
+    return f"{runs}: nobody else may have its id until it has stopped"
 
 
 def _ignore(node: int) -> None:

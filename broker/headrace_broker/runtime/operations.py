@@ -37,6 +37,7 @@ from headrace_broker.runtime.inquiry import (
     Replicas,
     Transfer,
 )
+from headrace_broker.runtime.node_directory import address_problem, takeover_problem
 from headrace_broker.runtime.replica_report import ReplicaReport
 
 TRANSFER_SECONDS_MAX: Final = 10.0  # until a leadership has to be where it was to go
@@ -201,11 +202,16 @@ class Operations:
     # Nodes
 
     async def admit(self, node: Node) -> Node:
-        """Let a node join that has yet to be started, or has no data.
+        """Let a node join that has yet to be started, or that asks for it and has no data.
 
         Raises:
             AmqpError: PRECONDITION_FAILED, it cannot be; INTERNAL_ERROR, no quorum.
         """
+        problem = address_problem(node.address) or takeover_problem(
+            self._around.view.node(node.id), node, self.up()
+        )
+        if problem:
+            raise AmqpError(PRECONDITION_FAILED, problem)
         found: Node = _done(await self._submit(AdmitNode(node)))
         return found
 
@@ -239,7 +245,7 @@ class Operations:
         if problem:
             text = f"node '{node.name}' cannot be forgotten: {problem}"
             raise AmqpError(PRECONDITION_FAILED, text)
-        _done(await self._submit(ForgetNode(node.id)))
+        _done(await self._submit(ForgetNode(node.id, bars_unknown=not node.disk)))
 
     def _catalog_problem(self, node: int) -> str:
         """Return why the catalog needs a node's vote, "" when it does not."""

@@ -102,6 +102,25 @@ class TestForget:
         assert again.digest() == driver.catalog.digest()
         assert SNAPSHOT_VERSION > SNAPSHOT_VERSION_PLAIN
 
+    def test_id_of_a_node_without_a_known_disk_is_given_anew_by_hand(self, driver: Any) -> None:
+        driver.do(commands.AdmitNode(Node(4, "n4", "h:4")))
+        assert isinstance(driver.do(commands.ForgetNode(4, bars_unknown=True)), Ok)
+        assert driver.catalog.forgotten() == [(4, 0)]
+        answer = refusal(driver.do(commands.AdmitNode(Node(4, "n4", "h:4", disk=7))))
+        assert answer.startswith("node 4 was removed from the cluster before it had said")
+        assert isinstance(driver.do(commands.AdmitNode(Node(4, "m4", "h:4"))), Ok)
+        assert driver.catalog.forgotten() == []
+        assert isinstance(driver.do(commands.AdmitNode(Node(4, "m4", "h:4", disk=7))), Ok)
+        driver.do(commands.AnnounceNode(4, 1, 7))
+        driver.do(commands.ForgetNode(4, bars_unknown=True))
+        assert driver.catalog.forgotten() == [(4, 7)]
+
+    def test_entry_of_an_earlier_release_bars_no_unknown_disk(self, driver: Any) -> None:
+        driver.do(commands.AdmitNode(Node(4, "n4", "h:4")))
+        driver.do(commands.ForgetNode(4))
+        assert driver.catalog.forgotten() == []
+        assert isinstance(driver.do(commands.AdmitNode(Node(4, "n4", "h:4", disk=7))), Ok)
+
     def test_node_with_replicas_stays(self, driver: Any) -> None:
         queue = driver.queue("q", "quorum", replicas=3)
         assert (

@@ -113,6 +113,19 @@ def test_a_bad_user_is_refused_by_field_and_rule(refused, body, reason):
     assert refused(400, "PUT", "/api/users/bob", body) == reason
 
 
+def test_tags_are_bounded(api, refused):
+    body = {"password_hash": "", "tags": [f"t{number}" for number in range(64)]}
+    assert api("PUT", "/api/users/bob", body) == (201, None)
+    body["tags"].append("more")
+    assert refused(400, "PUT", "/api/users/bob", body) == "tags: there are 65, more than 64"
+    body["tags"] = ["x" * 256]
+    assert refused(400, "PUT", "/api/users/bob", body).startswith("tags: one has 256 octets")
+    file = {"users": [{"name": "bob", **body}]}
+    assert "tags: one has 256 octets" in refused(400, "POST", "/api/definitions", file)
+    file = {"vhosts": [{"name": "v", "tags": ["y" * 256]}]}
+    assert "tags: one has 256 octets" in refused(400, "POST", "/api/definitions", file)
+
+
 def test_permissions_are_set_shown_and_taken_away(api):
     body = {"configure": "^a", "write": ".*", "read": ""}
     row = {"user": "alice", "vhost": "/", **body}

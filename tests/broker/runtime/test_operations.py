@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from headrace_broker.catalog.command import ForgetNode
+from headrace_broker.catalog.command import AdmitNode, ForgetNode
 from headrace_broker.catalog.machine import Catalog
 from headrace_broker.catalog.result import Ok
 from headrace_broker.model.definition import Node
 from headrace_broker.model.reply_code import PRECONDITION_FAILED, AmqpError
+from headrace_broker.runtime.node_directory import address_problem
 from headrace_broker.runtime.operations import Operations, Surroundings
 
 
@@ -31,9 +32,10 @@ class Around:
         self.voters = (1, 2, 3)
         self.done: list[Any] = []
         self.nodes = {n: Node(n, f"n{n}", f"h:{n}") for n in (1, 2, 3)}
+        self.known = Catalog()
         surroundings = Surroundings(
             1,
-            Catalog(),
+            self.known,
             lambda: self.up,
             lambda: self.drained,
             {2: "n2", 3: "n3"},
@@ -45,7 +47,7 @@ class Around:
 
     async def _submit(self, command: Any) -> Ok:
         self.done.append(command)
-        return Ok(self.nodes[command.node])
+        return Ok(command.node if isinstance(command, AdmitNode) else self.nodes[command.node])
 
     def forget(self, node: int) -> str:
         """Return why a node is not forgotten, "" when it is."""
@@ -71,10 +73,58 @@ def test_a_node_without_which_the_catalog_has_no_majority_is_not_forgotten(aroun
     assert around.forget(3) == ""
     around.voters = (1, 2)
     assert around.forget(2) == ""
-    assert around.done == [ForgetNode(3), ForgetNode(2)]
+    assert around.done == [ForgetNode(3, bars_unknown=True), ForgetNode(2, bars_unknown=True)]
 
 
 def test_a_node_that_does_not_vote_on_the_catalog_is_forgotten_where_it_had_a_majority(around):
     around.up = frozenset({1, 2})
     around.voters = (1, 2)
     assert around.forget(3) == ""
+
+
+@pytest.mark.parametrize(
+    ("address", "problem"),
+    [
+        ("host:7101", ""),
+        ("10.0.0.1:1", ""),
+        ("[::1]:65535", ""),
+        ("", "is not HOST:PORT"),
+        ("host", "is not HOST:PORT"),
+        (":7101", "is not HOST:PORT"),
+        ("a b:7101", "is not HOST:PORT"),
+        ("a/b:7101", "is not HOST:PORT"),
+        (f"{'h' * 254}:7101", "is not HOST:PORT"),
+        ("host:", "is not 1 to 65535"),
+        ("host:0", "is not 1 to 65535"),
+        ("host:65536", "is not 1 to 65535"),
+        ("host:-1", "is not 1 to 65535"),
+        ("host:\u0661", "is not 1 to 65535"),
+        ("host:" + "9" * 5000, "is not 1 to 65535"),
+        ("::1:7101", "needs brackets"),
+    ],
+)
+def test_an_address_of_a_node_is_judged(address: str, problem: str) -> None:
+    found = address_problem(address)
+    assert problem in found
+    assert bool(found) == bool(problem)
+
+
+def test_a_node_that_runs_keeps_its_id(around: Around) -> None:
+    def admit(asked: Node) -> str:
+        try:
+            asyncio.run(around.operations.admit(asked))
+        except AmqpError as error:
+            return error.text
+        return ""
+
+    around.known.put_node(Node(2, "n2", "h:2"))
+    runs = "node 2 runs, as 'n2' at h:2: nobody else may have its id until it has stopped"
+    assert admit(Node(2, "n9", "h:2")) == runs
+    assert admit(Node(2, "n2", "h:9")) == runs
+    assert admit(Node(2, "n9", "h:2", disk=4)) == runs
+    assert admit(Node(2, "n2", "h:2")) == ""
+    assert admit(Node(2, "n2", "h:9", disk=4)) == ""  # its data is gone
+    around.up = frozenset({1, 3})
+    assert admit(Node(2, "n9", "h:9")) == ""
+    assert "HOST:PORT" in admit(Node(5, "n5", "nowhere"))
+    assert len(around.done) == 3

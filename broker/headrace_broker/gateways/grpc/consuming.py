@@ -16,6 +16,7 @@ from headrace_broker.gateways.grpc.consume_control import ConsumeControl
 from headrace_broker.gateways.grpc.consume_stream import ConsumeStream, Ready
 from headrace_broker.gateways.grpc.credit import CreditOverflowError
 from headrace_broker.gateways.grpc.deliveries import DeliveryWriter
+from headrace_broker.gateways.grpc.desk import check_name
 from headrace_broker.gateways.grpc.errors import CallError, Context, bad_field, from_amqp
 from headrace_broker.gateways.grpc.pb.message_pb2 import Range
 from headrace_broker.gateways.grpc.pb.messaging_pb2 import (
@@ -332,13 +333,24 @@ def _operation(settle: Settle) -> int:
     return operation
 
 
-async def find_queue(broker: Broker, user: str, vhost: str, name: str) -> Queue:
+async def find_queue(
+    broker: Broker, user: str, vhost: str, name: str, field: str = "queue"
+) -> Queue:
     """Return a queue that a user may read, wherever it was declared a moment ago.
 
+    Args:
+        broker: the node.
+        user: who asks.
+        vhost: where.
+        name: of the queue.
+        field: of the request, that names it.
+
     Raises:
+        CallError: INVALID_ARGUMENT, no queue can have that name.
         AmqpError: ACCESS_REFUSED, NOT_FOUND, RESOURCE_LOCKED for a connection's exclusive queue,
             INTERNAL_ERROR when that is not known.
     """
+    check_name(field, name)
     check_allowed(broker.permissions.may, user, vhost, READ, QUEUE, name)
     queue = broker.queue(vhost, name)
     if queue is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import AsyncIterator
 from typing import Any
@@ -12,6 +13,7 @@ from headrace_broker.catalog.access import stranger_text
 from headrace_broker.gateways.grpc.authentication import Caller
 from headrace_broker.gateways.grpc.call import Admission
 from headrace_broker.gateways.grpc.consuming import ConsumeCall, find_queue
+from headrace_broker.gateways.grpc.desk import check_name
 from headrace_broker.gateways.grpc.errors import CallError, Context, bad_field
 from headrace_broker.gateways.grpc.getting import get, get_cause
 from headrace_broker.gateways.grpc.pb.messaging_pb2 import (
@@ -26,7 +28,12 @@ from headrace_broker.gateways.grpc.pb.messaging_pb2_grpc import (
     add_MessagingServicer_to_server,
 )
 from headrace_broker.gateways.grpc.publishing import PublishCall, opened_at_ms
-from headrace_broker.model.limits import GET_MESSAGES_MAX, NAME_OCTETS_MAX, STREAMS_MAX
+from headrace_broker.model.limits import (
+    GET_MESSAGES_MAX,
+    NAME_OCTETS_MAX,
+    STREAM_OPEN_SECONDS,
+    STREAMS_MAX,
+)
 from headrace_broker.runtime.port import Broker, ConnectionInfo
 
 
@@ -47,6 +54,7 @@ class MessagingService(MessagingServicer):
         self._address = address
         self._numbers = itertools.count(1)
         self._infos: set[ConnectionInfo] = set()
+        self._unopened = 0  # streams of which nothing has come yet
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Register with a server."""
@@ -81,7 +89,9 @@ class MessagingService(MessagingServicer):
                 raise bad_field("open.consumer_tag", f"must have at most {NAME_OCTETS_MAX} octets")
             info = self._enter(caller, opening)
             try:
-                queue = await find_queue(self._broker, caller.user, opening.vhost, opening.queue)
+                queue = await find_queue(
+                    self._broker, caller.user, opening.vhost, opening.queue, "open.queue"
+                )
                 await ConsumeCall(self._broker, context, info, opening, queue).run()
             finally:
                 self._infos.discard(info)
@@ -102,8 +112,22 @@ class MessagingService(MessagingServicer):
         raise AssertionError("the call was ended")
 
     async def _opening(self, context: Any, kind: type[Any]) -> Any:
-        """Read the first request of a stream."""
-        request = await context.read()
+        """Read the first request of a stream, which counts as open meanwhile.
+
+        Raises:
+            CallError: INVALID_ARGUMENT, DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED.
+        """
+        self._check_room()
+        self._unopened += 1
+        try:
+            async with asyncio.timeout(STREAM_OPEN_SECONDS):
+                request = await context.read()
+        except TimeoutError:
+            text = f"the stream was not opened within {STREAM_OPEN_SECONDS} s"
+            code = grpc.StatusCode.DEADLINE_EXCEEDED
+            raise CallError(code, "NOT_OPENED", text) from None
+        finally:
+            self._unopened -= 1
         if not isinstance(request, kind) or request.WhichOneof("kind") != "open":
             raise bad_field("open", "must be the first request")
         return request.open
@@ -114,10 +138,8 @@ class MessagingService(MessagingServicer):
         Raises:
             CallError: NOT_FOUND, PERMISSION_DENIED, RESOURCE_EXHAUSTED.
         """
-        check_vhost(self._broker, caller, opening.vhost)
-        if len(self._infos) >= STREAMS_MAX:
-            text = f"{len(self._infos)} streams are open, which is the maximum of a node"
-            raise CallError(grpc.StatusCode.RESOURCE_EXHAUSTED, "TOO_MANY_STREAMS", text)
+        check_vhost(self._broker, caller, opening.vhost, "open.vhost")
+        self._check_room()
         too_many = self._broker.client_counts.connection_refusal(caller.user, opening.vhost)
         if too_many:
             raise CallError(grpc.StatusCode.RESOURCE_EXHAUSTED, "TOO_MANY_CONNECTIONS", too_many)
@@ -128,6 +150,12 @@ class MessagingService(MessagingServicer):
             info.client_properties = {"connection_name": opening.name}
         self._infos.add(info)
         return info
+
+    def _check_room(self) -> None:
+        count = len(self._infos) + self._unopened
+        if count >= STREAMS_MAX:
+            text = f"{count} streams are open, which is the maximum of a node"
+            raise CallError(grpc.StatusCode.RESOURCE_EXHAUSTED, "TOO_MANY_STREAMS", text)
 
     def _info(self, caller: Caller, vhost: str) -> ConnectionInfo:
         broker = self._broker
@@ -140,12 +168,13 @@ class MessagingService(MessagingServicer):
         return info
 
 
-def check_vhost(broker: Broker, caller: Caller, vhost: str) -> None:
+def check_vhost(broker: Broker, caller: Caller, vhost: str, field: str = "vhost") -> None:
     """Refuse a vhost that is not there, or where the user has no permission.
 
     Raises:
-        CallError: NOT_FOUND, PERMISSION_DENIED.
+        CallError: INVALID_ARGUMENT naming the field, NOT_FOUND, PERMISSION_DENIED.
     """
+    check_name(field, vhost)
     if not broker.vhost_exists(vhost):
         text = f"vhost '{vhost}' not found"
         raise CallError(grpc.StatusCode.NOT_FOUND, "NOT_FOUND", text)

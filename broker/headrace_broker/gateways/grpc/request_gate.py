@@ -26,6 +26,7 @@ from headrace_broker.model.limits import (
     GRPC_OPEN_READ_SECONDS,
     GRPC_OPEN_READS_MAX,
     GRPC_OPEN_READS_PER_ADDRESS,
+    GRPC_REQUEST_SECONDS,
 )
 
 if TYPE_CHECKING:
@@ -148,10 +149,16 @@ async def _first(requests: AsyncIterator[Any]) -> Any:
     """Return the request of a call with a single one.
 
     Raises:
-        CallError: INVALID_ARGUMENT, there is none, or it is not what it has to be.
+        CallError: INVALID_ARGUMENT, there is none, or it is not what it has to be;
+            DEADLINE_EXCEEDED, it does not come.
     """
     try:
-        return await anext(requests)
+        async with asyncio.timeout(GRPC_REQUEST_SECONDS):
+            return await anext(requests)
+    except TimeoutError:
+        text = f"the request has not come within {GRPC_REQUEST_SECONDS} s"
+        code = grpc.StatusCode.DEADLINE_EXCEEDED
+        raise CallError(code, "REQUEST_TOO_SLOW", text) from None
     except StopAsyncIteration:
         raise CallError(grpc.StatusCode.INVALID_ARGUMENT, "NO_REQUEST", _NO_REQUEST) from None
     except DecodeError:

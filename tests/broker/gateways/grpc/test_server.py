@@ -14,10 +14,16 @@ from grpc_health.v1.health_pb2_grpc import HealthStub
 from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest
 from grpc_reflection.v1alpha.reflection_pb2_grpc import ServerReflectionStub
 from grpc_status import rpc_status
+from tests.broker.gateways.grpc.publisher import until
 
-from headrace_broker.gateways.grpc import request_gate
+from headrace_broker.gateways.grpc import messaging, request_gate
 from headrace_broker.gateways.grpc.authentication import parse_peer
 from headrace_broker.gateways.grpc.call import Admission
+from headrace_broker.gateways.grpc.pb.lease_pb2 import (
+    DescribeGroupsRequest,
+    GroupName,
+    LeaseRequest,
+)
 from headrace_broker.gateways.grpc.pb.messaging_pb2 import ConsumeRequest, GetRequest
 from headrace_broker.gateways.grpc.server import GrpcServer
 from headrace_raftlog.model.histogram import Histogram
@@ -96,6 +102,44 @@ def test_a_call_without_a_request_or_with_one_that_is_none_is_refused(serve) -> 
             with pytest.raises(grpc.aio.AioRpcError) as failure:
                 await make(requests(*found), metadata=served.GUEST)
             assert failure.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+    serve(scenario)
+
+
+def test_names_that_nothing_can_have_are_refused_before_they_are_looked_up(serve) -> None:
+    async def scenario(served) -> None:
+        name = "n" * 256
+        calls = [
+            served.messaging.Get(GetRequest(vhost=vhost, queue=queue), metadata=served.GUEST)
+            for vhost, queue in (("/", name), (name, "q"), ("/", ""))
+        ]
+        group = GroupName(vhost="/", queue=name, group="g")
+        request = DescribeGroupsRequest(name=group)
+        calls.append(served.lease.Describe(request, metadata=served.GUEST))
+        calls.append(served.lease.Lease(LeaseRequest(name=group), metadata=served.GUEST))
+        for call in calls:
+            error, info, _ = await refusal(call)
+            assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+            assert info.reason == "INVALID_FIELD"
+        assert served.broker.permissions._answers == {}
+
+    serve(scenario)
+
+
+def test_a_stream_that_says_nothing_counts_and_ends(serve, monkeypatch) -> None:
+    monkeypatch.setattr(messaging, "STREAMS_MAX", 1)
+
+    async def scenario(served) -> None:
+        service = served.messaging_service
+        silent = served.messaging.Publish(metadata=served.GUEST)
+        await until(lambda: service._unopened == 1)
+        call = served.messaging.Publish(metadata=served.GUEST)
+        assert await call.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        silent.cancel()
+        await until(lambda: service._unopened == 0)
+        monkeypatch.setattr(messaging, "STREAM_OPEN_SECONDS", 0.01)
+        call = served.messaging.Consume(metadata=served.GUEST)
+        assert await call.code() is grpc.StatusCode.DEADLINE_EXCEEDED
 
     serve(scenario)
 
