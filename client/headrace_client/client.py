@@ -124,6 +124,7 @@ class Client:
         unconfirmed_max: int = UNCONFIRMED_MESSAGES_MAX,
         unconfirmed_bytes_max: int = UNCONFIRMED_BYTES_MAX,
         give_up_after_s: float | None = None,
+        at_leader: bool = True,
         vhost: str | None = None,
     ) -> Publisher:
         """Return a publisher, which connects when it is entered with `async with`, or by `open`.
@@ -149,6 +150,8 @@ class Client:
             unconfirmed_max: messages that are not answered, after which `publish` waits.
             unconfirmed_bytes_max: the same in octets.
             give_up_after_s: seconds without a node after which the publisher fails; None for never.
+            at_leader: connect to the node that leads the queue, where the endpoints hold it and the
+                messages go to one queue; else, and after a loss, to any.
             vhost: None for the client's.
         """
         options = PublisherOptions(
@@ -163,6 +166,7 @@ class Client:
             unconfirmed_max=unconfirmed_max,
             unconfirmed_bytes_max=unconfirmed_bytes_max,
             give_up_after_s=give_up_after_s,
+            at_leader=at_leader,
         )
         return Publisher(self.link, options)
 
@@ -180,6 +184,7 @@ class Client:
         name: str = "",
         until_empty: bool = False,
         give_up_after_s: float | None = None,
+        at_leader: bool = True,
         vhost: str | None = None,
     ) -> Consumer:
         """Return a consumer, which connects when it is entered with `async with`, or by `open`.
@@ -196,6 +201,8 @@ class Client:
             name: shown in listings.
             until_empty: end once nothing waits in the queue, nor what was given back to it.
             give_up_after_s: seconds without a node after which the consumer fails; None for never.
+            at_leader: connect to the node that leads the queue, where the endpoints hold it; else,
+                and after a loss, to any.
             vhost: None for the client's.
         """
         options = ConsumerOptions(
@@ -211,6 +218,7 @@ class Client:
             name=name,
             until_empty=until_empty,
             give_up_after_s=give_up_after_s,
+            at_leader=at_leader,
         )
         return Consumer(self.link, options)
 

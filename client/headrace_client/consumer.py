@@ -35,6 +35,7 @@ from headrace_client.pb.messaging_pb2 import (
     Credit,
 )
 from headrace_client.pb.messaging_pb2_grpc import MessagingStub
+from headrace_client.placement import Placement
 from headrace_client.settle_batch import SettleBatch
 from headrace_client.value import encode_table
 
@@ -54,6 +55,11 @@ class ConsumerOptions(NamedTuple):
     name: str = ""
     until_empty: bool = False
     give_up_after_s: float | None = None
+    at_leader: bool = True
+
+    def led_queue(self) -> str:
+        """Return the queue whose leader is looked for, "" for none."""
+        return self.queue if self.at_leader else ""
 
     def opening(self) -> ConsumeRequest:
         """Return the first request of a stream."""
@@ -126,6 +132,7 @@ class Consumer:
         self._failure: HeadraceError | None = None
         self.is_over = False
         self.has_progress = False
+        self._placement = Placement(link, options.vhost, options.led_queue())
         self._stream = KeptStream(link, self, "consumer", options.give_up_after_s)
 
     # Its life
@@ -279,6 +286,10 @@ class Consumer:
         """See `StreamUser`."""
         stub: Any = MessagingStub(channel)
         return stub.Consume(metadata=self._link.metadata)
+
+    async def place(self) -> str | None:
+        """See `StreamUser`."""
+        return await self._placement.endpoint()
 
     def opening(self) -> ConsumeRequest:
         """See `StreamUser`."""

@@ -40,6 +40,9 @@ class StreamUser(Protocol):
             HeadraceError: it is not what it should be.
         """
 
+    async def place(self) -> str | None:
+        """Return the endpoint at which the first stream is best opened, None for any."""
+
     async def write(self, call: Any) -> None:
         """Write to the call, until it is cancelled; who reads from it hears when it ends."""
 
@@ -127,8 +130,10 @@ class KeptStream:
         loop = asyncio.get_running_loop()
         attempts = Attempts(self._link)
         lost_at = loop.time()
+        place = await self._user.place()
         while True:
-            endpoint, begun = self._link.current, loop.time()
+            endpoint, begun = place or self._link.current, loop.time()
+            place = None  # those that follow are opened where it goes soonest
             failure = await self._attempt(endpoint)
             if failure is None:
                 return

@@ -7,6 +7,7 @@ from typing import Final
 ENDPOINTS_MAX: Final = 64  # addresses of a client; more nodes than any cluster has
 CONNECT_MS: Final = 5000  # wait for a connection to one node before the next is tried
 OPEN_SECONDS: Final = 10.0  # wait for the answer to a stream's opening before another node is tried
+LEADER_SECONDS: Final = 2.0  # to find out where a queue is led; then any node will do
 CALL_SECONDS: Final = 30.0  # a call with all its repetitions where nothing else is said; a change takes an election
 BACKOFF_SECONDS_MIN: Final = 0.1  # the first pause after all nodes were tried in vain
 BACKOFF_SECONDS_MAX: Final = 5.0  # the longest; a node that comes back is found about as soon

@@ -26,7 +26,7 @@ from headrace_client.error import (
 from headrace_client.limits import CALL_SECONDS
 
 NOT_READY: Final = "NOT_READY"  # reason of a node that has not begun with a call
-ENDPOINT: Final = "endpoint"  # in an error's metadata: the node that should be asked instead
+NODE_KEY: Final = "headrace-node"  # of an answer's trailing metadata: the name of the node
 
 Q = TypeVar("Q", contravariant=True)
 A = TypeVar("A", covariant=True)
@@ -53,6 +53,7 @@ class Link:
     Attributes:
         endpoints: likewise.
         current: the endpoint that is preferred.
+        nodes: names by endpoint, as far as they are known.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class Link:
             self._metadata = (("authorization", f"Basic {text}"),)
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._closed = False
+        self.nodes: dict[str, str] = {}
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a client cannot be pickled: connect anew in the other process")
@@ -113,12 +115,14 @@ class Link:
         for channel in channels:
             await channel.close(None)
 
-    def failed(self, endpoint: str, error: HeadraceError) -> None:
-        """Prefer another endpoint than one that failed: that which the error names, or the next."""
-        hint = error.metadata.get(ENDPOINT, "")
-        if hint in self.endpoints:  # and nowhere else: credentials go there
-            self.current = hint
-        elif endpoint == self.current:
+    def endpoint_of(self, node: str) -> str | None:
+        """Return the endpoint of a node, None while it is not known."""
+        return next((each for each, name in self.nodes.items() if name == node), None)
+
+    def failed(self, endpoint: str) -> None:
+        """Prefer another endpoint than one that failed: the next."""
+        self.nodes.pop(endpoint, None)  # another node may be there when it is back
+        if endpoint == self.current:
             at = self.endpoints.index(endpoint) + 1
             self.current = self.endpoints[at % len(self.endpoints)]
 
@@ -151,13 +155,9 @@ class Link:
             wait_s = left if len(self.endpoints) == 1 or not repeat else left * 2 / 3
             wait_s = max(min(wait_s, attempt_s or wait_s), 0.001)
             try:
-                answer: Answer = await method(self.channel(endpoint))(
-                    request, timeout=wait_s, metadata=self._metadata
-                )
-            except grpc.aio.AioRpcError as error:
-                failure = from_call(error)
-            else:
-                return answer
+                return await self.attempt(endpoint, method, request, wait_s)
+            except HeadraceError as error:
+                failure = error
             left = deadline - loop.time()
             late = isinstance(failure, TooLateError) and left > 0
             again = isinstance(failure, UnavailableError) or late
@@ -167,6 +167,29 @@ class Link:
             if pause_s >= left:
                 raise attempts.error(failure)
             await asyncio.sleep(pause_s)
+
+    async def attempt(
+        self,
+        endpoint: str,
+        method: Callable[[grpc.aio.Channel], Method[Request, Answer]],
+        request: Request,
+        timeout_s: float,
+    ) -> Answer:
+        """Call a unary method at one endpoint, once.
+
+        Raises:
+            HeadraceError: it failed.
+        """
+        call = method(self.channel(endpoint))(request, timeout=timeout_s, metadata=self._metadata)
+        try:
+            answer: Answer = await call
+            trailing = await call.trailing_metadata()
+        except grpc.aio.AioRpcError as error:
+            raise from_call(error) from None
+        for key, value in trailing or ():
+            if key == NODE_KEY:
+                self.nodes[endpoint] = str(value)
+        return answer
 
 
 class Attempts:
@@ -187,7 +210,7 @@ class Attempts:
 
         There is no pause as long as another endpoint was not tried.
         """
-        self._link.failed(endpoint, error)
+        self._link.failed(endpoint)
         self._tried[endpoint] = self._known[endpoint] = error.text
         if self._link.current not in self._tried:
             return 0.0

@@ -32,6 +32,7 @@ from headrace_client.link import Link
 from headrace_client.message import Properties, encode_message
 from headrace_client.pb.messaging_pb2 import PublishOpen, PublishRequest, PublishResponse
 from headrace_client.pb.messaging_pb2_grpc import MessagingStub
+from headrace_client.placement import Placement
 from headrace_client.publish_buffer import Entry, PublishBuffer
 
 SEQUENCE_MAX: Final = (1 << 62) - 1
@@ -67,6 +68,11 @@ class PublisherOptions(NamedTuple):
     unconfirmed_max: int = UNCONFIRMED_MESSAGES_MAX
     unconfirmed_bytes_max: int = UNCONFIRMED_BYTES_MAX
     give_up_after_s: float | None = None
+    at_leader: bool = True
+
+    def led_queue(self) -> str:
+        """Return the queue whose leader is looked for, "" for none."""
+        return self.routing_key if self.at_leader and not self.exchange else ""
 
     def opening(self) -> PublishRequest:
         """Return the first request of a stream."""
@@ -117,6 +123,7 @@ class Publisher:
         self._failure: HeadraceError | None = None
         self.is_over = False
         self.has_progress = False
+        self._placement = Placement(link, options.vhost, options.led_queue())
         self._stream = KeptStream(link, self, "publisher", options.give_up_after_s)
 
     # Its life
@@ -351,6 +358,10 @@ class Publisher:
         """See `StreamUser`."""
         stub: Any = MessagingStub(channel)
         return stub.Publish(metadata=self._link.metadata)
+
+    async def place(self) -> str | None:
+        """See `StreamUser`."""
+        return await self._placement.endpoint()
 
     def opening(self) -> PublishRequest:
         """See `StreamUser`."""

@@ -283,6 +283,7 @@ class FakeBroker(MessagingServicer, TopologyServicer, FlowServicer):
     async def _unary(self, name: str, request: Any, context: Any) -> Any:
         await self._admit(context)
         self.calls.append((name, request))
+        context.set_trailing_metadata((("headrace-node", self.name),))
         await self._news()
         answer = self.answers.get(name)
         if callable(answer):

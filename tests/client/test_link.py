@@ -49,15 +49,15 @@ def test_a_call_goes_to_another_node_when_one_cannot_do_it(play_two: Any) -> Non
     play_two(scenario)
 
 
-def test_a_node_that_an_error_names_is_asked_next_if_it_is_one_of_ours() -> None:
-    link = Link(["a:1", "b:1", "c:1", "d:1"])
-    link.failed("a:1", UnavailableError("", metadata={"endpoint": "c:1"}))
-    assert link.current == "c:1"
-    link.failed("c:1", UnavailableError("", metadata={"endpoint": "evil:1"}))
-    assert link.current == "d:1"
-    link.failed("b:1", UnavailableError(""))  # which is not the one that is preferred
-    assert link.current == "d:1"
-    link.failed("d:1", UnavailableError(""))
+def test_an_endpoint_that_failed_gives_way_to_the_next_and_its_node_is_forgotten() -> None:
+    link = Link(["a:1", "b:1", "c:1"])
+    link.nodes = {"a:1": "n1", "b:1": "n2"}
+    link.failed("a:1")
+    assert (link.current, link.endpoint_of("n1"), link.endpoint_of("n2")) == ("b:1", None, "b:1")
+    link.failed("a:1")  # which is not preferred any more
+    assert link.current == "b:1"
+    link.failed("b:1")
+    link.failed("c:1")
     assert link.current == "a:1"
 
 

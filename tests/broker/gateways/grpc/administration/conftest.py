@@ -30,6 +30,7 @@ class Users:
 
     def __init__(self, node: Any) -> None:
         self._node = node
+        self.node_name = "n1"
 
     async def authenticate(self, user: str, password: str, host: str) -> Any:
         return await self._node.authenticate(user, password, host)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import grpc
 import pytest
 
 from headrace_broker.catalog import command as commands
@@ -12,6 +13,7 @@ from headrace_broker.gateways.grpc.pb.value_pb2 import Table, Value
 from headrace_broker.model import definition
 from headrace_broker.model.definition import Permission
 
+GUEST = (("authorization", "Basic Z3Vlc3Q6Z3Vlc3Q="),)
 Declare = topology.DeclareExchangeRequest
 Binding = topology.Binding
 
@@ -289,5 +291,19 @@ def test_binding_takes_write_at_its_end_and_read_at_its_source(
             assert error.text.startswith(missing)
         client.node.do(commands.PutPermission(Permission("app", "/", "", "^q$", "^amq.topic$")))
         await client.call("Bind", topology.BindRequest(binding=binding), user="app")
+
+    serve(scenario)
+
+
+def test_an_answer_names_the_node_to_those_who_have_logged_in(serve: Any) -> None:
+    async def scenario(client: Any) -> None:
+        request = topology.DescribeExchangeRequest(vhost="/", name="amq.topic")
+        call = client.stub("DescribeExchange")(request, metadata=GUEST)
+        assert (await call).type == "topic"
+        assert ("headrace-node", "n1") in tuple(await call.trailing_metadata())
+        call = client.stub("DescribeExchange")(request, metadata=())
+        with pytest.raises(grpc.aio.AioRpcError) as failure:
+            await call
+        assert "headrace-node" not in dict(failure.value.trailing_metadata() or ())
 
     serve(scenario)
