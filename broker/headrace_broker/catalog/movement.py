@@ -14,7 +14,6 @@ from headrace_broker.model.limits import REPLICAS_MAX
 
 GROW_ALL: Final = "all"
 GROW_EVEN: Final = "even"  # only queues with an even number of replicas
-GROW_STRATEGIES: Final = (GROW_ALL, GROW_EVEN)
 
 
 class Step(NamedTuple):

@@ -33,6 +33,7 @@ from headrace_broker.model.status import ChannelStatus, ConsumerStatus
 from headrace_broker.runtime.client_list import ClientListing, ClientRow
 
 Row = dict[str, Any]
+_OTHERS: Final = "tags: other users' connections are closed by administrators only"
 REASON: Final = Parameter("X-Reason", "For the client and the log.", place="header")
 
 
@@ -56,6 +57,18 @@ class ClientEndpoints:
                 self._connections,
                 "Connections that the user sees.",
                 ConnectionView,
+            ),
+            listed(
+                "/api/connections/username/{user}",
+                self._connections,
+                "Connections of a user.",
+                ConnectionView,
+            ),
+            deleted(
+                "/api/connections/username/{user}",
+                self._close_all,
+                "Close the connections of a user.",
+                query=(REASON,),
             ),
             got(
                 "/api/connections/{name}",
@@ -102,13 +115,14 @@ class ClientEndpoints:
         if "vhost" in request.match_info:
             vhost = await known_vhost(self._node, request)
             check_sees(who, self._node.view, vhost)
-        name = request.match_info.get("name")
+        name, user = request.match_info.get("name"), request.match_info.get("user")
         every = await self._node.clients(channels)
         rows = [
             row
             for row in every.rows
             if (vhost is None or row.connection.vhost == vhost)
             and (name is None or name in (row.connection.name, row.connection.id))
+            and (user is None or row.connection.user == user)
             and (who.monitors or row.connection.user == who.name)
         ]
         return rows, _partial(every)
@@ -141,13 +155,24 @@ class ClientEndpoints:
             )
         raise not_found(f"connection '{name}'")
 
+    async def _close_all(self, request: web.Request) -> web.Response:
+        who, user = caller(), request.match_info["user"]
+        if user != who.name and not who.administers:
+            raise forbidden(_OTHERS)
+        rows, headers = await self._rows(request, channels=False)
+        for row in rows:
+            await self._node.close_connection(row.connection.id, _reason(request))
+        response = done()
+        response.headers.update(headers)
+        return response
+
     async def _check_own(self, request: web.Request, who: Caller, name: str) -> None:
         """Refuse to close other users' connections; one that cannot be seen is not found."""
         rows, _ = await self._rows(request, channels=False)
         if not rows:
             raise not_found(f"connection '{name}'")
         if any(row.connection.user != who.name for row in rows):
-            raise forbidden("tags: other users' connections are closed by administrators only")
+            raise forbidden(_OTHERS)
 
     async def _channels(self, request: web.Request) -> web.Response:
         rows, headers = await self._rows(request, channels=True)

@@ -8,7 +8,8 @@ from typing import Any, Final
 from aiohttp import web
 from typing_extensions import TypedDict
 
-from headrace_broker.management.administration import Administration
+from headrace_broker.catalog.pattern import matches, pattern_problem
+from headrace_broker.management.administration import Administration, known_vhost
 from headrace_broker.management.answer import bad_request, json_answer
 from headrace_broker.management.figures import NO_AGES
 from headrace_broker.management.query import checked_number
@@ -19,6 +20,7 @@ from headrace_broker.model.stats import Listener, NodeStats
 DAY_S: Final = 86_400
 UNITS: Final = {"days": 1, "weeks": 7, "months": 28, "years": 365}  # in days, as RabbitMQ has it
 WITHIN_MAX: Final = 10_000
+_PORT: Final = {"type": "integer", "minimum": 1, "maximum": 65535}
 # Names that clients know protocols by, and ours.
 _PROTOCOLS: Final = {
     "amqp091": "amqp",
@@ -43,6 +45,41 @@ class State(_State, total=False):
     reason: str
 
 
+class CheckedQueue(TypedDict):
+    """A queue that is not as it should be."""
+
+    name: str
+    virtual_host: str
+    type: str
+
+
+class ExpiringCertificate(TypedDict):
+    """A certificate that ends soon."""
+
+    expires_in_s: int
+
+
+class Check(_State, total=False):
+    """What was found: `status` is "ok"."""
+
+    reason: str
+    port: int
+    protocol: str
+
+
+class FailedCheck(_State, total=False):
+    """What was found: `status` is "failed" for a reason."""
+
+    reason: str
+    missing: int | str
+    ports: list[int]
+    protocols: list[str]
+    expired: list[ExpiringCertificate]
+    queues: list[CheckedQueue]
+    current: int
+    limit: int
+
+
 class HealthEndpoints:
     """Answers health checks of this node."""
 
@@ -54,18 +91,37 @@ class HealthEndpoints:
         """Return what is answered."""
         checks = "/api/health/checks"
 
-        def check(path: str, handler: Any, summary: str) -> Route:
-            return got(f"{checks}/{path}", handler, summary, dict[str, Any], codes=(400, 503))
+        def check(path: str, handler: Any, summary: str, **values: dict[str, Any]) -> Route:
+            path = f"{checks}/{path}"
+            return got(path, handler, summary, Check, failed=FailedCheck, values=values)
 
         return [
             check("ready-to-serve-clients", self._ready, "Whether the node takes clients."),
+            check("is-in-service", self._ready, "Whether the node is up and not being drained."),
             check("virtual-hosts", self._ready, "Whether vhosts are served."),
-            check("port-listener/{port}", self._port, "Whether the node listens on a port."),
-            check("protocol-listener/{protocol}", self._protocol, "Whether it speaks a protocol."),
+            check(
+                "metadata-store/initialized",
+                self._ready,
+                "Whether the node's copy of the catalog is up to date.",
+            ),
+            check("metadata-store/initialized/with-data", self._ready, "The same."),
+            check(
+                "port-listener/{port}",
+                self._port,
+                "Whether the node listens on a port.",
+                port=_PORT,
+            ),
+            check(
+                "protocol-listener/{protocol}",
+                self._protocol,
+                "Whether it speaks a protocol, or one of several with commas between.",
+            ),
             check(
                 "certificate-expiration/{within}/{unit}",
                 self._certificate,
                 "Whether its certificates are valid for so many days, weeks, months or years.",
+                within={"type": "integer", "minimum": 1, "maximum": WITHIN_MAX},
+                unit={"enum": list(UNITS)},
             ),
             check(
                 "node-is-quorum-critical",
@@ -85,6 +141,16 @@ class HealthEndpoints:
             ),
             check(
                 "quorum-queues-without-elected-leaders/vhost/{vhost}",
+                self._leaders,
+                "Likewise in a vhost.",
+            ),
+            check(
+                "quorum-queues-without-elected-leaders/all-vhosts/pattern/{pattern}",
+                self._leaders,
+                "Likewise, of queues whose name has an expression.",
+            ),
+            check(
+                "quorum-queues-without-elected-leaders/vhost/{vhost}/pattern/{pattern}",
                 self._leaders,
                 "Likewise in a vhost.",
             ),
@@ -112,10 +178,11 @@ class HealthEndpoints:
 
     async def _protocol(self, request: web.Request) -> web.Response:
         asked = request.match_info["protocol"]
-        protocol = _PROTOCOLS.get(asked.lower(), asked.lower())
         protocols = sorted({each.protocol for each in await self._listeners()})
-        if protocol in protocols:
-            return _fine(protocol=protocol)
+        for name in asked.lower().split(","):
+            protocol = _PROTOCOLS.get(name, name)
+            if protocol in protocols:
+                return _fine(protocol=protocol)
         return _failed("No active listener", missing=asked, protocols=protocols)
 
     async def _certificate(self, request: web.Request) -> web.Response:
@@ -152,11 +219,17 @@ class HealthEndpoints:
         return _failed(reason, current=own.totals.connections, limit=own.sockets_total)
 
     async def _leaders(self, request: web.Request) -> web.Response:
-        vhost = request.match_info.get("vhost")
+        vhost = None
+        if "vhost" in request.match_info:
+            vhost = await known_vhost(self._node, request)
+        pattern = request.match_info.get("pattern", "")
+        problem = pattern_problem("pattern", pattern)
+        if problem:
+            raise bad_request(problem)
         missing = [
             {"name": name, "virtual_host": place, "type": "quorum"}
             for place, name in self._source.leaderless_queues()
-            if vhost in (None, place)
+            if vhost in (None, place) and matches(pattern, name)
         ]
         if not missing:
             return _fine()

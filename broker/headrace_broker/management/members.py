@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 from aiohttp import web
 
 from headrace_broker.catalog.movement import (
-    GROW_ALL,
-    GROW_STRATEGIES,
     Step,
     add_step,
     grow,
@@ -72,7 +70,7 @@ class GrowBody(msgspec.Struct):
         queue_pattern: regular expression for queues.
     """
 
-    strategy: str = GROW_ALL
+    strategy: Literal["all", "even"] = "all"
     vhost_pattern: str = ".*"
     queue_pattern: str = ".*"
 
@@ -307,8 +305,6 @@ class MemberEndpoints:
     async def _grow(self, request: web.Request) -> web.Response:
         node = await self._node_of(request)
         body = await decode(request, GrowBody)
-        if body.strategy not in GROW_STRATEGIES:
-            raise bad_request(f"strategy: '{body.strategy}' is not {' or '.join(GROW_STRATEGIES)}")
         wanted = choice(body.vhost_pattern, body.queue_pattern)
         queues = [queue for queue in self._node.view.queues() if wanted(queue)]
         return await self._take_all(grow(queues, node.id, body.strategy))

@@ -8,13 +8,13 @@ from typing import Any
 from aiohttp import web
 
 from headrace_broker.management.administration import Administration
-from headrace_broker.management.answer import PARTIAL_HEADER, json_answer, not_found
+from headrace_broker.management.answer import PARTIAL_HEADER, json_answer, not_found, unavailable
 from headrace_broker.management.figures import NO_AGES
 from headrace_broker.management.listing import COLUMNS, chosen, columns, listing
 from headrace_broker.management.node_rendering import render_node
 from headrace_broker.management.route import MONITORING, Route, got, listed
 from headrace_broker.management.status_source import StatusSource
-from headrace_broker.management.view import NodeMemoryView, NodeView
+from headrace_broker.management.view import AttemptsView, NodeMemoryView, NodeView
 from headrace_broker.model.stats import NodeStats
 from headrace_broker.model.status import NodeStatus
 
@@ -34,6 +34,13 @@ class NodeEndpoints:
         return [
             listed("/api/nodes", self._list, "All nodes.", NodeView, MONITORING),
             got(one, self._get, "A node.", NodeView, MONITORING, query=COLUMNS),
+            listed(
+                "/api/auth/attempts/{node}",
+                self._attempts,
+                "Log-ins at a node, by protocol.",
+                AttemptsView,
+                MONITORING,
+            ),
             got(one + "/memory", self._memory, "Memory of a node.", NodeMemoryView, MONITORING),
         ]
 
@@ -63,6 +70,17 @@ class NodeEndpoints:
         row, headers = await self._one(request)
         return json_answer(chosen(row, columns(request)), headers=headers)
 
+    async def _attempts(self, request: web.Request) -> web.Response:
+        name = request.match_info["node"]
+        if name not in {node.name for node in self._source.overview().nodes}:
+            raise not_found(f"node '{name}'")
+        rows, _ = await self._node.stats.ask(NO_AGES.question(node=True))
+        found = [row for row in rows if isinstance(row, NodeStats) and row.name == name]
+        if not found:
+            raise unavailable(f"node '{name}' does not answer")
+        shown = [_attempts(*each) for each in found[0].logins.items()]
+        return await listing(request, shown, dict, name=_protocol)
+
     async def _memory(self, request: web.Request) -> web.Response:
         row, headers = await self._one(request)
         used = row.get("mem_used", 0)
@@ -73,6 +91,20 @@ class NodeEndpoints:
             "strategy": "rss",
         }
         return json_answer({"memory": memory}, headers=headers)
+
+
+def _attempts(protocol: str, counts: tuple[int, int]) -> AttemptsView:
+    succeeded, failed = counts
+    return {
+        "protocol": protocol,
+        "auth_attempts": succeeded + failed,
+        "auth_attempts_succeeded": succeeded,
+        "auth_attempts_failed": failed,
+    }
+
+
+def _protocol(row: AttemptsView) -> str:
+    return row["protocol"]
 
 
 def _number(node: NodeStatus) -> int:

@@ -6,7 +6,7 @@ Source: OpenAPI Specification 3.1.0.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -25,6 +25,7 @@ _MEANINGS: Final = {
     401: "The log-in is missing or wrong.",
     403: "The user may not do that; the reason says what is needed.",
     404: "Something that is named is not there.",
+    408: "The body does not come.",
     409: "It cannot be done as things are.",
     413: "The body is too large.",
     429: "Too many failed log-ins.",
@@ -56,9 +57,10 @@ def document(routes: Iterable[Route]) -> dict[str, Any]:
     types = _types(rows)
     schemas, components = msgspec.json.schema_components(types, ref_template=_REF)
     named = dict(zip(map(repr, types), schemas, strict=True))
+    known = _Schemas(named, components)
     paths: dict[str, dict[str, Any]] = {}
     for row in rows:
-        paths.setdefault(row.template, {})[row.method.lower()] = _operation(row, named)
+        paths.setdefault(row.template, {})[row.method.lower()] = _operation(row, known)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -82,17 +84,40 @@ def document(routes: Iterable[Route]) -> dict[str, Any]:
     }
 
 
+class _Schemas(NamedTuple):
+    """What there are schemas of.
+
+    Attributes:
+        named: schema by the text of a type; some refer to `components`.
+        components: by name.
+    """
+
+    named: dict[str, Any]
+    components: dict[str, Any]
+
+    def of(self, kind: Any) -> Any:
+        """Return the schema of a type."""
+        return self.named[repr(kind)]
+
+    def partial(self, kind: Any) -> Any:
+        """Return the schema of an object of which only some fields may be asked for."""
+        schema = self.of(kind)
+        if "$ref" in schema:
+            schema = self.components[schema["$ref"].rpartition("/")[2]]
+        return {name: value for name, value in schema.items() if name != "required"}
+
+
 def _types(rows: Iterable[Route]) -> list[Any]:
     """Return the types that routes take and give, each once."""
     found: dict[str, Any] = {}
     for row in rows:
-        for each in (row.body, row.answer):
+        for each in (row.body, row.answer, row.failed):
             if each is not None:
                 found.setdefault(repr(each), each)
     return list(found.values())
 
 
-def _operation(row: Route, schemas: dict[str, Any]) -> dict[str, Any]:
+def _operation(row: Route, schemas: _Schemas) -> dict[str, Any]:
     more = PARAMETERS if row.listing else ()
     operation: dict[str, Any] = {
         "operationId": _identity(row),
@@ -100,13 +125,15 @@ def _operation(row: Route, schemas: dict[str, Any]) -> dict[str, Any]:
         "summary": row.summary,
         "responses": {str(code): _response(row, code, schemas) for code in codes(row)},
     }
-    parameters = [_in_path(name, rule) for name, rule in row.names.items()]
+    parameters = [
+        _in_path(name, row.values.get(name) or _text(rule)) for name, rule in row.names.items()
+    ]
     parameters += [_parameter(each) for each in (*row.query, *more)]
     if parameters:
         operation["parameters"] = parameters
     if row.body is not None:
-        content = {JSON: {"schema": schemas[repr(row.body)]}}
-        operation["requestBody"] = {"required": True, "content": content}
+        content = {JSON: {"schema": schemas.of(row.body)}}
+        operation["requestBody"] = {"required": _is_needed(row.body), "content": content}
     if row.role == NOBODY:
         operation["security"] = []
     else:
@@ -122,12 +149,14 @@ def codes(row: Route) -> list[int]:
         found.add(200)
     if row.role != NOBODY:
         found |= {401, 403, 429, 503}
+    if row.failed is not None:
+        found.add(503)
     if row.query or row.listing or row.body is not None or row.names:
         found.add(400)
     if row.names:
         found.add(404)
     if row.body is not None:
-        found.add(413)
+        found |= {408, 413}
     if row.method == "POST" and not any(code < 300 for code in found):
         found.add(204)
     return sorted(found)
@@ -138,10 +167,14 @@ def _identity(row: Route) -> str:
     return "_".join((row.method.lower(), *(word for word in words if word != "api")))
 
 
-def _in_path(name: str, rule: str) -> dict[str, Any]:
+def _text(rule: str) -> dict[str, Any]:
     schema: dict[str, Any] = {"type": "string", "minLength": 1}
     if rule:
         schema["pattern"] = f"^{rule}$"
+    return schema
+
+
+def _in_path(name: str, schema: dict[str, Any]) -> dict[str, Any]:
     return {"name": name, "in": "path", "required": True, "schema": schema}
 
 
@@ -154,14 +187,30 @@ def _parameter(parameter: Parameter) -> dict[str, Any]:
     }
 
 
-def _response(row: Route, code: int, schemas: dict[str, Any]) -> dict[str, Any]:
+def _is_needed(kind: Any) -> bool:
+    """Return whether a body has a field that must be there; without one it may lack as a whole."""
+    return any(field.required for field in msgspec.structs.fields(kind))
+
+
+def _response(row: Route, code: int, schemas: _Schemas) -> dict[str, Any]:
     response: dict[str, Any] = {"description": _MEANINGS[code]}
     if code >= 400:
-        response["content"] = {JSON: {"schema": {"$ref": _REF.format(name=_ERROR)}}}
-    elif code == 200:
-        schema = schemas[repr(row.answer)] if row.answer is not None else {}
-        response["content"] = {row.media: {"schema": _listed(schema) if row.listing else schema}}
+        error: dict[str, Any] = {"$ref": _REF.format(name=_ERROR)}
+        if code == 503 and row.failed is not None:
+            error = {"anyOf": [schemas.of(row.failed), error]}
+        response["content"] = {JSON: {"schema": error}}
+    elif code == 200 or (code == 202 and row.answer is not None):
+        response["content"] = {row.media: {"schema": _answer(row, schemas)}}
     return response
+
+
+def _answer(row: Route, schemas: _Schemas) -> Any:
+    if row.answer is None:
+        return {}
+    if row.listing:
+        return _listed(schemas.partial(row.answer))
+    is_chosen = any(each.name == "columns" for each in row.query)
+    return schemas.partial(row.answer) if is_chosen else schemas.of(row.answer)
 
 
 def _listed(schema: dict[str, Any]) -> dict[str, Any]:

@@ -20,11 +20,11 @@ from headrace_broker.management.figures import (
     summed,
     summed_last,
 )
-from headrace_broker.management.listing import COLUMNS, chosen, columns
+from headrace_broker.management.listing import COLUMNS, chosen, columns, listing
 from headrace_broker.management.node_rendering import AUTH_MECHANISMS, exchange_types
 from headrace_broker.management.rate import RateMeter
 from headrace_broker.management.rendering import render_local, render_nodes
-from headrace_broker.management.route import Route, got
+from headrace_broker.management.route import Route, got, listed
 from headrace_broker.management.status_source import StatusSource
 from headrace_broker.management.view import OverviewView
 from headrace_broker.model.stats import NODE_FIGURES, NodeStats, Samples
@@ -62,6 +62,9 @@ class OverviewEndpoints:
             ),
             got("/api/cluster-name", self._name, "Name of the cluster.", dict[str, str]),
             got("/api/extensions", self._extensions, "Extensions of the page; none.", list[Body]),
+            listed("/api/feature-flags", self._nothing, "Flags of features; none.", Body),
+            listed("/api/deprecated-features", self._nothing, "What will go; nothing.", Body),
+            listed("/api/deprecated-features/used", self._nothing, "Likewise, in use.", Body),
             got("/api/auth", self._auth, "Ways to log in beside a password.", Body),
         ]
 
@@ -103,6 +106,9 @@ class OverviewEndpoints:
 
     async def _extensions(self, request: web.Request) -> web.Response:
         return json_answer([])
+
+    async def _nothing(self, request: web.Request) -> web.Response:
+        return await listing(request, [], dict)
 
     async def _auth(self, request: web.Request) -> web.Response:
         return json_answer({"oauth_enabled": False})

@@ -38,6 +38,8 @@ VHOST_LIMITS: Final = "vhost-limits"
 LIMITS: Final = "limits"  # the only name of that component
 OPERATOR_POLICY: Final = "operator_policy"
 COMPONENTS: Final = (VHOST_LIMITS, OPERATOR_POLICY)
+_COMPONENT: Final = {"component": {"enum": list(COMPONENTS)}}
+_NAMES: Final = {"name": {"enum": list(PARAMETERS)}}
 
 
 class ParameterView(TypedDict):
@@ -147,12 +149,25 @@ class ParameterEndpoints:
                 POLICYMAKER,
             ),
             got(one, self._get, "A parameter.", ParameterView, POLICYMAKER),
-            put(one, self._put, "Set a parameter.", ValueBody, ADMINISTRATOR),
-            deleted(one, self._delete, "Remove a parameter.", ADMINISTRATOR),
+            put(one, self._put, "Set a parameter.", ValueBody, ADMINISTRATOR, values=_COMPONENT),
+            deleted(one, self._delete, "Remove a parameter.", ADMINISTRATOR, values=_COMPONENT),
             listed(whole, self._globals, "Of the cluster.", GlobalParameterView, ADMINISTRATOR),
             got(value, self._global, "One of the cluster.", GlobalParameterView, ADMINISTRATOR),
-            put(value, self._put_global, "Set one of the cluster.", ValueBody, ADMINISTRATOR),
-            deleted(value, self._delete_global, "Remove one of the cluster.", ADMINISTRATOR),
+            put(
+                value,
+                self._put_global,
+                "Set one of the cluster.",
+                ValueBody,
+                ADMINISTRATOR,
+                values=_NAMES,
+            ),
+            deleted(
+                value,
+                self._delete_global,
+                "Remove one of the cluster.",
+                ADMINISTRATOR,
+                values=_NAMES,
+            ),
         ]
 
     async def _rows(self, request: web.Request) -> list[ParameterView]:

@@ -89,6 +89,13 @@ class QueueEndpoints:
                 query=AGES,
             ),
             listed(
+                "/api/queues/detailed",
+                self._list,
+                "The same: a list lacks nothing.",
+                QueueView,
+                query=AGES,
+            ),
+            listed(
                 "/api/queues/{vhost}",
                 self._list,
                 "Queues in vhosts that the user sees.",

@@ -7,7 +7,8 @@ calls the handler, and makes the OpenAPI document of them.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from aiohttp import web
@@ -56,6 +57,8 @@ class Route(NamedTuple):
         listing: the answer is a list of `answer` that may be asked for in pages.
         tag: heading under which it is described; "" for the first word of the path.
         media: content type of the answer.
+        failed: type of what is answered with 503 beside an error, None for nothing else.
+        values: JSON schemas of names in the path that are not any text.
     """
 
     method: str
@@ -70,6 +73,8 @@ class Route(NamedTuple):
     listing: bool = False
     tag: str = ""
     media: str = JSON
+    failed: Any = None
+    values: Mapping[str, dict[str, Any]] = MappingProxyType({})
 
     @property
     def names(self) -> dict[str, str]:

@@ -184,7 +184,10 @@ class ManagementServer:
         """Return the routes, without a listener."""
         guard = Guard(self._entrance, self._node.metrics.http)
         app = web.Application(middlewares=[guard.handle], client_max_size=REQUEST_BODY_BYTES_MAX)
-        for row in [*self.routes(), *self._page.routes()]:
+        rows = self.routes()
+        # With a slash at the end, too: some clients of RabbitMQ ask so.
+        also = [row._replace(path=f"{row.path}/") for row in rows if row.role != NOBODY]
+        for row in [*rows, *also, *self._page.routes()]:
             handler = guard.guarded(row)
             if row.method == "GET":
                 app.router.add_get(row.path, handler)  # and HEAD

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from aiohttp import web
 
 from headrace_broker.catalog.command import SetUserLimits
@@ -13,6 +15,8 @@ from headrace_broker.management.body import decode
 from headrace_broker.management.listing import listing
 from headrace_broker.management.route import ADMINISTRATOR, Route, deleted, listed, put
 from headrace_broker.management.vhosts import LimitBody, LimitsView
+
+_LIMITS: Final = {"limit": {"enum": list(USER_LIMITS)}}
 
 
 class UserLimitEndpoints:
@@ -40,12 +44,14 @@ class UserLimitEndpoints:
                 "Set a limit of a user.",
                 LimitBody,
                 ADMINISTRATOR,
+                values=_LIMITS,
             ),
             deleted(
                 "/api/user-limits/{user}/{limit}",
                 self._delete_limit,
                 "Remove a limit of a user.",
                 ADMINISTRATOR,
+                values=_LIMITS,
             ),
         ]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from aiohttp import web
@@ -39,6 +39,8 @@ from headrace_broker.model.stats import (
 )
 
 DEFAULT_QUEUE_TYPE = "undefined"  # what RabbitMQ calls a vhost's queue type that nobody set
+
+_LIMITS: Final = {"limit": {"enum": list(VHOST_LIMITS)}}
 
 
 class VhostBody(msgspec.Struct):
@@ -109,12 +111,14 @@ class VhostEndpoints:
                 "Set a limit of a vhost.",
                 LimitBody,
                 ADMINISTRATOR,
+                values=_LIMITS,
             ),
             deleted(
                 "/api/vhost-limits/{vhost}/{limit}",
                 self._delete_limit,
                 "Remove a limit of a vhost.",
                 ADMINISTRATOR,
+                values=_LIMITS,
             ),
         ]
 

@@ -330,6 +330,15 @@ NodeView = _view(
 )
 
 
+class AttemptsView(TypedDict):
+    """Log-ins over a protocol."""
+
+    protocol: str
+    auth_attempts: int
+    auth_attempts_succeeded: int
+    auth_attempts_failed: int
+
+
 class MemorySumView(TypedDict):
     """Memory of a node in bytes."""
 

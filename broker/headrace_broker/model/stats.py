@@ -91,6 +91,7 @@ class NodeStats(msgspec.Struct, frozen=True, tag="node"):
         proc_total: tasks that it may have, 0 for no bound.
         run_queue: threads of its machine that run or could run.
         lag_ms: by how much the loop was late at its last samples.
+        logins: by protocol, those that succeeded and those that failed.
     """
 
     id: int
@@ -114,6 +115,7 @@ class NodeStats(msgspec.Struct, frozen=True, tag="node"):
     gc_num: int = 0
     context_switches: int = 0
     data_dir: str = ""
+    logins: dict[str, tuple[int, int]] = {}
 
 
 StatsRow = QueueStats | NodeStats | VhostStats | ExchangeStats

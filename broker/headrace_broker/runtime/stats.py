@@ -30,6 +30,7 @@ from headrace_broker.model.stats import (
     StatsRow,
 )
 from headrace_broker.model.status import MessageCounters, ObjectTotals
+from headrace_broker.runtime.authenticator import DELAYED, PROTOCOLS, REFUSED, SUCCEEDED
 from headrace_broker.runtime.churn import Churn
 from headrace_broker.runtime.histories import Histories, samples
 from headrace_broker.runtime.inquiry import ANSWER_SECONDS_MAX, NoAnswerError, Stats
@@ -144,7 +145,18 @@ class StatsBook:
             gc_num=sum(each["collections"] for each in gc.get_stats()),
             context_switches=usage.ru_nvcsw + usage.ru_nivcsw,
             data_dir=config.node.data_dir,
+            logins=self._logins(),
         )
+
+    def _logins(self) -> dict[str, tuple[int, int]]:
+        counts = self._node.broker.login_counts
+        return {
+            protocol: (
+                counts[protocol, SUCCEEDED],
+                counts[protocol, REFUSED] + counts[protocol, DELAYED],
+            )
+            for protocol in PROTOCOLS
+        }
 
     def counters(self) -> MessageCounters:
         """Return what went through this node's connections."""

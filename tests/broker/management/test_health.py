@@ -6,6 +6,8 @@ import time
 
 import pytest
 
+from headrace_broker.catalog.command import PutVhost
+from headrace_broker.model.definition import Vhost
 from headrace_broker.model.stats import Listener, NodeStats
 from headrace_broker.model.status import MessageCounters, ObjectTotals
 
@@ -78,11 +80,28 @@ def test_queues_that_need_the_node_are_named(api, node):
 
 
 def test_queues_without_a_leader_are_named(api, node):
+    node.do(PutVhost(Vhost("v")))
     node.leaderless = [("v", "q")]
     path = "quorum-queues-without-elected-leaders/"
     assert failed(api, path + "all-vhosts")["queues"][0]["name"] == "q"
     assert failed(api, path + "vhost/v")["queues"][0]["virtual_host"] == "v"
     assert api("GET", CHECKS + path + "vhost/%2F")[0] == 200
+    assert api("GET", CHECKS + path + "vhost/w")[0] == 404
+    assert failed(api, path + "all-vhosts/pattern/%5Eq")["queues"][0]["name"] == "q"
+    assert api("GET", CHECKS + path + "vhost/v/pattern/r")[0] == 200
+    assert api("GET", CHECKS + path + "vhost/v/pattern/(")[0] == 400
+
+
+def test_one_of_several_protocols_is_enough(api):
+    assert api("GET", CHECKS + "protocol-listener/mqtt,amqp091")[1]["protocol"] == "amqp"
+    assert failed(api, "protocol-listener/mqtt,stomp")["missing"] == "mqtt,stomp"
+
+
+@pytest.mark.parametrize("path", ["is-in-service", "metadata-store/initialized/with-data"])
+def test_a_node_that_is_not_ready_is_not_in_service(api, node, path):
+    assert api("GET", CHECKS + path)[0] == 200
+    node.reason = "it is being drained"
+    assert failed(api, path)["reason"] == "it is being drained"
 
 
 def test_a_full_node(api, node):

@@ -23,11 +23,16 @@ def of_page(resource: AbstractResource) -> bool:
     return resource.canonical == "/" or resource.canonical.startswith("/page/")
 
 
+def _named(match: re.Match[str]) -> str:
+    """A name in a path without its expression; a slash at the end counts for nothing."""
+    return f"{{{match[1]}}}" if match[1] else ""
+
+
 def test_every_path_that_is_served_is_described_and_no_other(api, server):
     _, found = api("GET", "/api/openapi.json")
     described = {(method.upper(), path) for path, each in found["paths"].items() for method in each}
     served = {
-        (route.method, re.sub(r"\{(\w+):[^{}]*\}", r"{\1}", route.resource.canonical))
+        (route.method, re.sub(r"\{(\w+):[^{}]*\}|/$", _named, route.resource.canonical))
         for route in server.application().router.routes()
         if route.method != "HEAD" and route.resource is not None and not of_page(route.resource)
     }
@@ -71,6 +76,23 @@ def test_schemas_that_are_referred_to_are_there(server):
         _, _, kind, name = reference.split("/")
         assert name in found["components"][kind]
     assert json.loads(json.dumps(found)) == found
+
+
+def test_of_what_is_listed_each_field_may_lack_for_columns_choose(server):
+    found = document(server.routes())
+    listed, one = (found["paths"][path]["get"] for path in ("/api/bindings", "/api/whoami"))
+    rows, page = listed["responses"]["200"]["content"]["application/json"]["schema"]["oneOf"]
+    assert rows["items"]["properties"].keys() >= {"source", "routing_key"}
+    assert "required" not in rows["items"]
+    assert page["properties"]["items"] == rows
+    reference = one["responses"]["200"]["content"]["application/json"]["schema"]["$ref"]
+    assert found["components"]["schemas"][reference.rpartition("/")[2]]["required"]
+
+
+def test_a_body_without_fields_that_must_be_there_may_lack(server):
+    paths = document(server.routes())["paths"]
+    assert not paths["/api/vhosts/{vhost}"]["put"]["requestBody"]["required"]
+    assert paths["/api/exchanges/{vhost}/{exchange}"]["put"]["requestBody"]["required"]
 
 
 def test_each_operation_has_a_good_answer(server):

@@ -1,0 +1,90 @@
+"""Requests of all kinds, made of the API's own description: no fault, and only answers of it.
+
+Schemathesis makes them. It holds answers against the description: statuses, content types, headers
+and bodies; methods that are not described are refused with what is allowed. That a check says 503
+is no fault of the node.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from e2e.harness.cluster import Cluster
+
+CHECKS: Final = (
+    *("not_a_server_error", "status_code_conformance", "content_type_conformance"),
+    *("response_headers_conformance", "response_schema_conformance", "unsupported_method"),
+)
+NO_FAULTS: Final = """
+[checks.not_a_server_error]
+expected-statuses = ["2xx", "3xx", "4xx", 503]
+"""
+# So that requests reach something that is there, or was until one of them removed it.
+THERE: Final = """
+[parameters]
+"path.vhost" = "/"
+"path.queue" = "fuzz-queue"
+"path.exchange" = "fuzz-exchange"
+"path.source" = "fuzz-exchange"
+"path.kind" = "q"
+"path.destination" = "fuzz-queue"
+"path.key" = "fuzz-key"
+"path.user" = "fuzz-user"
+"path.node" = "n1"
+"path.group" = "fuzz-group"
+"""
+LONG_EXAMPLES: Final = 100
+LONG_SEEDS: Final = (2, 3, 5)
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A node of its own: what is done to it at random may be anything."""
+    with Cluster(tmp_path_factory.mktemp("fuzz") / "data", base_port=19400, count=1) as cluster:
+        yield cluster.node("n1")
+
+
+@pytest.fixture(params=["random", "there"])
+def config(request: pytest.FixtureRequest, node: Any, tmp_path: Path) -> Path:
+    """What requests are about: anything, or what is there."""
+    file = tmp_path / "schemathesis.toml"
+    file.write_text(NO_FAULTS + (THERE if request.param == "there" else ""), encoding="utf-8")
+    if request.param == "there":
+        for path, body in (
+            ("users/fuzz-user", {"tags": "", "password": "secret"}),
+            ("queues/%2F/fuzz-queue", {}),
+            ("exchanges/%2F/fuzz-exchange", {"type": "topic"}),
+        ):
+            assert node.api.request("PUT", f"/api/{path}", body).status in (201, 204)
+    return file
+
+
+def fuzz(node: Any, config: Path, *words: str) -> None:
+    """Have requests made, and fail with what is wrong."""
+    command = [
+        *(sys.executable, "-m", "schemathesis.cli", "--config-file", str(config), "run"),
+        *(f"http://{node.http}/api/openapi.json", "--auth", "guest:guest", "--no-color"),
+        *("--checks", ",".join(CHECKS), "--continue-on-failure", "--no-shrink"),
+        *("--generation-database", "none", "--generation-with-security-parameters", "false"),
+        *("--suppress-health-check", "all", "--warnings", "off", "--request-timeout", "30", *words),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=config.parent)
+    assert done.returncode == 0, done.stdout[-10_000:] + done.stderr[-2_000:]
+
+
+def test_requests_at_random_get_answers_that_are_described(node: Any, config: Path) -> None:
+    fuzz(node, config, "--phases", "fuzzing", "--max-examples", "2", "--seed", "1")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("seed", LONG_SEEDS)
+def test_many_requests_at_random_get_answers_that_are_described(
+    node: Any, config: Path, seed: int
+) -> None:
+    words = ("--phases", "coverage,fuzzing", "--max-examples", str(LONG_EXAMPLES))
+    fuzz(node, config, *words, "--seed", str(seed))
