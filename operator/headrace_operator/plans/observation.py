@@ -59,13 +59,11 @@ class Quorum(NamedTuple):
         voters: where their voting replicas are.
         current: those of them that answer and have everything that is committed.
         example: what one of them is called, such as "queue 'tasks' in vhost '/'".
-        count: how many there are.
     """
 
     voters: frozenset[int]
     current: frozenset[int]
     example: str = ""
-    count: int = 1
 
     def may_miss(self, ordinal: int) -> bool:
         """Return whether a majority of the voters is left while a node is away.

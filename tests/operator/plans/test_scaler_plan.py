@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -31,7 +32,7 @@ DEAF = AlarmReaction(paging="Ignore", blocked="Ignore")
 
 
 def spec(
-    reaction: AlarmReaction = STEP, up: int = 15, down: int = 300, **more: int
+    reaction: AlarmReaction = STEP, up: int = 15, down: int = 300, **more: Any
 ) -> ConsumerScalerSpec:
     return ConsumerScalerSpec(
         cluster_ref=ClusterReference(name="c"),
