@@ -19,6 +19,7 @@ from e2e.harness.cluster import own_port, wait_for
 from pika.credentials import ExternalCredentials
 
 from headrace_broker.cli.api_client import ApiClient
+from headrace_client.blocking import Client, Tls
 
 SERVE = (sys.executable, "-P", "-m", "headrace_broker.cli", "serve")
 
@@ -30,6 +31,7 @@ class Node:
         self.directory = directory
         self.amqps = base_port
         self.http = base_port + 1
+        self.grpcs = base_port + 3
         self.config = directory / "node.toml"
         self.authority = Authority(directory)
         self.client = self.authority.sign("/CN=guest", "client")
@@ -45,6 +47,7 @@ nodes = [{{ id = 1, name = "n1", address = "127.0.0.1:{base_port + 2}" }}]
 disk_free_bytes_min = 0
 [listeners]
 grpc = ""
+grpcs = "127.0.0.1:{self.grpcs}"
 amqp = ""
 amqps = "127.0.0.1:{self.amqps}"
 http = "127.0.0.1:{self.http}"
@@ -80,6 +83,11 @@ login_from = "common_name"
             )
         )
 
+    def connect_grpc(self) -> Client:
+        files = (self.authority.file, self.client.certificate, self.client.key)
+        tls = Tls(*files, server_name="localhost")
+        return Client.connect(f"127.0.0.1:{self.grpcs}", user=None, tls=tls)
+
     def shown(self) -> bytes | None:
         """The certificate that a new connection is shown."""
         plain = socket.create_connection(("127.0.0.1", self.amqps), timeout=20)
@@ -108,7 +116,11 @@ def running(node: Node) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def test_a_client_logs_in_with_its_certificate_and_outlives_a_renewal(node: Node) -> None:
-    with running(node) as process, node.connect() as lasting:
+    with (
+        running(node) as process,
+        node.connect() as lasting,
+        node.connect_grpc() as lasting_grpc,
+    ):
         channel = lasting.channel()
         channel.queue_declare("q", durable=True)
         before = node.shown()
@@ -118,6 +130,10 @@ def test_a_client_logs_in_with_its_certificate_and_outlives_a_renewal(node: Node
         with node.connect() as later:
             later.channel().basic_publish("", "q", b"hello")
         wait_for("the message", lambda: channel.basic_get("q", auto_ack=True)[2] == b"hello")
+        for client in (lasting_grpc, node.connect_grpc()):
+            with client, client.publisher(routing_key="q") as publisher:
+                publisher.publish(b"hello").wait()
+            assert channel.basic_get("q", auto_ack=True)[2] == b"hello"
     assert process.returncode == 0
 
 

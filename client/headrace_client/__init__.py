@@ -1,12 +1,12 @@
 """A client of Headrace, by its gRPC API: asyncio here, blocking in `headrace_client.blocking`.
 
-    async with await Client.connect(["broker-0", "broker-1"]) as client:
-        await client.topology.declare_queue("tasks")
-        async with client.publisher(routing_key="tasks") as publisher:
-            await (await publisher.publish(b"work"))
-        async with client.consumer("tasks") as consumer:
-            async for delivery in consumer:
-                delivery.accept()
+async with await Client.connect(["broker-0", "broker-1"]) as client:
+    await client.topology.declare_queue("tasks")
+    async with client.publisher(routing_key="tasks") as publisher:
+        await (await publisher.publish(b"work"))
+    async with client.consumer("tasks") as consumer:
+        async for delivery in consumer:
+            delivery.accept()
 """
 
 from headrace_client.client import Client

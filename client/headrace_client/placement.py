@@ -56,7 +56,8 @@ class Placement:
             return TopologyStub(channel).DescribeQueue
 
         request = DescribeQueueRequest(vhost=self._vhost, name=self._queue)
-        answer: Any = await self._link.call(method, request, LEADER_SECONDS)
+        link = self._link
+        answer: Any = await link.attempt(link.current, method, request, LEADER_SECONDS)
         return str(answer.leader)
 
     async def _find(self, node: str) -> str | None:
