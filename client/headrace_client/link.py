@@ -149,6 +149,7 @@ class Link:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         attempts = Attempts(self)
+        told: HeadraceError | None = None  # why it failed, which says more than that time is over
         while True:
             endpoint = self.current
             left = deadline - loop.time()
@@ -162,10 +163,12 @@ class Link:
             late = isinstance(failure, TooLateError) and left > 0
             again = isinstance(failure, UnavailableError) or late
             if not again or not (repeat or failure.reason == NOT_READY):
-                raise failure
+                no_time = repeat and isinstance(failure, TooLateError)
+                raise attempts.error(told) if no_time and told is not None else failure
+            told = told if late else failure
             pause_s = attempts.failed(endpoint, failure)
             if pause_s >= left:
-                raise attempts.error(failure)
+                raise attempts.error(told or failure)
             await asyncio.sleep(pause_s)
 
     async def attempt(
