@@ -148,6 +148,10 @@ e2e: $(VENV)/stamp-tools $(VENV)/stamp-install ## real processes and real client
 e2e-full: $(VENV)/stamp-tools $(VENV)/stamp-install ## the same at full size
 	$(E2E)
 
+.PHONY: fuzz-api
+fuzz-api: $(VENV)/stamp-tools $(VENV)/stamp-install ## requests of all kinds, made of the API's own description, in full
+	$(BIN)/python -m pytest e2e/test_api_fuzz.py -m full
+
 # SEED=n runs the schedule of one seed; READS: how strictly looks at the catalog are judged, see
 # e2e/chaos/README.md.
 CHAOS := $(BIN)/python -m pytest e2e/chaos $(if $(SEED),--seed $(SEED)) $(if $(READS),--reads $(READS))
