@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace_broker.config import Config, split_address
 from headrace_broker.gateways.amqp.listener import SHUTTING_DOWN, AmqpListener
+from headrace_broker.gateways.grpc.advising import AdviceService
 from headrace_broker.gateways.grpc.backup import BackupService
 from headrace_broker.gateways.grpc.call import Admission
 from headrace_broker.gateways.grpc.desk import Desk
@@ -146,6 +147,7 @@ async def _serve_calls(
         LeaseService(broker, admission),
         BackupService(broker, admission, node.backups, config.listeners.grpc),
         ExportService(export_logs(node.telemetry.logs), admission),
+        AdviceService(desk, admission),
     ]
     octets_max = config.limits.message_bytes_max
     server = GrpcServer(services, status.not_ready_reason, octets_max, admission)

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from headrace_broker.catalog.advice import Advice
 from headrace_broker.catalog.request import ENVELOPE_OCTETS, Request, encode_envelope
 from headrace_broker.model.definition import (
     Binding,
@@ -226,6 +227,31 @@ class SetParameter(Command, frozen=True, tag="set_parameter"):
     value: int | str | None = None
 
 
+class PutAdvice(Command, frozen=True, tag="put_advice"):
+    """Keep advice on queues, all of it or none.
+
+    Attributes:
+        at_ms: Unix time; what has lapsed by then is dropped.
+    """
+
+    items: tuple[Advice, ...]
+    at_ms: int
+
+
+class DeleteAdvice(Command, frozen=True, tag="delete_advice"):
+    """Drop advice on a queue.
+
+    Attributes:
+        kind: "" for every kind.
+        author: "" for everybody's.
+    """
+
+    vhost: str
+    queue: str
+    kind: str = ""
+    author: str = ""
+
+
 class DeclareExchange(Command, frozen=True, tag="declare_exchange"):
     """Create an exchange unless an equivalent one exists."""
 
@@ -362,6 +388,8 @@ AnyCommand = (
     | PutPolicy
     | DeletePolicy
     | SetParameter
+    | PutAdvice
+    | DeleteAdvice
     | DeclareExchange
     | DeleteExchange
     | DeclareQueue

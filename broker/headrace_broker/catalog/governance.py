@@ -21,7 +21,9 @@ from headrace_broker.model.definition import (
     Permission,
     Vhost,
 )
-from headrace_broker.model.limits import NAME_OCTETS_MAX
+from headrace_broker.model.limits import ADVICE_MAX, NAME_OCTETS_MAX
+
+ADVICE_FULL: Final = f"{ADVICE_MAX} pieces of advice are kept, which is the maximum"
 
 # Name, type and whether only other exchanges may feed it: those that RabbitMQ 4 gives a vhost.
 DEFAULT_EXCHANGES: Final = (
@@ -232,6 +234,22 @@ class Governance(CatalogStore):
         elif name in self.parameters():
             self.drop_parameter(name)
         return Ok(value)
+
+    # Advice
+
+    def _put_advice(self, command: commands.PutAdvice) -> Result:
+        for advice in command.items:
+            if self.queue(advice.vhost, advice.queue) is None:
+                return NotFound(f"queue '{advice.queue}' in vhost '{advice.vhost}'")
+        self.advice.lapse(command.at_ms)
+        if not self.advice.fits(command.items):
+            return Refused(ADVICE_FULL)
+        self.advice.put(command.items)
+        return Ok(len(command.items))
+
+    def _delete_advice(self, command: commands.DeleteAdvice) -> Result:
+        doomed = self.advice.drop(command.vhost, command.queue, command.kind, command.author)
+        return Ok(len(doomed)) if doomed else Exists(0)
 
 
 def _changed(limits: dict[str, int], changes: dict[str, int]) -> dict[str, int]:

@@ -85,6 +85,8 @@ class Catalog(ClusterChanges):
             commands.PutPolicy: self._put_policy,
             commands.DeletePolicy: self._delete_policy,
             commands.SetParameter: self._set_parameter,
+            commands.PutAdvice: self._put_advice,
+            commands.DeleteAdvice: self._delete_advice,
             commands.DeclareExchange: self._declare_exchange,
             commands.DeleteExchange: self._delete_exchange,
             commands.DeclareQueue: self._declare_queue,

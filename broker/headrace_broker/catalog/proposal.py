@@ -6,6 +6,7 @@ The machine applies such a command whatever it says, so that all versions agree 
 from __future__ import annotations
 
 from headrace_broker.catalog import command as commands
+from headrace_broker.catalog.advice import advice_problem
 from headrace_broker.catalog.pattern import pattern_problem
 from headrace_broker.catalog.permission import expanded
 from headrace_broker.catalog.setting import (
@@ -39,6 +40,8 @@ def command_problem(command: commands.Command) -> str:
         return limits_problem(command.limits, VHOST_LIMITS)
     if isinstance(command, commands.SetUserLimits):
         return limits_problem(command.limits, USER_LIMITS)
+    if isinstance(command, commands.PutAdvice):
+        return advice_problem(command.items, command.at_ms)
     if isinstance(command, commands.SetParameter):
         return _parameter_problem(command)
     if isinstance(command, commands.PutVhost):

@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from headrace_broker.catalog.advice import Advice
 from headrace_broker.catalog.difference import difference
 from headrace_broker.catalog.event import (
     BindingAdded,
@@ -46,9 +47,10 @@ from headrace_broker.model.definition import (
 )
 from headrace_broker.model.limits import FORGOTTEN_NODES_MAX
 
-SNAPSHOT_VERSION: Final = 5
+SNAPSHOT_VERSION: Final = 6
 # What has none of the newer tables is written as these versions, which older nodes read as well.
-SNAPSHOT_VERSION_FORGOTTEN: Final = 4  # without topic permissions
+SNAPSHOT_VERSION_UNADVISED: Final = 5  # without advice
+SNAPSHOT_VERSION_FORGOTTEN: Final = 4  # nor topic permissions
 SNAPSHOT_VERSION_SETTLED: Final = 3  # nor forgotten nodes
 SNAPSHOT_VERSION_UNSET: Final = 2  # nor parameters
 SNAPSHOT_VERSION_PLAIN: Final = 1
@@ -57,6 +59,7 @@ SNAPSHOT_VERSIONS: Final = (
     SNAPSHOT_VERSION_UNSET,
     SNAPSHOT_VERSION_SETTLED,
     SNAPSHOT_VERSION_FORGOTTEN,
+    SNAPSHOT_VERSION_UNADVISED,
     SNAPSHOT_VERSION,
 )
 
@@ -65,7 +68,7 @@ class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True):
     """All of the catalog's state; lists are in order of creation.
 
     What stands after `requests` came with version 2, `parameters` with version 3, `forgotten`
-    with version 4, `topic_permissions` with version 5.
+    with version 4, `topic_permissions` with version 5, `advice` with version 6.
     """
 
     version: int
@@ -87,6 +90,7 @@ class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True):
     parameters: list[tuple[str, int | str]] = []
     forgotten: list[tuple[int, int]] = []
     topic_permissions: list[TopicPermission] = []
+    advice: list[Advice] = []
 
 
 class SnapshotError(ValueError):
@@ -306,6 +310,7 @@ class CatalogStore(CatalogView):
             if not owned:
                 del self._owners[queue.owner]
         self._count_members(queue, -1)
+        self.advice.drop_queue(queue.vhost, queue.name)
         self._events.append(QueueRemoved(queue))
         for exchange in self._left_unused(arriving):
             self.drop_exchange(exchange)
@@ -365,8 +370,11 @@ class CatalogStore(CatalogView):
             version = SNAPSHOT_VERSION_SETTLED
         if self._forgotten:
             version = SNAPSHOT_VERSION_FORGOTTEN
+        if self._topic_permissions:
+            version = SNAPSHOT_VERSION_UNADVISED
+        advice = self.advice.all()
         snapshot = Snapshot(
-            version=SNAPSHOT_VERSION if self._topic_permissions else version,
+            version=SNAPSHOT_VERSION if advice else version,
             applied_index=self.applied_index,
             bootstrapped=self.bootstrapped,
             next_group=self.next_group,
@@ -385,6 +393,7 @@ class CatalogStore(CatalogView):
             parameters=sorted(self._parameters.items()),
             forgotten=self.forgotten(),
             topic_permissions=self.topic_permissions(),
+            advice=advice,
         )
         return _ENCODER.encode(snapshot)
 
@@ -465,6 +474,7 @@ class CatalogStore(CatalogView):
             self.put_exchange(exchange)
         for queue in snapshot.queues:
             self.put_queue(queue)
+        self.advice.put(snapshot.advice)
         for binding in snapshot.bindings:
             self.put_binding(binding)
         self._events = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace_broker.catalog.advice import AdviceBoard
 from headrace_broker.model.binding_key import BindingKey
 from headrace_broker.model.definition import (
     Binding,
@@ -27,6 +28,7 @@ class CatalogView:
         bootstrapped: whether the cluster's first contents are there.
         guarded: whether permissions decide. In a catalog from before there were any, everybody may
             do everything until the first is set.
+        advice: on queues, from those who watch them.
     """
 
     def __init__(self) -> None:
@@ -37,6 +39,7 @@ class CatalogView:
         self.applied_index = 0
         self.bootstrapped = False
         self.guarded = False
+        self.advice = AdviceBoard()
         self._nodes: dict[int, Node] = {}
         self._forgotten: dict[tuple[int, int], None] = {}
         self._vhosts: dict[str, Vhost] = {}

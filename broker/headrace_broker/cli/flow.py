@@ -9,7 +9,12 @@ from urllib.parse import urlencode
 import click
 
 from headrace_broker.cli.api_client import path_of
-from headrace_broker.cli.flow_view import connections_table, explanation_view, limits_table
+from headrace_broker.cli.flow_view import (
+    advice_table,
+    connections_table,
+    explanation_view,
+    limits_table,
+)
 from headrace_broker.cli.session import Session, SessionGroup, console, print_json
 
 COUNT_DEFAULT: Final = 50
@@ -72,6 +77,19 @@ def top(session: Session, once: bool, count: int) -> None:
         return Picture(answer.body, answer.partial)
 
     LiveTop(fetch, session.address, terminal).run()
+
+
+@flow.command()
+@click.option("--queue", default="", help="Only on this queue.")
+@click.pass_obj
+def advice(session: Session, queue: str) -> None:
+    """List what is advised for queues: limits and numbers of consumers, and why."""
+    query = urlencode({"vhost": session.vhost, "queue": queue} if queue else {})
+    rows = session.get(f"/api/flow/advice?{query}" if query else "/api/flow/advice")
+    if session.as_json:
+        print_json(rows)
+    else:
+        console().print(advice_table(rows))
 
 
 @flow.group(invoke_without_command=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from rich.console import Group, RenderableType
@@ -129,6 +130,32 @@ def limits_table(rows: Iterable[Row]) -> Table:
             row.get("source", ""),
             _value(row["default"]),
             escape(row.get("description", "")),
+        )
+    return table
+
+
+def advice_table(rows: Iterable[Row]) -> Table:
+    """Return advice: rows of GET /api/flow/advice."""
+    table = Table(box=None, padding=(0, 2, 0, 0), show_edge=False)
+    table.add_column("vhost", overflow="fold")
+    table.add_column("queue", overflow="fold")
+    table.add_column("what", no_wrap=True)
+    table.add_column("now", justify="right", no_wrap=True)
+    table.add_column("advised", justify="right", no_wrap=True)
+    table.add_column("valid until", no_wrap=True)
+    table.add_column("by", overflow="fold")
+    table.add_column("because", overflow="fold")
+    for row in rows:
+        until = datetime.fromtimestamp(row["valid_until_ms"] / 1000, UTC)
+        table.add_row(
+            escape(row["vhost"]),
+            escape(row["queue"]),
+            row["kind"],
+            str(row["current"]),
+            str(row["value"]),
+            f"{until:%Y-%m-%d %H:%M:%S}Z",
+            escape(row["author"]),
+            escape(row["reason"]),
         )
     return table
 

@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 from aiohttp import web
 
 from headrace_broker.management.administration import Administration
+from headrace_broker.management.advice import AdviceEndpoints
 from headrace_broker.management.alarms import AlarmEndpoints
 from headrace_broker.management.answer import json_answer
 from headrace_broker.management.bindings import BindingEndpoints
@@ -154,6 +155,7 @@ class ManagementServer:
             MemberEndpoints(node),
             DefinitionEndpoints(node, self._bodies),
             ExchangeEndpoints(node),
+            AdviceEndpoints(node),
             FlowEndpoints(node),
             FlowLimitEndpoints(node, source),
             HealthEndpoints(node, source),

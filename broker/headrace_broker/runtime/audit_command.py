@@ -117,6 +117,17 @@ def _parameter(command: Any) -> _Shown:
     return command.name, {"value": command.value}
 
 
+def _advice(command: Any) -> _Shown:
+    queues = dict.fromkeys(f"{each.vhost}/{each.queue}" for each in command.items)
+    authors = dict.fromkeys(each.author for each in command.items)
+    return ",".join(queues), {"items": len(command.items), "author": ",".join(authors)}
+
+
+def _no_advice(command: Any) -> _Shown:
+    more = {"kind": command.kind, "author": command.author}
+    return command.queue, {"vhost": command.vhost} | more
+
+
 def _exchange(command: Any) -> _Shown:
     found = command.exchange
     return found.name, {
@@ -192,6 +203,8 @@ _DESCRIBED: Final[dict[type[commands.Command], Callable[[Any], _Shown]]] = {
     commands.SetVhostLimits: _vhost_limits,
     commands.SetUserLimits: _user_limits,
     commands.SetParameter: _parameter,
+    commands.PutAdvice: _advice,
+    commands.DeleteAdvice: _no_advice,
     commands.DeclareExchange: _exchange,
     commands.DeleteExchange: _no_queue,
     commands.DeclareQueue: _queue,

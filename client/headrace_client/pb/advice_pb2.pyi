@@ -99,16 +99,16 @@ class AdviceItem(_message.Message):
     current: _builtins.int
     """what it was when this was advised"""
     reason: _builtins.str
-    """for people, 1 to 1,024 octets"""
+    """for people, 1 to 512 octets"""
     valid_until_ms: _builtins.int
     """Unix time; then it lapses. Within a day from now on"""
     author: _builtins.str
-    """who advises: 1 to 64 octets; of advice that is read, never empty"""
+    """who advises, at most 64 octets; "" for the user that calls"""
     given_ms: _builtins.int
     """Unix time; set by the broker"""
     @_builtins.property
     def figures(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
-        """what it was worked out from, 32 at most"""
+        """what it was worked out from, 16 at most; names of 1 to 32 octets"""
 
     def __init__(
         self,

@@ -154,6 +154,21 @@ def test_top_prints_a_table_once_where_there_is_no_terminal(api: FakeApi) -> Non
     assert msgspec.json.decode(run("top", "-o", "json").stdout) == rows
 
 
+def test_advice_is_listed(api: FakeApi) -> None:
+    row = {"vhost": "/", "queue": "orders", "kind": "consumers", "value": 8, "current": 2,
+           "valid_until_ms": 1_700_000_000_000, "author": "pipeline", "reason": "busy [all]",
+           "figures": {}, "given_ms": 0}  # fmt: skip
+    api.answers += [ApiAnswer(200, [row])] * 2
+    listed = run("advice").output.splitlines()[1].split("  ")
+    assert [cell.strip() for cell in listed if cell.strip()] == [
+        "/", "orders", "consumers", "2", "8", "2023-11-14 22:13:20Z", "pipeline", "busy [all]",
+    ]  # fmt: skip
+    found = run("advice", "--queue", "orders", "-o", "json").output
+    assert msgspec.json.decode(found) == [row]
+    paths = [path for method, path, _ in api.asked if method == "GET"]
+    assert paths == ["/api/flow/advice", "/api/flow/advice?vhost=%2F&queue=orders"]
+
+
 def test_limits_are_listed_shown_changed_and_reset(api: FakeApi) -> None:
     row = {"name": "commands", "value": 1234, "default": 32, "unit": "batches",
            "source": "cluster", "description": "what a [channel] has"}  # fmt: skip

@@ -12,9 +12,11 @@ import pytest
 from tests.broker.gateways.grpc.administration.refusal import RefusalError
 from tests.broker.runtime.flow_world import World
 
+from headrace_broker.gateways.grpc.advising import AdviceService
 from headrace_broker.gateways.grpc.call import Admission
 from headrace_broker.gateways.grpc.desk import Desk
 from headrace_broker.gateways.grpc.flow import FlowService
+from headrace_broker.gateways.grpc.pb.advice_pb2_grpc import AdviceStub
 from headrace_broker.gateways.grpc.pb.flow_pb2_grpc import FlowStub
 from headrace_broker.gateways.grpc.pb.topology_pb2_grpc import TopologyStub
 from headrace_broker.gateways.grpc.server import GrpcServer, Service
@@ -53,7 +55,7 @@ class Client:
     def __init__(self, channel: grpc.aio.Channel, node: Any) -> None:
         self.node = node
         self.channel = channel
-        self.stubs: list[Any] = [TopologyStub(channel), FlowStub(channel)]
+        self.stubs: list[Any] = [TopologyStub(channel), FlowStub(channel), AdviceStub(channel)]
 
     def stub(self, method: str) -> Any:
         for stub in self.stubs:
@@ -105,6 +107,7 @@ def board() -> AlarmBoard:
 @pytest.fixture
 def serve(fake_node: Any, board: AlarmBoard) -> Callable[[Scenario], None]:
     """Runs a scenario against the services of a fake node."""
+    fake_node.now_ms = 1_700_000_000_000
 
     async def run(scenario: Scenario) -> None:
         admission = Admission(Users(fake_node), fake_node.not_ready_reason)  # type: ignore[arg-type]
@@ -112,7 +115,8 @@ def serve(fake_node: Any, board: AlarmBoard) -> Callable[[Scenario], None]:
         flow_watch = FlowWatch(fake_node.flow_report, fake_node.view, 1, 10_000)
         alarm_watch = AlarmWatch(board, lambda node: f"n{node}")
         flow = FlowService(desk, admission, flow_watch, alarm_watch)
-        services: list[Service] = [TopologyService(desk, admission), flow]
+        advice = AdviceService(desk, admission, lambda: fake_node.now_ms)
+        services: list[Service] = [TopologyService(desk, admission), flow, advice]
         server = GrpcServer(services, fake_node.not_ready_reason, MESSAGE_BYTES_MAX, admission)
         [port] = await server.start(("127.0.0.1:0", None))
         try:
