@@ -14,7 +14,6 @@ from headrace_broker.config import Config
 from headrace_broker.core.queue.queue_machine import MACHINE_VERSION
 from headrace_broker.flow.account import Ledger
 from headrace_broker.flow.flow_limits import FlowLimits
-from headrace_broker.model.client_limits import ClientLimits
 from headrace_broker.model.definition import Node, Queue
 from headrace_broker.model.reply_code import AmqpError
 from headrace_broker.runtime.alarms import AlarmBoard
@@ -39,6 +38,7 @@ from headrace_broker.runtime.hosting import Hosting
 from headrace_broker.runtime.leasing import LeaseClient
 from headrace_broker.runtime.maintenance import Maintenance
 from headrace_broker.runtime.member_moves import MemberMoves
+from headrace_broker.runtime.node_configuration import client_limits, raft_options
 from headrace_broker.runtime.node_directory import CATALOG_GROUP, Admission, NodeDirectory
 from headrace_broker.runtime.operations import Operations, Surroundings
 from headrace_broker.runtime.pb.cluster_pb2 import ClusterPayload
@@ -52,11 +52,8 @@ from headrace_broker.runtime.resources import Resources
 from headrace_broker.runtime.router import Router
 from headrace_broker.runtime.telemetry.telemetry import Telemetry
 from headrace_broker.runtime.topology import Topology
-from headrace_raftlog.model.group import CoreOptions
 from headrace_raftlog.model.membership import member_node
-from headrace_raftlog.model.tls import NodeCertificate
 from headrace_raftlog.node.node import NodeOptions, RaftNode
-from headrace_raftlog.storage.options import LogOptions
 
 if TYPE_CHECKING:
     from headrace_broker.runtime.cluster_tls import ClusterTls
@@ -68,44 +65,6 @@ log = logging.getLogger(__name__)
 
 def _now_us() -> int:
     return time.monotonic_ns() // 1000
-
-
-def raft_options(
-    config: Config,
-    certificate: Callable[[], NodeCertificate] | None = None,
-    name_of: Callable[[int], str] = str,
-) -> NodeOptions:
-    """Return what the configuration says to the replicated logs.
-
-    Args:
-        config: what the node is told.
-        certificate: returns what it shows to others, None where nodes believe each other.
-        name_of: returns the name of a node, "" for one that is not known.
-    """
-    return NodeOptions(
-        cluster=config.cluster.name,
-        node=config.node.id,
-        name=config.node.name,
-        peers={node.id: node.address for node in config.cluster.nodes},
-        listen=config.cluster.listen,
-        data_dir=config.node.data_dir,
-        tick_ms=config.raft.tick_ms,
-        core=CoreOptions(
-            election_ticks=config.raft.election_ticks,
-            heartbeat_ticks=config.raft.heartbeat_ticks,
-            quiesce_ticks=config.raft.quiesce_ticks,
-        ),
-        log=LogOptions(segment_bytes=config.log.segment_bytes, cache_bytes=config.log.cache_bytes),
-        snapshot_every_bytes=config.log.snapshot_every_bytes,
-        certificate=certificate,
-        name_of=name_of,
-    )
-
-
-def client_limits(config: Config) -> ClientLimits:
-    """Return what the configuration says to clients."""
-    limits = config.limits
-    return ClientLimits(limits.frame_bytes_max, limits.channels_max, limits.message_bytes_max)
 
 
 class BrokerNode:

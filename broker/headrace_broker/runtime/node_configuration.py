@@ -1,0 +1,50 @@
+"""What a node's configuration says to its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from headrace_broker.config import Config
+from headrace_broker.model.client_limits import ClientLimits
+from headrace_raftlog.model.group import CoreOptions
+from headrace_raftlog.model.tls import NodeCertificate
+from headrace_raftlog.node.node import NodeOptions
+from headrace_raftlog.storage.options import LogOptions
+
+
+def raft_options(
+    config: Config,
+    certificate: Callable[[], NodeCertificate] | None = None,
+    name_of: Callable[[int], str] = str,
+) -> NodeOptions:
+    """Return what the configuration says to the replicated logs.
+
+    Args:
+        config: what the node is told.
+        certificate: returns what it shows to others, None where nodes believe each other.
+        name_of: returns the name of a node, "" for one that is not known.
+    """
+    return NodeOptions(
+        cluster=config.cluster.name,
+        node=config.node.id,
+        name=config.node.name,
+        peers={node.id: node.address for node in config.cluster.nodes},
+        listen=config.cluster.listen,
+        data_dir=config.node.data_dir,
+        tick_ms=config.raft.tick_ms,
+        core=CoreOptions(
+            election_ticks=config.raft.election_ticks,
+            heartbeat_ticks=config.raft.heartbeat_ticks,
+            quiesce_ticks=config.raft.quiesce_ticks,
+        ),
+        log=LogOptions(segment_bytes=config.log.segment_bytes, cache_bytes=config.log.cache_bytes),
+        snapshot_every_bytes=config.log.snapshot_every_bytes,
+        certificate=certificate,
+        name_of=name_of,
+    )
+
+
+def client_limits(config: Config) -> ClientLimits:
+    """Return what the configuration says to clients."""
+    limits = config.limits
+    return ClientLimits(limits.frame_bytes_max, limits.channels_max, limits.message_bytes_max)
