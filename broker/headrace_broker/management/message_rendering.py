@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from headrace_broker.codecs.method import decode_properties
-from headrace_broker.codecs.plain_value import plain, printable
 from headrace_broker.model.reply_code import AmqpError
 from headrace_broker.runtime.browsing import Page, WaitingMessage
+from headrace_broker.runtime.json_value import plain, printable
 from headrace_broker.runtime.message_service import FetchedMessage, Moved
 from headrace_broker.runtime.router import split_route
 

@@ -16,12 +16,12 @@ from headrace_broker.codecs.column_block import (
     Schema,
 )
 from headrace_broker.codecs.method import decode_properties
-from headrace_broker.codecs.plain_value import plain, printable
 from headrace_broker.core.queue.archive_row import OUTCOMES
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import PROPERTIES_REMEMBERED_MAX, PROPERTIES_REMEMBERED_OCTETS
 from headrace_broker.model.reply_code import AmqpError
 from headrace_broker.runtime.archive_chunk import Rows, heads_of
+from headrace_broker.runtime.json_value import plain, printable
 from headrace_broker.runtime.router import split_route
 
 # `raft_term` and the accounts are not known to a queue and stay without value.
