@@ -146,7 +146,7 @@ async def _serve_calls(
         ),
         LeaseService(broker, admission),
         BackupService(broker, admission, node.backups, config.listeners.grpc),
-        ExportService(export_logs(node.telemetry.logs), admission),
+        ExportService(export_logs(node.telemetry.logs, node.archives.log), admission),
         AdviceService(desk, admission),
     ]
     octets_max = config.limits.message_bytes_max

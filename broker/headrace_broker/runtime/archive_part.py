@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
-from headrace_broker.catalog.view import CatalogView
-from headrace_broker.model.definition import Queue
 from headrace_broker.runtime.archive_listing import ArchiveListing
 from headrace_broker.runtime.archive_log import ArchiveLog
 from headrace_broker.runtime.archiving import ArchiveClient
-from headrace_broker.runtime.group_commands import GroupCommands
-from headrace_broker.runtime.inquiry import Inquiries
-from headrace_broker.runtime.queue_host import QueueHost
+
+if TYPE_CHECKING:
+    from headrace_broker.runtime.node import BrokerNode
 
 
 class ArchivePart:
@@ -24,21 +22,21 @@ class ArchivePart:
         log: archives as a log that others read.
     """
 
-    def __init__(
-        self,
-        node: int,
-        hosts: dict[int, QueueHost],
-        locate: Callable[[Queue], int],
-        send: Callable[[int, bytes], bool],
-        exists: Callable[[Queue], bool],
-        commands: GroupCommands,
-        names: Mapping[int, str],
-        inquiries: Inquiries,
-        view: CatalogView,
-    ) -> None:
-        self.client = ArchiveClient(node, hosts, locate, send, exists, commands)
-        self.listing = ArchiveListing(node, names, hosts, inquiries, self.client, locate)
-        self.log = ArchiveLog(view, self.client, self.listing)
+    def __init__(self, node: BrokerNode) -> None:
+        hosting, number = node.hosting, node.config.node.id
+        self.client = ArchiveClient(
+            number,
+            hosting.hosts,
+            hosting.locate,
+            node.raft.send,
+            node.queue_exists,
+            node.leases.commands,
+        )
+        inquiries = node.clients.inquiries
+        self.listing = ArchiveListing(
+            number, node.names, hosting.hosts, inquiries, self.client, hosting.locate
+        )
+        self.log = ArchiveLog(node.catalog.catalog, self.client, self.listing)
 
     def handlers(self) -> dict[str, Callable[[int, Any], None]]:
         """Return who takes which kind of payload of another node."""

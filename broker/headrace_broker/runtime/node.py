@@ -129,11 +129,11 @@ class BrokerNode:
         self.resources = Resources(config, self.raft, self.flow_settings, self.alarms)
         self.router = Router(self.catalog.catalog)
         self.replies = Replies(node, self.raft.send)
-        self.hosting = Hosting(self.raft, node, others, self.raft.send, ledger=self.ledger)
+        send = self.raft.send
+        hosting = self.hosting = Hosting(self.raft, node, others, send, ledger=self.ledger)
         for look in (self.ledger.look, self.hosting.queue_gates.look, self.hosting.intake.look):
             self.flow_settings.watch(look)
-        hosting, exists = self.hosting, self._queue_exists
-        reach = (node, hosting.hosts, hosting.locate, self.raft.send, exists)
+        reach = (node, hosting.hosts, hosting.locate, send, self.queue_exists)
         self.counts = CountsClient(*reach)
         self.browsing = BrowsingClient(*reach)
         self.leases = LeaseClient(*reach, hosting.new_session_id)
@@ -141,28 +141,24 @@ class BrokerNode:
         self.backups = self._make_backups()
         self.topology = Topology(node, self.catalog, self.hosting, self.counts)
         self.reaper = Reaper(self.topology, self.hosting.hosts)
-        self.debts = RemoteDebts(
-            (node, config.node.name), self.ledger, lambda: self.raft.boot, self.raft.send
-        )
+        place = (node, config.node.name)
+        self.debts = RemoteDebts(place, self.ledger, lambda: self.raft.boot, send)
         charges = self.debts.charges
         self.hosting.on_session = charges.register
         self.hosting.on_session_over = charges.end
         expiries = self._make_letters()
-        self.duties = LeaderDuties(
-            self.hosting.hosts, self.catalog.catalog, self.letters, self.reaper.drop_expired
+        self.duties = hosting.duties = LeaderDuties(
+            hosting.hosts, self.catalog.catalog, self.letters, self.reaper.drop_expired
         )
         expiries.wake = self.duties.tick_soon
-        self.hosting.duties = self.duties
         self.hosting.on_unused = self.reaper.drop_unused
         self.hosting.on_unreadable = on_fatal
         self.catalog.subscribe(self.router.on_events)
         self.catalog.subscribe(self._on_events)
-        self.clients = ClientList(
-            config.node.name, lambda: self.broker.connections, self.directory.others, self.raft.send
+        self.clients: ClientList = ClientList(
+            config.node.name, lambda: self.broker.connections, self.directory.others, send
         )
-        self.archives = ArchivePart(
-            *reach, self.leases.commands, self.names, self.clients.inquiries, self.catalog.catalog
-        )
+        self.archives = ArchivePart(self)
         self.rates = QueueRates(self.hosting.hosts, self.ledger, _now_us)
         self.flow_report = self._make_flow_report(self.directory.others)
         self.operations = self._make_operations()
@@ -291,7 +287,8 @@ class BrokerNode:
         view = self.catalog.catalog
         return FlowReport(facts, view, others, self.clients.inquiries)
 
-    def _queue_exists(self, queue: Queue) -> bool:
+    def queue_exists(self, queue: Queue) -> bool:
+        """Return whether a queue, this incarnation of it, is in the catalog as applied here."""
         return self.catalog.catalog.queue_by_group(queue.group) is not None
 
     async def start(self) -> None:

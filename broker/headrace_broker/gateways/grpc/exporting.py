@@ -45,13 +45,15 @@ STALL_SECONDS_MAX: Final = 60.0  # a client may leave an answer unread for so lo
 INDEX_MAX: Final = (1 << 63) - 1  # of rows, incarnations and epochs
 
 
-def export_logs(telemetry: Mapping[str, ExportLog]) -> dict[int, ExportLog]:
+def export_logs(telemetry: Mapping[str, ExportLog], archives: ExportLog) -> dict[int, ExportLog]:
     """Return logs by their number in `ExportLog` of export.proto.
 
     Args:
         telemetry: by name.
+        archives: of queues.
     """
     return {
+        pb.EXPORT_LOG_ARCHIVE: archives,
         pb.EXPORT_LOG_QUEUE_EVENTS: telemetry[QUEUE_EVENTS],
         pb.EXPORT_LOG_FLOW_SAMPLES: telemetry[FLOW_SAMPLES],
         pb.EXPORT_LOG_FLOW_EVENTS: telemetry[FLOW_EVENTS],
