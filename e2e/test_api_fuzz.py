@@ -27,7 +27,7 @@ expected-statuses = ["2xx", "3xx", "4xx", 503]
 # So that requests reach something that is there, or was until one of them removed it.
 THERE: Final = """
 [parameters]
-"path.vhost" = "/"
+"path.vhost" = "fuzz-vhost"
 "path.queue" = "fuzz-queue"
 "path.exchange" = "fuzz-exchange"
 "path.source" = "fuzz-exchange"
@@ -56,9 +56,10 @@ def config(request: pytest.FixtureRequest, node: Any, tmp_path: Path) -> Path:
     file.write_text(NO_FAULTS + (THERE if request.param == "there" else ""), encoding="utf-8")
     if request.param == "there":
         for path, body in (
+            ("vhosts/fuzz-vhost", {}),
             ("users/fuzz-user", {"tags": "", "password": "secret"}),
-            ("queues/%2F/fuzz-queue", {}),
-            ("exchanges/%2F/fuzz-exchange", {"type": "topic"}),
+            ("queues/fuzz-vhost/fuzz-queue", {}),
+            ("exchanges/fuzz-vhost/fuzz-exchange", {"type": "topic"}),
         ):
             assert node.api.request("PUT", f"/api/{path}", body).status in (201, 204)
     return file

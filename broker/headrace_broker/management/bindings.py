@@ -201,7 +201,9 @@ class BindingEndpoints:
         self._check_changeable(request, binding)
         await self._node.topology.bind(binding)
         response = done(created=True)
-        response.headers["Location"] = f"{request.path}/{quote(properties_key(binding), safe='')}"
+        response.headers["Location"] = (
+            f"{request.rel_url.raw_path}/{quote(properties_key(binding), safe='')}"
+        )
         return response
 
     async def _delete(self, request: web.Request) -> web.Response:

@@ -221,7 +221,7 @@ class MemberEndpoints:
     async def _status(self, request: web.Request) -> web.Response:
         queue = await self._seen(request)
         view = self._view(queue, await self._node.operations.members(queue))
-        return await listing(request, view.members, msgspec.to_builtins)
+        return await listing(request, view.members, msgspec.to_builtins, name=_node)
 
     def _view(self, queue: Queue, found: Sequence[MemberStatus]) -> MembersView:
         """Return what a queue's leader says, with those it should have besides."""
@@ -377,3 +377,7 @@ def choice(vhost_pattern: str, queue_pattern: str) -> Callable[[Queue], bool]:
     if problem:
         raise bad_request(problem)
     return lambda queue: matches(vhost_pattern, queue.vhost) and matches(queue_pattern, queue.name)
+
+
+def _node(row: MemberRow) -> str:
+    return row.node

@@ -147,3 +147,9 @@ def test_changes_are_for_administrators(refused: Any, cluster: Any) -> None:
         ("PUT", "/api/queues/%2F/q/members/n2"),
     ):
         refused(403, method, path, user="mon")
+
+
+def test_replicas_are_looked_for_by_the_names_of_their_nodes(api, cluster):
+    path = "/api/queues/quorum/%2F/q/status?page=1&name="
+    assert [row["node"] for row in api("GET", path + "N2")[1]["items"]] == ["n2"]
+    assert api("GET", path + "x")[1]["items"] == []
