@@ -43,11 +43,13 @@ class ClusterTlsSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields
             its alternative names (DNS) must be the node's name.
         key_file: the certificate's private key, not encrypted.
         ca_file: roots that the certificates of all nodes lead to; best of this cluster alone.
+        crl_file: lists of certificates that were revoked, empty to look at none.
     """
 
     certificate_file: File = ""
     key_file: File = ""
     ca_file: File = ""
+    crl_file: File = ""
 
 
 def tls_problem(tls: TlsSection, secure: Sequence[str]) -> str:
@@ -83,4 +85,6 @@ def cluster_tls_problem(section: ClusterTlsSection) -> str:
     for key in keys:
         if given and key not in given:
             return f"cluster_tls.{key}: is missing; cluster_tls.{given[0]} needs it"
+    if section.crl_file and not given:
+        return "cluster_tls.crl_file: has no use without cluster_tls.certificate_file"
     return ""

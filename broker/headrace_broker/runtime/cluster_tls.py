@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from headrace_broker.config import ConfigError
 from headrace_broker.config_tls import ClusterTlsSection, TlsSection
+from headrace_broker.runtime.certificate import CertificateRefusedError
+from headrace_broker.runtime.peer_certificate import REVOKED, RevocationLists
 from headrace_broker.runtime.tls import load_context, stamp
 from headrace_raftlog.model.tls import NodeCertificate
 
@@ -18,13 +21,14 @@ class ClusterTls:
     """Reads what a node shows to others and asks of them, anew when a file changes.
 
     Args:
-        section: from the configuration; names three files.
+        section: from the configuration; names three files, or four.
         node: this node's name, which its certificate must bear.
 
     Attributes:
         certificate: for connections from now on.
-        on_narrowed: called when an authority is no longer believed: what it has let in must prove
-            itself anew.
+        on_narrowed: called when an authority is no longer believed, another list of revoked
+            certificates counts, or somebody has shown one that was revoked: all must prove
+            themselves anew.
 
     Raises:
         ConfigError: a file cannot be read, or does not hold what it should; names key and rule.
@@ -35,7 +39,8 @@ class ClusterTls:
         self._node = node
         self._stamp = self._look()
         self.on_narrowed: Callable[[], None] = lambda: None
-        self.certificate, self._authorities = self._load()
+        self._refused: set[int] = set()  # serial numbers that were shown, of this list
+        self.certificate, self._authorities, self._revoked = self._load()
 
     def changed(self) -> bool:
         """Return whether a file is another one than the one that was read last."""
@@ -48,13 +53,14 @@ class ClusterTls:
             ConfigError: as at the beginning; everything stays as it was.
         """
         self._stamp = self._look()
-        certificate, authorities = self._load()
-        before = self._authorities
-        self.certificate, self._authorities = certificate, authorities
-        if not before <= authorities:
+        certificate, authorities, revoked = self._load()
+        narrowed = not self._authorities <= authorities or revoked != self._revoked
+        self.certificate, self._authorities, self._revoked = certificate, authorities, revoked
+        if narrowed:
+            self._refused.clear()
             self.on_narrowed()
 
-    def _load(self) -> tuple[NodeCertificate, frozenset[bytes]]:
+    def _load(self) -> tuple[NodeCertificate, frozenset[bytes], bytes]:
         section = self._section
         files = TlsSection(
             certificate_file=section.certificate_file,
@@ -70,7 +76,40 @@ class ClusterTls:
         self._check_name(octets[0])
         authorities = x509.load_pem_x509_certificates(octets[2])
         known = frozenset(each.public_bytes(Encoding.DER) for each in authorities)
-        return NodeCertificate(*octets), known
+        revoked, lists = self._load_lists()
+        if lists is None:
+            return NodeCertificate(octets[0], octets[1], octets[2]), known, revoked
+        refuses = functools.partial(self._refusal, lists)
+        return NodeCertificate(octets[0], octets[1], octets[2], refuses), known, revoked
+
+    def _load_lists(self) -> tuple[bytes, RevocationLists | None]:
+        path = self._section.crl_file
+        if not path:
+            return b"", None
+        try:
+            octets = Path(path).read_bytes()
+            return octets, RevocationLists(octets)
+        except OSError as error:
+            text = f"{path}: cannot be read: {error.strerror}"
+            raise ConfigError(f"cluster_tls.crl_file: {text}") from None
+        except ValueError as error:
+            raise ConfigError(f"cluster_tls.crl_file: {path}: {error}") from None
+
+    def _refusal(self, lists: RevocationLists, pem: bytes) -> str:
+        """Return why a node's certificate is not believed, "" when it is.
+
+        Who shows a revoked one for the first time may have let this node in before it called: all
+        streams are opened anew. A list whose time is over refuses who comes, and ends nothing.
+        """
+        certificate = x509.load_pem_x509_certificate(pem)
+        try:
+            lists.check(certificate)
+        except CertificateRefusedError as error:
+            if str(error) == REVOKED and certificate.serial_number not in self._refused:
+                self._refused.add(certificate.serial_number)
+                self.on_narrowed()
+            return str(error)
+        return ""
 
     def _check_name(self, pem: bytes) -> None:
         """Refuse a certificate by which the others would not know this node."""
@@ -89,6 +128,5 @@ class ClusterTls:
 
     def _look(self) -> tuple[tuple[int, int, int], ...]:
         section = self._section
-        return tuple(
-            stamp(path) for path in (section.certificate_file, section.key_file, section.ca_file)
-        )
+        files = (section.certificate_file, section.key_file, section.ca_file, section.crl_file)
+        return tuple(stamp(path) for path in files if path)

@@ -16,6 +16,7 @@ from cryptography import x509
 from headrace_broker.runtime.certificate import CertificateRefusedError, Name
 
 # As OpenSSL calls them; others are called by their numbers, by OpenSSL too.
+REVOKED: Final = "it was revoked"
 _LONG_NAMES: Final = {
     "0.9.2342.19200300.100.1.1": "userId",
     "0.9.2342.19200300.100.1.25": "domainComponent",
@@ -96,7 +97,7 @@ class RevocationLists:
         if found.next_update_utc is not None and found.next_update_utc < self._now():
             raise CertificateRefusedError("the revocation list of its issuer has expired")
         if found.get_revoked_certificate_by_serial_number(certificate.serial_number) is not None:
-            raise CertificateRefusedError("it was revoked")
+            raise CertificateRefusedError(REVOKED)
 
 
 def _name(name: x509.Name) -> Name:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 
@@ -14,8 +15,11 @@ class NodeCertificate:
             must be the node's name.
         key: private, not encrypted.
         authorities: roots that the certificates of all nodes lead to.
+        refuses: returns why the certificate of another node (PEM), which such a root has signed, is
+            not believed, "" when it is; None where all are.
     """
 
     certificate: bytes
     key: bytes
     authorities: bytes
+    refuses: Callable[[bytes], str] | None = None

@@ -16,6 +16,7 @@ from headrace_raftlog.transport.channel_options import CLIENT_OPTIONS
 from headrace_raftlog.transport.identity import StreamIdentity, StreamRefusedError
 
 _DNS_NAMES: Final = "peer_dns"  # of the certificate that gRPC has verified
+_CERTIFICATE: Final = "x509_pem_cert"  # itself
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -71,6 +72,7 @@ class MutualTls:
     ) -> None:
         self._certificate = certificate
         self._name_of = name_of
+        self._revoked: set[int] = set()  # nodes that have called with a refused certificate
 
     def add_port(self, server: grpc.aio.Server, address: str) -> None:
         """See `Security`."""
@@ -92,10 +94,16 @@ class MutualTls:
         server.add_secure_port(address, credentials)
 
     def open(self, address: str, peer: int) -> grpc.aio.Channel:
-        """See `Security`; the other end's certificate must bear the peer's name."""
+        """See `Security`; the other end's certificate must bear the peer's name.
+
+        gRPC does not show it to who connects. So a peer is not called while it has called with one
+        that was refused.
+        """
         name = self._name_of(peer)
         if not name:
             raise StreamRefusedError(f"the name of node {peer} is not known, nor its certificate")
+        if peer in self._revoked:
+            raise StreamRefusedError(f"the certificate of node {peer} ({name!r}) is refused")
         own = self._certificate()
         credentials = grpc.ssl_channel_credentials(own.authorities, own.key, own.certificate)
         options = [*CLIENT_OPTIONS, ("grpc.ssl_target_name_override", name)]
@@ -110,6 +118,12 @@ class MutualTls:
                 f"it speaks as node {peer.node}, which is called {name!r}, but its certificate "
                 f"names {', '.join(map(repr, found)) or 'nobody'}"
             )
+        refuses = self._certificate().refuses
+        reason = refuses(_certificate(context)) if refuses is not None else ""
+        if reason:
+            self._revoked.add(peer.node)
+            raise StreamRefusedError(f"the certificate of {name!r} is refused: {reason}")
+        self._revoked.discard(peer.node)
 
 
 def security_of(
@@ -122,6 +136,12 @@ def security_of(
 def _dns_names(context: Context) -> list[bytes]:
     properties: Any = context.auth_context()
     return list(properties.get(_DNS_NAMES, ()))
+
+
+def _certificate(context: Context) -> bytes:
+    properties: Any = context.auth_context()
+    found: list[bytes] = list(properties.get(_CERTIFICATE, ()))
+    return found[0] if found else b""
 
 
 def _configuration(own: NodeCertificate) -> grpc.ServerCertificateConfiguration:

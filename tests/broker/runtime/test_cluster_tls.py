@@ -81,3 +81,41 @@ def test_others_prove_themselves_anew_when_an_authority_is_taken_away(signed, fi
     with pytest.raises(ConfigError):
         tls.renew()
     assert tls.certificate is before
+
+
+def test_a_revoked_certificate_is_refused_and_all_prove_themselves_anew(tmp_path):
+    authority = Authority(tmp_path, "revoking")
+    own = authority.sign("/CN=n1", "n1", alternative_names="DNS:n1")
+    good = authority.sign("/CN=n2", "n2", alternative_names="DNS:n2").certificate.read_bytes()
+    bad = authority.sign("/CN=n3", "n3", alternative_names="DNS:n3").certificate
+    files = ClusterTlsSection(
+        certificate_file=str(own.certificate),
+        key_file=str(own.key),
+        ca_file=str(authority.file),
+        crl_file=str(authority.revoke()),
+    )
+    tls = ClusterTls(files, "n1")
+    narrowed: list[bool] = []
+    tls.on_narrowed = lambda: narrowed.append(True)
+
+    def refusal(pem: bytes) -> str:
+        assert tls.certificate.refuses is not None
+        return tls.certificate.refuses(pem)
+
+    assert (refusal(good), refusal(bad.read_bytes())) == ("", "")
+    authority.revoke(bad)
+    assert tls.changed()
+    tls.renew()
+    assert len(narrowed) == 1
+    for _ in range(2):
+        assert (refusal(good), refusal(bad.read_bytes())) == ("", "it was revoked")
+    assert len(narrowed) == 2  # once more, when it was first shown
+    authority.revoke(days=-1)
+    tls.renew()
+    assert refusal(good) == "the revocation list of its issuer has expired"
+    Path(files.crl_file).write_text("nonsense")
+    with pytest.raises(ConfigError, match=r"^cluster_tls\.crl_file: .*: no revocation list"):
+        tls.renew()
+    Path(files.crl_file).unlink()
+    with pytest.raises(ConfigError, match=r"^cluster_tls\.crl_file: .*: cannot be read"):
+        tls.renew()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -254,6 +255,39 @@ def test_certificates_change_while_nodes_run(keys, node_type, addresses):
         await one.transport.verify_anew()
         await one.events.until(lambda: one.events.peers[-1][:2] == (2, False))
         assert not one.transport.post(heartbeat(1, 2))
+        await one.stop()
+        await two.stop()
+
+    run(body)
+
+
+def test_a_node_whose_certificate_is_refused_neither_comes_nor_is_called(
+    keys, node_type, addresses
+):
+    reason = "it was revoked"
+    judged: list[bytes] = []
+
+    def refuses(pem: bytes) -> str:
+        judged.append(pem)
+        return reason
+
+    own = dataclasses.replace(keys.of(keys.nodes[1]), refuses=refuses)
+
+    async def body() -> None:
+        nonlocal reason
+        both = {node: addresses[node] for node in (1, 2)}
+        security = tls(own)
+        one = node_type(1, both, security=security)
+        two = node_type(2, both, security=tls(keys.of(keys.nodes[2])))
+        await one.start()
+        await two.start()
+        await two.events.until(lambda: bool(judged))
+        with pytest.raises(StreamRefusedError, match=r"certificate of node 2 \('n2'\) is refused"):
+            security.open(addresses[2], 2)
+        assert judged[0].startswith(b"-----BEGIN CERTIFICATE-----")
+        reason = ""
+        await up(one, 2)
+        await up(two, 1)
         await one.stop()
         await two.stop()
 
