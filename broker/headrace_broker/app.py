@@ -31,6 +31,7 @@ from headrace_broker.runtime.metrics.requests import GrpcMeter
 from headrace_broker.runtime.node import BrokerNode
 from headrace_broker.runtime.status import NodeStatusSource
 from headrace_broker.runtime.tls import Renewable, ServerTls, renew_forever
+from headrace_broker.runtime.trace_start import trace
 
 if TYPE_CHECKING:
     from headrace_broker.runtime.cluster_tls import ClusterTls
@@ -63,6 +64,7 @@ async def serve(config: Config, stop: asyncio.Event, hang_up: asyncio.Event) -> 
         stop.set()
 
     async with contextlib.AsyncExitStack() as stack:
+        trace(config, stack)
         node = BrokerNode(config, on_fatal, cluster_tls)
         await node.start()
         stack.push_async_callback(node.stop)

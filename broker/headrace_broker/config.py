@@ -18,7 +18,7 @@ from msgspec import Meta, Struct
 
 from headrace_broker.config_default_user import DefaultUserSection, default_user_problem
 from headrace_broker.config_explanation import explain, kinds
-from headrace_broker.config_metrics import MetricsSection
+from headrace_broker.config_metrics import MetricsSection, TracingSection
 from headrace_broker.config_telemetry import TelemetrySection
 from headrace_broker.config_tls import (
     ClusterTlsSection,
@@ -269,6 +269,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     log: LogSection = msgspec.field(default_factory=LogSection)
     logging: LoggingSection = msgspec.field(default_factory=LoggingSection)
     metrics: MetricsSection = msgspec.field(default_factory=MetricsSection)
+    tracing: TracingSection = msgspec.field(default_factory=TracingSection)
     telemetry: TelemetrySection = msgspec.field(default_factory=TelemetrySection)
 
     @property

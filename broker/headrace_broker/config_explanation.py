@@ -75,7 +75,8 @@ def _allowed(field: Any, otherwise: str) -> str:
     for meta in getattr(field, "__metadata__", ()):
         if meta.ge is not None:
             multiple = f", a multiple of {meta.multiple_of}" if meta.multiple_of else ""
-            return f"an integer from {meta.ge} to {meta.le}{multiple}"
+            number = "a number" if isinstance(meta.ge, float) else "an integer"
+            return f"{number} from {meta.ge} to {meta.le}{multiple}"
         if meta.description is not None:
             return str(meta.description)
     if get_origin(field) is Literal:

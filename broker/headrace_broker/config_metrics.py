@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from typing import Annotated
+
+from msgspec import Meta, Struct
 
 
 class MetricsSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -16,3 +18,21 @@ class MetricsSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     anonymous: bool = False
     per_object: bool = False
+
+
+class TracingSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Spans of messages, for OpenTelemetry; needs the extra [otel].
+
+    Attributes:
+        endpoint: of a collector that takes OTLP over gRPC, empty for none.
+        ratio: share of the traces that publishers sample of which the broker makes spans.
+    """
+
+    endpoint: Annotated[
+        str,
+        Meta(
+            pattern=r"^$|^https?://[A-Za-z0-9.:_\[\]-]{1,253}/?$",
+            description="http://HOST:PORT, https://HOST:PORT, or empty for none",
+        ),
+    ] = ""
+    ratio: Annotated[float, Meta(ge=0.0, le=1.0)] = 1.0

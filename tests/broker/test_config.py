@@ -120,7 +120,7 @@ def test_variables_of_other_programs_are_left_alone(tmp_path: Path) -> None:
             "[raftt]\n",
             "node.toml: raftt: unknown key; "
             "allowed are node, cluster, listeners, default_user, tls, cluster_tls, raft, limits, "
-            "log, logging, metrics, telemetry",
+            "log, logging, metrics, tracing, telemetry",
         ),
         (
             "[listeners]\nhttp = ''\n",

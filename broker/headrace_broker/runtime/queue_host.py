@@ -64,6 +64,7 @@ from headrace_broker.runtime.letter_cause import LetterCauses
 from headrace_broker.runtime.queue_log import BUSY, TAKEN, QueueLog
 from headrace_broker.runtime.session_telling import tell_session
 from headrace_broker.runtime.ticking import Ticking
+from headrace_broker.runtime.trace_port import TRACING
 from headrace_raftlog.model.entry import Entry
 from headrace_raftlog.model.errors import RaftLogError
 
@@ -463,6 +464,8 @@ class QueueHost(HostEnd):
 
     def _deliver(self, effect: Deliver) -> None:
         self.moves.delivered += len(effect.messages)
+        if TRACING.tracer is not None:
+            TRACING.tracer.taken(self.queue, effect.messages, self.log.entry_data)
         feed = self._feeds.get(effect.session, effect.consumer)
         end = self._reach.session(effect.session)
         if feed is not None and end is not None:
@@ -476,6 +479,8 @@ class QueueHost(HostEnd):
         run: DeliveryRun | None = None
         if effect.message is not None:
             self.moves.delivered += 1
+            if TRACING.tracer is not None:
+                TRACING.tracer.taken(self.queue, [effect.message], self.log.entry_data)
             group = group_by_entry(effect.delivery, [effect.message])[0]
             run = DeliveryRun(
                 0,

@@ -22,6 +22,7 @@ from headrace_broker.runtime.session_link import SessionLink
 from headrace_broker.runtime.session_publishing import Publishing
 from headrace_broker.runtime.session_waiting import Waiting
 from headrace_broker.runtime.silence import Silence
+from headrace_broker.runtime.trace_port import TRACING
 from headrace_broker.runtime.traffic import Traffic
 
 CLOSE_NUMBER: Final = 0  # the close of a session is not numbered
@@ -155,7 +156,7 @@ class QueueSession(QueueClient):
         link.closing = True
         self._waiting.end()
         if link.gone:
-            self._owner.session_closed(self.session)
+            self._over()
             return
         self.publishing.send_all()
         self.control.settles_sent()
@@ -183,18 +184,25 @@ class QueueSession(QueueClient):
         """Answer a control command and send the settles that gathered meanwhile."""
         if number == CLOSE_NUMBER:
             self.link.gone = True
-            self._owner.session_closed(self.session)
+            self._over()
             return
         self.control.answer(number, status, count)
         self._waiting.look()
         if self.link.closing:
             self._close_when_drained()
 
+    def _over(self) -> None:
+        if TRACING.tracer is not None:
+            TRACING.tracer.closed(self.session)
+        self._owner.session_closed(self.session)
+
     def on_got(self, number: i64, run: DeliveryRun | None, ready_left: i64) -> None:
         """Answer a get."""
         link = self.link
         if run is not None and not link.closing and self.control.lane.awaits(number):
             link.traffic.delivered(run.redelivered)
+            if TRACING.tracer is not None:
+                TRACING.tracer.delivered(self.session, run, self.queue)
             self._got[int(number)] = (run, int(ready_left))
         self.on_controlled(number, 0, 0)
 
@@ -232,7 +240,7 @@ class QueueSession(QueueClient):
         self.publishing.complete_all()
         self.control.give_up()
         if link.closing:
-            self._owner.session_closed(self.session)
+            self._over()
             return
         if tickets:
             link.listener.on_confirmed(self, tickets)

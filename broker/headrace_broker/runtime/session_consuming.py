@@ -15,6 +15,7 @@ from headrace_broker.runtime.port import ACCEPT, GET_CONSUMER, RELEASE, Attachme
 from headrace_broker.runtime.session_control import Control
 from headrace_broker.runtime.session_link import SessionLink
 from headrace_broker.runtime.subscription import Subscription
+from headrace_broker.runtime.trace_port import TRACING
 
 RESTARTED_CONSUMER_FIRST: Final = 1 << 24  # numbers that no channel gives to its consumers
 
@@ -43,7 +44,11 @@ class Consuming:
             return
         span = subscription.to_queue(first, last)
         if span is not None:
-            self._control.lane.settle(subscription.number, operation, span[0], span[1])
+            lane = self._control.lane
+            lane.settle(subscription.number, operation, span[0], span[1])
+            if TRACING.tracer is not None:
+                session = self._link.session
+                TRACING.tracer.settled(session, consumer, operation, first, last, lane.next_number)
             if operation == ACCEPT:
                 self._link.traffic.ack += span[1] - span[0] + 1
         subscription.unsettled -= last - first + 1
@@ -121,6 +126,8 @@ class Consuming:
         fresh = subscription.accept(run)
         if fresh is not None:
             link.traffic.delivered(fresh.redelivered)
+            if TRACING.tracer is not None:
+                TRACING.tracer.delivered(link.session, fresh, link.queue)
             link.listener.on_delivery(link.client, fresh)
 
     def restart(self, consumer: i64) -> None:

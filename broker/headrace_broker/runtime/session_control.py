@@ -12,6 +12,7 @@ from headrace_broker.model.limits import PIPELINE_COMMANDS
 from headrace_broker.runtime.answer import Answer, no_queue
 from headrace_broker.runtime.lane import ControlLane
 from headrace_broker.runtime.session_link import SessionLink
+from headrace_broker.runtime.trace_port import TRACING
 
 
 @final
@@ -51,6 +52,8 @@ class Control:
 
     def answer(self, number: i64, status: i64, count: i64) -> None:
         """Take the answer to a command and send the settles that gathered meanwhile."""
+        if TRACING.tracer is not None:
+            TRACING.tracer.answered(self._link.session, number)
         future = self.lane.answered(number)
         if future is not None and not future.done():
             future.set_result((int(status), int(count)))

@@ -12,6 +12,7 @@ from headrace_broker.model.message import Publish, Publisher
 from headrace_broker.runtime.lane import PublishLane
 from headrace_broker.runtime.port import Ticket
 from headrace_broker.runtime.session_link import SessionLink
+from headrace_broker.runtime.trace_port import TRACING
 from headrace_broker.runtime.withholding import Withholding, count_withheld
 
 
@@ -42,7 +43,10 @@ class Publishing:
             return True
         link.traffic.publish += len(publishes)
         lane = self.lane
+        first: i64 = lane.next_number + len(lane.gathered)
         octets = lane.add(publishes, ticket)
+        if TRACING.tracer is not None:
+            TRACING.tracer.handed(link.session, first, publishes, link.queue)
         link.account.tab(link.queue.group).borrow(len(publishes), octets)
         link.pending.add(len(publishes), octets)
         if not self._congested:
@@ -99,6 +103,8 @@ class Publishing:
             applied -= count_withheld(withheld, number - applied + 1, number)
             lane.withhold(withheld, self.holding)
         link.traffic.confirm += applied
+        if TRACING.tracer is not None:
+            TRACING.tracer.applied(link.session, number)
         messages, octets = lane.messages, lane.octets
         tickets = lane.applied(number)
         self._repay(messages - lane.messages, octets - lane.octets)

@@ -40,6 +40,7 @@ from headrace_broker.model.reply_code import (
     AmqpError,
 )
 from headrace_broker.runtime.port import QueueClient, Ticket
+from headrace_broker.runtime.trace_port import TRACING
 
 if TYPE_CHECKING:
     from headrace_broker.runtime.router import Route
@@ -215,6 +216,15 @@ class Publisher:
 
     def _pass_on(self, publishes: list[Publish], route: Route) -> None:
         """Hand out messages that all go where `route` says, and that nothing is wrong with."""
+        tracer = TRACING.tracer
+        if tracer is None:
+            self._hand_out(publishes, route)
+            return
+        began_ns = tracer.now_ns()
+        self._hand_out(publishes, route)
+        tracer.routed(publishes, self._outlet.vhost, route.queues, began_ns)
+
+    def _hand_out(self, publishes: list[Publish], route: Route) -> None:
         self._outlet.brake.published(publishes)
         if self._transaction.selected:
             self._transaction.hold(publishes, route)

@@ -175,4 +175,12 @@ RAFT: Final = (
     Metric("log_sync_duration_seconds", HISTOGRAM, "Writing and syncing a batch."),
 )
 
-METRICS: Final = {each.name: each for each in chain(NODE, CLIENTS, MESSAGES, QUEUES, FLOW, RAFT)}
+TRACING: Final = (
+    Metric("trace_spans_total", COUNTER, "Spans of messages that were made.", ("span",)),
+    Metric("trace_spans_dropped_total", COUNTER, "Spans for which there was no room."),
+    Metric("trace_spans_pending", GAUGE, "Spans of messages that are open."),
+)
+
+METRICS: Final = {
+    each.name: each for each in chain(NODE, CLIENTS, MESSAGES, QUEUES, FLOW, RAFT, TRACING)
+}

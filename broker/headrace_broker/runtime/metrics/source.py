@@ -17,6 +17,7 @@ from headrace_broker.runtime.metrics.objects import ObjectSamples, ObjectTable
 from headrace_broker.runtime.metrics.queues import queue_samples
 from headrace_broker.runtime.metrics.raft import raft_samples
 from headrace_broker.runtime.metrics.requests import GrpcMeter, HttpMeter
+from headrace_broker.runtime.metrics.tracing import tracing_samples
 
 if TYPE_CHECKING:
     from headrace_broker.runtime.node import BrokerNode
@@ -58,6 +59,7 @@ class NodeMetrics:
         yield Sample("leases_expired_total", int(hosting.traffic.leases_expired))
         yield from flow_samples(node.flow_report.facts)
         yield from raft_samples(node.raft.figures(), node.raft.counters(), node.names)
+        yield from tracing_samples()
 
     def objects(
         self, families: Collection[str], vhosts: Collection[str] = ()
