@@ -1,0 +1,114 @@
+"""A job that reads one shard of a log of Export, and tries the nodes in turn."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Any
+
+import grpc
+from e2e.harness.lease_driver import (
+    CALL_SECONDS,
+    GIVE_UP_SECONDS,
+    LOG_IN,
+    RefusedError,
+    reason_of,
+)
+
+from headrace_broker.codecs.column_block import ColumnBlock, Schema, decode_columns
+from headrace_broker.gateways.grpc.pb import export_pb2 as pb
+from headrace_broker.gateways.grpc.pb.export_pb2_grpc import ExportStub
+
+
+class ExportDriver:
+    """Works for one group.
+
+    Args:
+        addresses: of the nodes, HOST:PORT for gRPC.
+        log: which one.
+        group: its name.
+    """
+
+    def __init__(self, addresses: list[str], log: pb.ExportLog, group: str = "job") -> None:
+        self._channels = [grpc.insecure_channel(address) for address in addresses]
+        self._turn = 0
+        self._group = group
+        self.log = log
+        self.epoch = 0
+
+    def __enter__(self) -> ExportDriver:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for channel in self._channels:
+            channel.close()
+
+    def call(self, method: str, request: Any) -> Any:
+        """Make a call, again while nobody can answer.
+
+        Raises:
+            RefusedError: the broker can, and refuses it.
+        """
+        deadline = time.monotonic() + GIVE_UP_SECONDS
+        while True:
+            stub = ExportStub(self._channels[self._turn % len(self._channels)])
+            try:
+                answer = getattr(stub, method)(request, metadata=LOG_IN, timeout=CALL_SECONDS)
+                return list(answer) if method == "Read" else answer
+            except grpc.RpcError as error:
+                unavailable = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+                if error.code() not in unavailable or time.monotonic() > deadline:
+                    raise RefusedError(reason_of(error) or str(error)) from error
+                self._turn += 1
+                time.sleep(0.2)
+
+    def shards(self, vhost: str = "", queue: str = "") -> list[pb.ExportShard]:
+        """List what there is."""
+        request = pb.ListShardsRequest(log=self.log, vhost=vhost, queue=queue)
+        return list(self.call("ListShards", request).shards)
+
+    def read(self, shard: pb.ExportShard, start: int, end: int) -> list[dict[str, Any]]:
+        """Read rows `start` to `end` - 1."""
+        request = pb.ReadExportRequest(
+            log=self.log, shard=shard.shard, incarnation=shard.incarnation, start=start, end=end
+        )
+        rows: list[dict[str, Any]] = []
+        names: list[str] = []
+        schema = Schema(0, ())
+        for answer in self.call("Read", request):
+            if answer.HasField("schema"):
+                names = [column.name for column in answer.schema.columns]
+                columns = tuple((each.name, int(each.type)) for each in answer.schema.columns)
+                schema = Schema(answer.schema.version, columns)
+            for block in answer.blocks:
+                found = ColumnBlock(block.rows, tuple(block.buffer_octets), block.body)
+                values = zip(*decode_columns(schema, found), strict=True)
+                numbered = enumerate(values, block.first_index)
+                rows += [
+                    dict(zip(names, row, strict=True)) for at, row in numbered if start <= at < end
+                ]
+        return rows
+
+    def open(self, shard: pb.ExportShard, request_id: str) -> pb.ExportGroup:
+        """Open the group, and work for it from now on."""
+        name = pb.ExportGroupName(log=self.log, shard=shard.shard, group=self._group)
+        request = pb.OpenExportGroupRequest(name=name, request_id=request_id)
+        group: pb.ExportGroup = self.call("OpenGroup", request).group
+        self.epoch = group.epoch
+        return group
+
+    def commit(self, shard: pb.ExportShard, up_to: int) -> pb.ExportGroup:
+        """Say what was read."""
+        request = pb.CommitExportRequest(
+            name=pb.ExportGroupName(log=self.log, shard=shard.shard, group=self._group),
+            epoch=self.epoch,
+            incarnation=shard.incarnation,
+            up_to=up_to,
+        )
+        group: pb.ExportGroup = self.call("Commit", request).group
+        return group
