@@ -56,6 +56,11 @@ def read_heads(heads: bytes) -> Iterator[Head]:
         yield Head(*found[:9])
 
 
+def pack_head(head: Head) -> bytes:
+    """Return what `read_heads` reads."""
+    return _HEAD.pack(*head, 0)
+
+
 def cut_frozen(
     log: QueueLog, frozen: FrozenQueue, after: int, most: int, octets_max: int
 ) -> tuple[bytes, bytes]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import click
 
@@ -41,8 +41,3 @@ class Selection:
         """Return it so that two that choose the same way are equal."""
         rules = [(place, rule.pattern) for place, rule in self._rules]
         return [pattern if place is None else f"{place}={pattern}" for place, pattern in rules]
-
-
-def vhosts_of(queues: Iterable[tuple[str, str]]) -> list[str]:
-    """Return the virtual hosts of queues, each once."""
-    return sorted({vhost for vhost, _ in queues})

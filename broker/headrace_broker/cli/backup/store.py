@@ -6,12 +6,13 @@ another name, synced and renamed; an object is there once its upload is complete
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -140,34 +141,63 @@ class ObjectStore(Store):
         """See `Store`."""
         path = self._full(name)
         if self._has_folders:
-            self._files.makedirs(path.rpartition("/")[0], exist_ok=True)
-        out = self._files.open(path, "wb", autocommit=False)
+            with self._driver():
+                self._files.makedirs(path.rpartition("/")[0], exist_ok=True)
+        with self._driver():
+            out = self._files.open(path, "wb", autocommit=False)
         try:
-            yield out
-            out.close()
+            yield _Driven(out, self._driver)  # type: ignore[misc]  # it is written to only
         except BaseException:
-            out.discard()
+            with contextlib.suppress(Exception):  # what went wrong before says more
+                out.discard()
             raise
-        out.commit()
-        self._files.invalidate_cache()
+        with self._driver():
+            out.close()
+            out.commit()
+            self._files.invalidate_cache()
 
     def open(self, name: str) -> BinaryIO:
         """See `Store`."""
-        found: BinaryIO = self._files.open(self._full(name), "rb")
+        with self._driver():
+            found: BinaryIO = self._files.open(self._full(name), "rb")
         return found
 
     def size(self, name: str) -> int:
         """See `Store`."""
         try:
-            return int(self._files.info(self._full(name))["size"])
+            with self._driver():
+                return int(self._files.info(self._full(name))["size"])
         except FileNotFoundError:
             return -1
 
     def remove_folder(self, name: str) -> None:
         """See `Store`."""
         path = self._full(name)
-        if self._files.exists(path):
-            self._files.rm(path, recursive=True)
+        with self._driver():
+            if self._files.exists(path):
+                self._files.rm(path, recursive=True)
+
+    @contextmanager
+    def _driver(self) -> Iterator[None]:
+        """Name the place in what a driver complains of; each has errors of its own."""
+        try:
+            yield
+        except FileNotFoundError:
+            raise
+        except Exception as error:
+            raise StoreError(f"{self.place}: {type(error).__name__}: {error}") from error
+
+
+class _Driven:
+    """A file of an object store that is written."""
+
+    def __init__(self, out: Any, driver: Callable[[], AbstractContextManager[None]]) -> None:
+        self._out = out
+        self._driver = driver
+
+    def write(self, data: bytes) -> int:
+        with self._driver():
+            return int(self._out.write(data))
 
 
 def open_store(place: str) -> Store:
