@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import subprocess
 import sys
@@ -9,6 +11,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import pika
+import pika.exceptions
 import pytest
 from e2e.harness.cluster import Cluster, wait_for
 from e2e.harness.debian import NotToBeHadError, program
@@ -100,3 +104,34 @@ def test_an_autoscaler_reads_length_and_rates(shared_cluster: Cluster, queue_nam
     wait_for("rates of the queue", lambda: moves(one))
     wait_for("rates in the list", lambda: moves(of_page))
     channel.queue_delete(name)
+
+
+def test_users_of_a_rabbitmq_log_in_with_the_passwords_they_had(shared_cluster: Cluster) -> None:
+    """Their hashes, of one round of SHA, give way to slow ones at the first log-in."""
+    api = shared_cluster.node("n2").api
+    secret = base64.b64encode(b"salt" + hashlib.sha512(b"saltsesame").digest()).decode()
+    user = {
+        "name": "moved",
+        "tags": ["monitoring"],
+        "password_hash": secret,
+        "hashing_algorithm": "rabbit_password_hashing_sha512",
+    }
+    rights = {"user": "moved", "vhost": "/", "configure": "", "write": "", "read": ""}
+    file = {"rabbit_version": "4.1.0", "users": [user], "permissions": [rights]}
+    assert api.request("POST", "/api/definitions", file).status == 204
+
+    def shown() -> Any:
+        return api.get("/api/users/moved")[1]
+
+    assert shown()["password_hash"] == secret
+    for password in ("wrong", "sesame", "sesame"):
+        credentials = pika.PlainCredentials("moved", password)
+        if password == "wrong":
+            with pytest.raises(pika.exceptions.ProbableAuthenticationError):
+                shared_cluster.connect("n3", credentials=credentials)
+            assert shown()["password_hash"] == secret
+        else:
+            shared_cluster.connect("n3", credentials=credentials).close()
+            wait_for("another hash", lambda: shown()["hashing_algorithm"] == "scrypt")
+    assert shown()["tags"] == ["monitoring"]
+    assert api.request("DELETE", "/api/users/moved").status == 204

@@ -27,11 +27,19 @@ from headrace_broker.management.rendering import render_local, render_nodes
 from headrace_broker.management.route import Route, got, listed
 from headrace_broker.management.status_source import StatusSource
 from headrace_broker.management.view import OverviewView
-from headrace_broker.model.stats import NODE_FIGURES, NodeStats, Samples
+from headrace_broker.model.stats import (
+    CLIENT_FIGURES,
+    NODE_FIGURES,
+    VHOST_FIGURES,
+    NodeStats,
+    Samples,
+    VhostStats,
+)
 
 RABBITMQ_VERSION: Final = "4.1.0"  # whose API this is; clients look whether it is new enough
 CHURN: Final = NODE_FIGURES[7:14]
 MESSAGES: Final = ("publish", "confirm", "deliver_get", "redeliver", "ack")
+OUTCOMES: Final = tuple(name for name in CLIENT_FIGURES if name not in MESSAGES)
 
 Body = dict[str, Any]
 
@@ -70,7 +78,7 @@ class OverviewEndpoints:
 
     async def _overview(self, request: web.Request) -> web.Response:
         ages = asked_ages(request)
-        rows, missing = await self._node.stats.ask(ages.question(node=True))
+        rows, missing = await self._node.stats.ask(ages.question(node=True, vhosts=True))
         nodes = [row for row in rows if isinstance(row, NodeStats)]
         overview = self._source.overview()
         local = render_local(overview, self._meter.rates())
@@ -93,7 +101,7 @@ class OverviewEndpoints:
             "statistics_db_event_queue": 0,
             "object_totals": _objects(nodes),
             "local": local,
-            **_totals(nodes, ages),
+            **_totals(nodes, [row for row in rows if isinstance(row, VhostStats)], ages),
         }
         if caller().monitors:
             body["listeners"] = [row for node in nodes for row in render_listeners(node)]
@@ -125,20 +133,37 @@ def _objects(nodes: list[NodeStats]) -> dict[str, int]:
     return found
 
 
-def _totals(nodes: list[NodeStats], ages: Ages) -> Body:
+def _totals(nodes: list[NodeStats], vhosts: list[VhostStats], ages: Ages) -> Body:
     samples = summed(node.samples for node in nodes)
     last = summed_last(node.last for node in nodes)
     if not last:
         last = summed([node.last for node in nodes])[:1]
     return {
         "queue_totals": lengths(last, samples, ages),
-        "message_stats": _figures(MESSAGES, last, samples, ages.rates_ms),
+        "message_stats": {
+            **_figures(MESSAGES, last, samples, ages.rates_ms),
+            **_clients(vhosts, ages),
+        },
         "churn_rates": _figures(CHURN, last, samples, ages.rates_ms),
     }
 
 
-def _figures(names: tuple[str, ...], last: Samples, samples: Samples, age_ms: int) -> Body:
-    at = [NODE_FIGURES.index(name) + 1 for name in names]
+def _clients(vhosts: list[VhostStats], ages: Ages) -> Body:
+    """Return what became of messages at the clients of all vhosts, beside MESSAGES."""
+    last = summed_last(each.last for each in vhosts)
+    return _figures(
+        OUTCOMES, last, summed(each.samples for each in vhosts), ages.rates_ms, VHOST_FIGURES
+    )
+
+
+def _figures(
+    names: tuple[str, ...],
+    last: Samples,
+    samples: Samples,
+    age_ms: int,
+    every: tuple[str, ...] = NODE_FIGURES,
+) -> Body:
+    at = [every.index(name) + 1 for name in names]
     cut = [[(row[0], *(row[i] for i in at)) for row in each] for each in (last, samples)]
     return named(names, cut[0], cut[1], age_ms)
 

@@ -125,7 +125,7 @@ QueueStatsView = _view("QueueStatsView", "What moved in a queue.", _figures(QUEU
 TotalStatsView = _view(
     "TotalStatsView",
     "What moved in the cluster.",
-    _figures(["publish", "confirm", "deliver_get", "redeliver", "ack"]),
+    _figures([*CLIENT_FIGURES, "deliver_get"]),
 )
 ChurnView = _view("ChurnView", "What came and went.", _figures(NODE_FIGURES[7:14]))
 LengthsView = _view("LengthsView", "Messages in queues.", _figures(LENGTHS))

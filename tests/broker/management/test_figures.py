@@ -6,7 +6,14 @@ import pytest
 
 from headrace_broker.catalog.command import DeclareQueue
 from headrace_broker.management.figures import details, rate, summed, summed_last
-from headrace_broker.model.stats import NODE_FIGURES, Listener, NodeStats, QueueStats, Samples
+from headrace_broker.model.stats import (
+    NODE_FIGURES,
+    Listener,
+    NodeStats,
+    QueueStats,
+    Samples,
+    VhostStats,
+)
 from headrace_broker.model.status import MessageCounters, ObjectTotals
 
 LAST: Samples = [(10_000, 4, 1, 100, 50, 40), (15_000, 6, 1, 200, 60, 50)]
@@ -114,6 +121,7 @@ def test_overview_adds_up_what_nodes_say(api, node):
     }
     assert (body["message_stats"]["publish"], body["queue_totals"]["messages"]) == (150, 6)
     assert body["message_stats"]["publish_details"] == {"rate": 30.0}
+    assert body["message_stats"]["return_unroutable"] == 0
     assert [s["sample"] for s in body["queue_totals"]["messages_details"]["samples"]] == [6, 0]
     assert {(each["node"], each["protocol"]) for each in body["listeners"]} == {
         ("n1", "amqp"),
@@ -124,3 +132,10 @@ def test_overview_adds_up_what_nodes_say(api, node):
     assert [each["port"] for each in body["contexts"]] == ["15672", "15672"]
     assert "n3" in api.headers["X-Headrace-Partial"]
     assert "listeners" not in api("GET", "/api/overview", user="alice")[1]
+
+
+def test_overview_says_what_became_of_messages_in_all_vhosts(api, node):
+    before, after = (1_000, *[1] * 17), (6_000, *[11] * 17)
+    node.stats.rows = [VhostStats(name, [before, after]) for name in ("/", "v")]
+    stats = api("GET", "/api/overview")[1]["message_stats"]
+    assert (stats["drop_unroutable"], stats["drop_unroutable_details"]) == (22, {"rate": 4.0})
