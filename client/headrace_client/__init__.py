@@ -22,6 +22,7 @@ from headrace_client.definition import (
     Queue,
     QueueCounts,
     QueueFlowState,
+    TopicPermission,
     User,
     Vhost,
 )
@@ -114,6 +115,7 @@ __all__ = [
     "Tls",
     "TooLateError",
     "Top",
+    "TopicPermission",
     "UnavailableError",
     "UnroutableError",
     "User",

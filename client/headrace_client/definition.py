@@ -175,6 +175,23 @@ class Permission:
 
 
 @dataclass(frozen=True, slots=True)
+class TopicPermission:
+    """With which routing keys a user may publish to a topic exchange, and bind from it.
+
+    Attributes:
+        exchange: which need not be there.
+        write: regular expression that is searched for in routing keys of messages.
+        read: in those of bindings.
+    """
+
+    user: str
+    vhost: str
+    exchange: str
+    write: str
+    read: str
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     """Settings for the queues and exchanges of a vhost whose names match a pattern.
 

@@ -10,6 +10,7 @@ from headrace_client.definition import (
     Queue,
     QueueCounts,
     QueueFlowState,
+    TopicPermission,
     User,
     Vhost,
 )
@@ -125,6 +126,17 @@ def read_permission(permission: pb.Permission) -> Permission:
         permission.user,
         permission.vhost,
         permission.configure,
+        permission.write,
+        permission.read,
+    )
+
+
+def read_topic_permission(permission: pb.TopicPermission) -> TopicPermission:
+    """Return a permission for a topic exchange."""
+    return TopicPermission(
+        permission.user,
+        permission.vhost,
+        permission.exchange,
         permission.write,
         permission.read,
     )

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any
 
-from headrace_client.definition import Permission, Policy, User, Vhost
+from headrace_client.definition import Permission, Policy, TopicPermission, User, Vhost
 from headrace_client.definition_reader import (
     read_permission,
     read_policy,
+    read_topic_permission,
     read_user,
     read_vhost,
 )
@@ -152,6 +153,56 @@ class Governance(TopologyCalls):
             return found
 
         return self._listed(page, lambda answer: map(read_permission, answer.permissions))
+
+    # Topic permissions
+
+    async def declare_topic_permission(
+        self,
+        user: str,
+        exchange: str,
+        *,
+        write: str = "",
+        read: str = "",
+        vhost: str | None = None,
+    ) -> bool:
+        """Bound the routing keys that a user may use at an exchange; return whether it is new."""
+        permission = pb.TopicPermission(
+            user=user, vhost=self._where(vhost), exchange=exchange, write=write, read=read
+        )
+        request = pb.DeclareTopicPermissionRequest(permission=permission)
+        answer = await self._call(lambda stub: stub.DeclareTopicPermission, request)
+        return bool(answer.created)
+
+    async def delete_topic_permission(
+        self, user: str, exchange: str = "", *, vhost: str | None = None
+    ) -> bool:
+        """Take that away, for all exchanges unless one is given; return whether it was there."""
+        where = self._where(vhost)
+        request = pb.DeleteTopicPermissionRequest(user=user, vhost=where, exchange=exchange)
+        return bool((await self._call(lambda stub: stub.DeleteTopicPermission, request)).deleted)
+
+    async def topic_permission(
+        self, user: str, exchange: str, *, vhost: str | None = None
+    ) -> TopicPermission:
+        """Return which routing keys a user may use at an exchange."""
+        where = self._where(vhost)
+        request = pb.DescribeTopicPermissionRequest(user=user, vhost=where, exchange=exchange)
+        answer = await self._call(lambda stub: stub.DescribeTopicPermission, request)
+        return read_topic_permission(answer)
+
+    def topic_permissions(
+        self, *, user: str = "", vhost: str = ""
+    ) -> AsyncIterator[TopicPermission]:
+        """Return topic permissions; of all users and vhosts unless one is given."""
+
+        async def page(page: pb.PageRequest) -> pb.ListTopicPermissionsResponse:
+            request = pb.ListTopicPermissionsRequest(user=user, vhost=vhost, page=page)
+            found: pb.ListTopicPermissionsResponse = await self._call(
+                lambda stub: stub.ListTopicPermissions, request
+            )
+            return found
+
+        return self._listed(page, lambda answer: map(read_topic_permission, answer.permissions))
 
     # Policies
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import headrace_client
 from headrace_client import Properties
-from headrace_client.definition import Binding, Permission, Policy
+from headrace_client.definition import Binding, Permission, Policy, TopicPermission
 from headrace_client.pb import flow_pb2 as flow
 from headrace_client.pb import message_pb2 as message
+from headrace_client.pb import messaging_pb2 as messaging
 from headrace_client.pb import topology_pb2 as topology
 from headrace_client.pb.value_pb2 import Table, Value
 from headrace_client.value import decode_table, encode_table
@@ -101,6 +105,45 @@ def test_exchanges_and_bindings(play: Any) -> None:
                 await calls.bind("x", **ends)
 
     play(scenario)
+
+
+def test_topic_permissions(play: Any) -> None:
+    async def scenario(broker: Any, client: Any) -> None:
+        given = {"user": "u", "vhost": "/", "exchange": "x", "write": "^a", "read": "^b"}
+        permission = topology.TopicPermission(**given)
+        listed = topology.ListTopicPermissionsResponse(permissions=[permission])
+        broker.answers = {
+            "DeclareTopicPermission": topology.DeclareTopicPermissionResponse(created=True),
+            "DeleteTopicPermission": topology.DeleteResponse(deleted=True),
+            "DescribeTopicPermission": permission,
+            "ListTopicPermissions": listed,
+        }
+        calls = client.topology
+        assert await calls.declare_topic_permission("u", "x", write="^a", read="^b")
+        assert broker.calls[-1][1].permission == permission
+        expected = TopicPermission(**given)
+        assert await calls.topic_permission("u", "x") == expected
+        assert [each async for each in calls.topic_permissions(vhost="/")] == [expected]
+        assert await calls.delete_topic_permission("u")
+        assert broker.calls[-1][1].exchange == ""
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        method.name
+        for service in (topology.DESCRIPTOR, flow.DESCRIPTOR, messaging.DESCRIPTOR)
+        for each in service.services_by_name.values()
+        for method in each.methods
+    ],
+)
+def test_every_method_has_its_call_in_the_client(method: str) -> None:
+    folder = Path(str(headrace_client.__file__)).parent
+    texts = [path.read_text(encoding="utf-8") for path in folder.glob("*.py")]
+    call = re.compile(rf"(stub|Stub\(channel\))\.{method}\b")
+    assert any(call.search(text) for text in texts)
 
 
 def test_vhosts_users_permissions_and_policies(play: Any) -> None:
