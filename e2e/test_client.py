@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 from e2e.harness.cluster import Cluster
 
-from headrace_client import PERSISTENT, Client, Properties, blocking
+from headrace_client import PERSISTENT, Client, Confirm, Properties, Publisher, blocking
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "client" / "examples"
 SECONDS = 120
+COUNT = 2000
 
 
 @pytest.fixture(scope="module")
@@ -114,32 +115,43 @@ def test_one_queue_over_both_protocols_keeps_all_properties(nodes: Cluster) -> N
         assert (delivery.body, delivery.redelivered) == (b"body", False)
 
 
-def test_nothing_is_lost_when_the_node_is_killed(nodes: Cluster) -> None:
+async def publish_over_a_death(nodes: Cluster, publisher: Publisher) -> list[Confirm]:
+    """Publish numbers, and kill the node that they go through in the middle."""
+    confirms = []
+    async with publisher:
+        for number in range(COUNT):
+            confirms.append(await publisher.publish(b"%d" % number))
+            if number == COUNT // 2:
+                nodes.kill(publisher.node)
+        for confirm in confirms:
+            await confirm
+    return confirms
+
+
+async def taken(client: Client, queue: str) -> list[int]:
+    """What is in a queue, which is deleted then."""
+    found = []
+    async with client.consumer(queue, until_empty=True) as consumer:
+        async for delivery in consumer:
+            found.append(int(delivery.body))
+            delivery.accept()
+    await client.topology.delete_queue(queue)
+    return found
+
+
+@pytest.mark.parametrize("publisher_id", ["", "p"])
+def test_nothing_is_lost_when_the_node_is_killed(nodes: Cluster, publisher_id: str) -> None:
     async def scenario() -> None:
-        async with await Client.connect(endpoints(nodes)) as client:
+        async with asyncio.timeout(SECONDS), await Client.connect(endpoints(nodes)) as client:
             await client.topology.declare_queue("kept")
-            async with client.publisher(routing_key="kept") as publisher:
-                confirms = []
-                for number in range(2000):
-                    confirms.append(await publisher.publish(b"%d" % number))
-                    if number == 1000:
-                        nodes.kill(publisher.node)
-                for confirm in confirms:
-                    await confirm
-            found = []
-            async with client.consumer("kept", until_empty=True) as consumer:
-                async for delivery in consumer:
-                    found.append(int(delivery.body))
-                    delivery.accept()
-            assert set(found) == set(range(2000))
-            resent = {number for number, each in enumerate(confirms) if each.resent}
+            epoch = 0 if publisher_id else None
+            publisher = client.publisher(routing_key="kept", publisher_id=publisher_id, epoch=epoch)
+            confirms = await publish_over_a_death(nodes, publisher)
+            found = await taken(client, "kept")
+            assert set(found) == set(range(COUNT))
             twice = {number for number in found if found.count(number) > 1}
-            assert twice <= resent
-            await client.topology.delete_queue("kept")
+            resent = {number for number, each in enumerate(confirms) if each.resent}
+            assert twice <= (set() if publisher_id else resent)
 
-    async def bounded() -> None:
-        async with asyncio.timeout(SECONDS):
-            await scenario()
-
-    asyncio.run(bounded())
+    asyncio.run(scenario())
     nodes.start()

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 
 import click
 
 from headrace_broker.cli.api_client import path_of
-from headrace_broker.cli.progress import Gauge, gauge, poll, wait_option
+from headrace_broker.cli.moving import Move, wait_for_all, wait_for_one
+from headrace_broker.cli.progress import gauge, poll, wait_option
 from headrace_broker.cli.queue import queue
-from headrace_broker.cli.session import (
-    EXIT_UNAVAILABLE,
-    Column,
-    CommandError,
-    Row,
-    Session,
-    print_json,
-)
+from headrace_broker.cli.session import Column, CommandError, Session, print_json
 
 __all__ = ["queue"]  # with the commands that are here
 
@@ -73,7 +66,7 @@ def add(session: Session, name: str, node: str, seconds: float) -> None:
     """Give queue NAME a replica on NODE: it receives everything, then it votes."""
     session.request("PUT", path_of("queues", session.vhost, name, "members", node))
     if seconds:
-        _wait(session, name, seconds, lambda nodes: node in nodes)
+        wait_for_one(session, Move(session.vhost, name, node, present=True), seconds)
         session.done(f"queue '{name}' has a replica on '{node}'")
     else:
         session.done(f"queue '{name}' gets a replica on '{node}'")
@@ -90,49 +83,10 @@ def remove(session: Session, name: str, node: str, move: bool, seconds: float) -
     path = path_of("queues", session.vhost, name, "members", node)
     session.request("DELETE", path + ("?move=true" if move else ""))
     if seconds:
-        _wait(session, name, seconds, lambda nodes: node not in nodes)
+        wait_for_one(session, Move(session.vhost, name, node, present=False), seconds)
         session.done(f"queue '{name}' has no replica on '{node}' any more")
     else:
         session.done(f"the replica of queue '{name}' leaves '{node}'")
-
-
-def _wait(session: Session, name: str, seconds: float, check: Callable[[list[str]], bool]) -> None:
-    """Wait until a queue's replicas are where they are to be, whether or not all answer.
-
-    Raises:
-        CommandError: they are not in time.
-    """
-    path = path_of("queues", session.vhost, name, "members")
-    state = "its leader has not answered"
-    with gauge(f"waiting for the replicas of queue '{name}'", session.as_json) as shown:
-
-        def is_so() -> bool:
-            nonlocal state
-            try:
-                rows: list[Row] = session.get(path)["members"]
-            except CommandError as error:
-                if error.exit_code != EXIT_UNAVAILABLE:
-                    raise
-                return False  # leadership may move with a replica
-            state = _tell(shown, rows)
-            settled = all(row["wanted"] and row["role"] == "voter" for row in rows)
-            return settled and check([row["node"] for row in rows])
-
-        if not poll(is_so, seconds):
-            text = f"queue '{name}' is not settled after {seconds:g} s: {state}"
-            raise CommandError(text)
-
-
-def _tell(shown: Gauge, rows: list[Row]) -> str:
-    """Show which replicas are on their way, and return that."""
-    moving = [row for row in rows if row["role"] != "voter"]
-    told = [f"{row['node']} is {row['role']}" for row in moving]
-    text = ", ".join(told) or "all replicas vote"
-    shown.tell(text)
-    lags = [row["lag"] for row in moving if row["lag"] is not None]
-    if lags:
-        shown.remain(max(lags))
-    return text
 
 
 @queue.command()
@@ -156,9 +110,15 @@ def transfer(session: Session, name: str, node: str) -> None:
 )
 @_all_vhosts
 @_all_queues
+@wait_option
 @click.pass_obj
 def grow(
-    session: Session, node: str, strategy: str, vhost_pattern: str, queue_pattern: str
+    session: Session,
+    node: str,
+    strategy: str,
+    vhost_pattern: str,
+    queue_pattern: str,
+    seconds: float,
 ) -> None:
     """Give all replicated queues, or those that match, a replica on NODE."""
     body = {
@@ -167,7 +127,7 @@ def grow(
         "queue_pattern": queue_pattern,
     }
     path = path_of("queues", "quorum", "replicas", "on", node, "grow")
-    _print_steps(session, session.request("POST", path, body))
+    _follow(session, session.request("POST", path, body), node, True, seconds)
 
 
 @queue.command()
@@ -175,16 +135,31 @@ def grow(
 @_move
 @_all_vhosts
 @_all_queues
+@wait_option
 @click.pass_obj
-def shrink(session: Session, node: str, move: bool, vhost_pattern: str, queue_pattern: str) -> None:
+def shrink(
+    session: Session,
+    node: str,
+    move: bool,
+    vhost_pattern: str,
+    queue_pattern: str,
+    seconds: float,
+) -> None:
     """Take the replicas of all queues, or of those that match, off NODE."""
     body = {"vhost_pattern": vhost_pattern, "queue_pattern": queue_pattern}
     path = path_of("queues", "quorum", "replicas", "on", node, "shrink")
-    _print_steps(session, session.request("DELETE", path + ("?move=true" if move else ""), body))
+    rows = session.request("DELETE", path + ("?move=true" if move else ""), body)
+    _follow(session, rows, node, False, seconds)
 
 
-def _print_steps(session: Session, rows: list[dict[str, Any]]) -> None:
-    """Print what becomes of queues; the command fails where one of them stays as it is."""
+def _follow(
+    session: Session, rows: list[dict[str, Any]], node: str, present: bool, seconds: float
+) -> None:
+    """Print what becomes of queues, and wait for it.
+
+    Raises:
+        CommandError: one of them stays as it is, or it takes too long.
+    """
     columns: dict[str, Column] = {
         "vhost": "vhost",
         "queue": "name",
@@ -193,7 +168,12 @@ def _print_steps(session: Session, rows: list[dict[str, Any]]) -> None:
         "reason": "reason",
     }
     session.print_rows(rows, columns)
-    failed = sum(row["result"] != "ok" for row in rows)
+    moves = [
+        Move(row["vhost"], row["name"], node, present) for row in rows if row["result"] == "ok"
+    ]
+    if seconds:
+        wait_for_all(session, moves, seconds)
+    failed = len(rows) - len(moves)
     if failed:
         raise CommandError(f"{failed} of {len(rows)} queues stay as they are")
 

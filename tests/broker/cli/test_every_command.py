@@ -30,7 +30,10 @@ def leaves(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[Leaf]:
 
 ALL = [leaf for leaf in leaves(main) if leaf[0][0] != "ctl"]  # which does as rabbitmqctl does
 NAMES = [" ".join(path) for path, _ in ALL]
-ASKING = [leaf for leaf in ALL if isinstance(leaf[1], SessionCommand)]
+ELSEWHERE = ("backup", "restore")  # ask over gRPC, or look into files
+ASKING = [
+    leaf for leaf in ALL if isinstance(leaf[1], SessionCommand) and leaf[0][0] not in ELSEWHERE
+]
 
 # What the commands want besides their arguments, and arguments that are more than a word.
 WORDS = {

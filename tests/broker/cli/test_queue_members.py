@@ -124,16 +124,42 @@ def test_grow_and_shrink_say_what_becomes_of_each_queue(api: FakeApi) -> None:
         ApiAnswer(200, [step("a"), step("b", "error", "it is there already")]),
         ApiAnswer(200, [step("a")]),
     ]
-    grown = run("grow", "n4", "--strategy", "even", "--queue-pattern", "^a")
+    words = ["--strategy", "even", "--queue-pattern", "^a", "--wait", "0"]
+    grown = run("grow", "n4", *words)
     assert grown.exit_code == 1
     assert "b      3         error   it is there already" in grown.output
     assert "1 of 2 queues stay as they are" in grown.output
     body = {"strategy": "even", "vhost_pattern": ".*", "queue_pattern": "^a"}
     assert requests(api) == [("POST", "/api/queues/quorum/replicas/on/n4/grow", body)]
-    assert run("shrink", "n4", "--move").exit_code == 0
+    assert run("shrink", "n4", "--move", "--wait", "0").exit_code == 0
     body = {"vhost_pattern": ".*", "queue_pattern": ".*"}
     path = "/api/queues/quorum/replicas/on/n4/shrink?move=true"
     assert requests(api)[-1] == ("DELETE", path, body)
+
+
+def test_all_queues_that_grow_are_waited_for_but_not_those_that_go(api: FakeApi) -> None:
+    api.answers += [
+        ApiAnswer(200, [step("a"), step("b"), step("c")]),
+        view(member("n1"), member("n4", "learner")),  # a
+        view(member("n1"), member("n4")),  # b
+        ApiAnswer(404, {"reason": "no queue 'c'"}),
+        ApiAnswer(503, {"reason": "its leader does not answer"}),  # a
+        view(member("n1"), member("n4")),
+    ]
+    assert run("grow", "n4").exit_code == 0
+    asked = [path.split("/")[4] for _, path, _ in requests(api)[1:]]
+    assert asked == ["a", "b", "c", "a", "a"]
+
+
+def test_queues_that_take_too_long_are_counted(api: FakeApi) -> None:
+    api.answers += [
+        ApiAnswer(200, [step("a"), step("b")]),
+        view(member("n1"), member("n2", "leaving", wanted=False)),
+        view(member("n1")),
+    ]
+    result = run("shrink", "n2", "--wait", "1e-9")
+    assert result.exit_code == 1
+    assert result.stderr == "Error: 1 of 2 queues are not settled after 1e-09 s\n"
 
 
 def balance(running: bool, **more: Any) -> ApiAnswer:
