@@ -62,7 +62,7 @@ class World:
         nodes = Nodes("n1", NAMES, self.stores[1].answer, self.couriers[1])
         admission = Admission(broker, lambda: "")
         self.service = ExportService({LOG: NodeLog("samples", nodes)}, admission)
-        self.server = GrpcServer([self.service], lambda: "", MESSAGE_BYTES_MAX)
+        self.server = GrpcServer([self.service], lambda: "", MESSAGE_BYTES_MAX, admission)
 
     def _store(self, node: int) -> TelemetryStore:
         place = Place(NAMES[node], f"host{node}:7672")
