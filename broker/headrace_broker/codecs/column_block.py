@@ -88,7 +88,12 @@ def encode_columns(schema: Schema, columns: Sequence[Sequence[Any]]) -> ColumnBl
 
 
 def _encode_column(buffers: list[bytes], kind: int, values: Sequence[Any]) -> None:
-    if None in values:
+    rows = len(values)
+    missing = values.count(None)
+    if missing == rows:
+        _encode_nothing(buffers, kind, rows)
+        return
+    if missing:
         buffers.append(_bitmap([value is not None for value in values]))
         empty: Any = "" if kind == UTF8 else b"" if kind == BINARY else 0
         values = [empty if value is None else value for value in values]
@@ -102,6 +107,19 @@ def _encode_column(buffers: list[bytes], kind: int, values: Sequence[Any]) -> No
         _encode_octets(buffers, values)
     else:
         buffers.append(_octets(array(_TYPECODES[kind], values)))
+
+
+def _encode_nothing(buffers: list[bytes], kind: int, rows: int) -> None:
+    """Write a column without a value."""
+    bitmap = bytes((rows + 7) // 8)
+    buffers.append(bitmap)
+    if kind == BOOL:
+        buffers.append(bitmap)
+    elif kind in (UTF8, BINARY):
+        buffers.append(bytes(4 * (rows + 1)))
+        buffers.append(b"")
+    else:
+        buffers.append(bytes((4 if kind == INT32 else 8) * rows))
 
 
 def _encode_octets(buffers: list[bytes], values: Sequence[bytes]) -> None:

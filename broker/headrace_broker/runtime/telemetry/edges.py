@@ -78,43 +78,39 @@ class EdgeTaker:
         Octets are not counted by exchange: each gets its part by messages.
         """
         cause = tab.account.cause
+        whose = (cause.account, cause.kind, cause.name, cause.user, cause.account)
+        start = (moment.at_ms, moment.elapsed_ms, self._sources.node, *whose)
         followers = max(len(queue.members) - 1, 0)
-        parts = sorted(moved.exchanges.items(), key=lambda part: -part[1])
-        unnamed = moved.messages - sum(count for _, count in parts)
-        if unnamed or not parts:
-            parts.append((None, unnamed))  # type: ignore[arg-type]
+        owed: tuple[int, ...] = (
+            moved.messages,
+            moved.octets,
+            moved.repaid_messages,
+            moved.repaid_octets,
+            int(tab.messages),
+            int(tab.octets),
+        )
         rows: list[DebtEdge] = []
         octets_left = moved.octets
+        parts = _parts(moved)
         for position, (exchange, count) in enumerate(parts):
             last = position == len(parts) - 1
             octets = octets_left if last else moved.octets * count // moved.messages
             octets_left -= octets
-            row = DebtEdge(
-                moment.at_ms,
-                moment.elapsed_ms,
-                self._sources.node,
-                cause.account,
-                cause.kind,
-                cause.name,
-                cause.user,
-                cause.account,
-                exchange,
-                queue.vhost,
-                queue.name,
-                count,
-                octets,
-                octets * followers,
-            )
-            rows.append(row)
-        rows[0] = rows[0]._replace(
-            charged_messages=moved.messages,
-            charged_octets=moved.octets,
-            repaid_messages=moved.repaid_messages,
-            repaid_octets=moved.repaid_octets,
-            owed_messages=int(tab.messages),
-            owed_octets=int(tab.octets),
-        )
+            place = (exchange, queue.vhost, queue.name, count, octets, octets * followers)
+            rows.append(DebtEdge(*start, *place, *owed))
+            owed = ()
         return rows
+
+
+def _parts(moved: Moved) -> list[tuple[str | None, int]]:
+    """Return messages by exchange, the most first, and those of which it is not known."""
+    parts: list[tuple[str | None, int]] = list(moved.exchanges.items())
+    if len(parts) > 1:
+        parts.sort(key=lambda part: -part[1])
+    unnamed = moved.messages - sum(count for _, count in parts)
+    if unnamed or not parts:
+        parts.append((None, unnamed))
+    return parts
 
 
 def _weight(entry: tuple[Tab, Moved]) -> int:

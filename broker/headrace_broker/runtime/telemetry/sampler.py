@@ -1,35 +1,79 @@
-"""How this node and what moves on it fare: rows of FLOW_SAMPLES."""
+"""How this node and what moves on it fare: rows of FLOW_SAMPLES.
+
+Rows of one kind stand together, as tuples of what that kind has: most columns are nothing to most
+kinds, and a second may have thousands of rows.
+"""
 
 from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NamedTuple
 
 from headrace_broker.flow.account import Account
 from headrace_broker.flow.activity import Activity
 from headrace_broker.model import flow
-from headrace_broker.model.flow import LIMIT_NAMES
+from headrace_broker.model.flow import LIMIT_NAMES, NO_LIMIT
 from headrace_broker.model.status import ChannelStatus
 from headrace_broker.runtime.connection_info import ConnectionInfo
 from headrace_broker.runtime.flow_state import state_name
 from headrace_broker.runtime.queue_host import QueueHost
 from headrace_broker.runtime.telemetry.edges import Brought
-from headrace_broker.runtime.telemetry.schema import (
-    ACCOUNT,
-    CHANNEL,
-    CONNECTION,
-    NODE,
-    QUEUE,
-    Sample,
-)
+from headrace_broker.runtime.telemetry.schema import ACCOUNT, CHANNEL, CONNECTION, NODE, QUEUE
 from headrace_broker.runtime.telemetry.sources import Moment, Sources
 
 NOTHING: Final = Brought(0, 0)
-WINDOW: Final = 0  # the shortest of `flow.activity.WINDOWS_S`
-SHARE_SECONDS: Final = 1  # that it has
+WINDOW: Final = 0  # the shortest of `flow.activity.WINDOWS_S`, a second
 BUSY_CONSUMERS_MAX: Final = 256  # of a queue, that are looked at one by one
+TURN_ROWS: Final = 200  # made in one turn of the loop; some ms
+
+Fields = tuple[str, ...]
+Moves = tuple[int, int, int]
+
+OWED: Final[Fields] = (
+    *("published", "published_octets", "debt_messages", "debt_octets"),
+    *("debt_messages_max", "debt_octets_max", "in_debt"),
+)
+BLOCKED: Final[Fields] = ("blocked_ms", "blocked_by", "blocked_vhost", "blocked_queue")
+WHOSE: Final[Fields] = ("id", "name", "vhost", "user", "account", "account_kind")
+NODE_FIELDS: Final[Fields] = (
+    *("id", "name", "published", "confirmed", "delivered", "redelivered", "settled"),
+    *("memory_used", "memory_limit", "disk_free", "disk_limit", "cpu_ms", "loop_lag_ms"),
+    *("connections", "channels", "queues", "left_out"),
+)
+QUEUE_FIELDS: Final[Fields] = (
+    *("id", "name", "vhost", "published", "delivered", "settled"),
+    *("ready", "ready_octets", "unacked", "unacked_octets", "oldest_ready_ms"),
+    *("consumers", "consumers_busy", "saturated", "withheld", "high_messages", "high_octets"),
+    *("pending_octets", "pending_octets_max"),
+)
+CONNECTION_FIELDS: Final[Fields] = (
+    *WHOSE,
+    *("state", "held_messages", "held_octets", "channels"),
+    *BLOCKED,
+    *OWED,
+)
+ACCOUNT_FIELDS: Final[Fields] = (*WHOSE, *OWED)
+CHANNEL_FIELDS: Final[Fields] = (
+    *WHOSE,
+    *("state", "unacked", "consumers", "credit_left"),
+    *BLOCKED,
+)
+
+
+class Part(NamedTuple):
+    """Rows of one kind.
+
+    Attributes:
+        kind: likewise.
+        fields: that they have, in this order.
+        rows: of the values.
+    """
+
+    kind: str
+    fields: Fields
+    rows: list[tuple[Any, ...]]
 
 
 class SampleTaker:
@@ -43,15 +87,15 @@ class SampleTaker:
     def __init__(self, sources: Sources, rows_max: int) -> None:
         self._sources = sources
         self._rows_max = rows_max
-        self._counts: dict[int, tuple[int, int, int]] = {}
+        self._counts: dict[int, Moves] = {}
         self._moved: frozenset[int] = frozenset()
         self._traffic = self._traffic_now()
         self._cpu_ns = time.process_time_ns()
 
     def take(
         self, moment: Moment, brought: dict[str, Brought], lag_ms: int, left_out: int
-    ) -> list[Sample]:
-        """Return rows, the node's first.
+    ) -> Iterator[list[Part]]:
+        """Return rows in pieces of a few ms each, between which others may have their turn.
 
         Args:
             moment: when.
@@ -62,21 +106,27 @@ class SampleTaker:
         queues = self._moving_queues()
         connections = self._moving_connections(moment, brought)
         accounts = self._other_accounts(brought)
+        found = len(queues) + len(connections) + len(accounts)
+        yield []
         room = self._rows_max - 1
-        quota = max(room // 4, room - len(connections) - len(accounts))
-        rows = [self._queue(moment, *each) for each in heapq.nlargest(quota, queues, key=_load)]
-        room -= len(rows)
-        accounts_kept = accounts[: max(room // 4, 1)]
-        rows += [self._account(moment, each, brought) for each in accounts_kept]
-        room -= len(accounts_kept)
-        kept = heapq.nlargest(room, connections, key=_held)
-        rows += [self._connection(moment, each, brought) for each in kept]
+        kept = _largest(max(room // 4, room - len(connections) - len(accounts)), queues, _load)
+        for some in _pieces(kept):
+            yield [Part(QUEUE, QUEUE_FIELDS, [self._queue(moment, *each) for each in some])]
         room -= len(kept)
-        channels = self._channels(moment, kept)
-        rows += channels[:room]
-        left_out += len(queues) + len(accounts) + len(connections) + len(channels)
-        left_out -= len(rows)
-        return [self._node(moment, lag_ms, left_out), *rows]
+        others = accounts[: max(room // 4, 1)]
+        rows = [self._account(each, brought) for each in others]
+        yield [Part(ACCOUNT, ACCOUNT_FIELDS, rows)]
+        room -= len(others)
+        clients = _largest(room, connections, _held)
+        for some_clients in _pieces(clients):
+            rows = [self._connection(moment, each, brought) for each in some_clients]
+            yield [Part(CONNECTION, CONNECTION_FIELDS, rows)]
+        room -= len(clients)
+        channels = self._channels(moment, clients)
+        yield [Part(CHANNEL, CHANNEL_FIELDS, channels[:room])]
+        found += len(channels)
+        left_out += found - len(kept) - len(others) - len(clients) - len(channels[:room])
+        yield [Part(NODE, NODE_FIELDS, [self._node(lag_ms, left_out)])]
 
     # The node
 
@@ -86,46 +136,38 @@ class SampleTaker:
         published, confirmed, delivered, redelivered, settled = map(int, counts)
         return published, confirmed, delivered, redelivered, settled
 
-    def _node(self, moment: Moment, lag_ms: int, left_out: int) -> Sample:
+    def _node(self, lag_ms: int, left_out: int) -> tuple[Any, ...]:
         before, self._traffic = self._traffic, self._traffic_now()
         cpu_ns = time.process_time_ns()
         used_ns, self._cpu_ns = cpu_ns - self._cpu_ns, cpu_ns
-        published, confirmed, delivered, redelivered, settled = (
-            now - then for now, then in zip(self._traffic, before, strict=True)
-        )
         sources = self._sources
         report = sources.report()
         connections = sources.connections().values()
-        return self._row(moment, NODE, sources.node, sources.node)._replace(
-            published=published,
-            confirmed=confirmed,
-            delivered=delivered,
-            redelivered=redelivered,
-            settled=settled,
-            memory_used=report.memory_used,
-            memory_limit=report.memory_limit,
-            disk_free=report.disk_free,
-            disk_limit=report.disk_limit,
-            cpu_ms=used_ns // 1_000_000,
-            loop_lag_ms=lag_ms,
-            connections=len(connections),
-            channels=sum(connection.channels for connection in connections),
-            queues=sum(host.serving for host in sources.hosts.values()),
-            left_out=left_out,
+        return (
+            sources.node,
+            sources.node,
+            *(now - then for now, then in zip(self._traffic, before, strict=True)),
+            report.memory_used,
+            report.memory_limit,
+            report.disk_free,
+            report.disk_limit,
+            used_ns // 1_000_000,
+            lag_ms,
+            len(connections),
+            sum(connection.channels for connection in connections),
+            sum(host.serving for host in sources.hosts.values()),
+            left_out,
         )
-
-    def _row(self, moment: Moment, kind: str, entity: str, name: str) -> Sample:
-        return Sample(moment.at_ms, moment.elapsed_ms, self._sources.node, kind, entity, name)
 
     # Queues
 
-    def _moving_queues(self) -> list[tuple[QueueHost, tuple[int, int, int]]]:
+    def _moving_queues(self) -> list[tuple[QueueHost, Moves]]:
         """Return queues that are led here in which something moves or waits, with what moved.
 
         One that stands still is told once more, so that its last figures are told.
         """
-        found: list[tuple[QueueHost, tuple[int, int, int]]] = []
-        counts: dict[int, tuple[int, int, int]] = {}
+        found: list[tuple[QueueHost, Moves]] = []
+        counts: dict[int, Moves] = {}
         moved: set[int] = set()
         for group, host in self._sources.hosts.items():
             now = host.moves.counts()
@@ -144,35 +186,29 @@ class SampleTaker:
         self._moved = frozenset(moved)
         return found
 
-    def _queue(self, moment: Moment, host: QueueHost, moved: tuple[int, int, int]) -> Sample:
+    def _queue(self, moment: Moment, host: QueueHost, moved: Moves) -> tuple[Any, ...]:
         machine, queue, settings = host.machine, host.queue, host.machine.settings
         gate = self._sources.gate(queue.group)
         oldest_ms = int(machine.oldest_ms())
         count = int(machine.consumer_count)
-        return Sample(
-            moment.at_ms,
-            moment.elapsed_ms,
-            self._sources.node,
-            QUEUE,
+        return (
             str(queue.group),
             queue.name,
             queue.vhost,
-            published=moved[0],
-            delivered=moved[1],
-            settled=moved[2],
-            pending_octets=gate.octets if gate is not None else None,
-            pending_octets_max=gate.octets_max if gate is not None else None,
-            ready=int(machine.ready_count),
-            ready_octets=int(machine.ready_octets),
-            unacked=int(machine.unsettled_count),
-            unacked_octets=int(machine.unsettled_octets),
-            oldest_ready_ms=max(moment.at_ms - oldest_ms, 0) if oldest_ms else None,
-            consumers=count,
-            consumers_busy=_busy(host) if count <= BUSY_CONSUMERS_MAX else None,
-            saturated=machine.saturated,
-            withheld=int(machine.withheld_count),
-            high_messages=int(settings.high_watermark),
-            high_octets=int(settings.high_watermark_octets),
+            *moved,
+            int(machine.ready_count),
+            int(machine.ready_octets),
+            int(machine.unsettled_count),
+            int(machine.unsettled_octets),
+            max(moment.at_ms - oldest_ms, 0) if oldest_ms else None,
+            count,
+            _busy(host) if count <= BUSY_CONSUMERS_MAX else None,
+            machine.saturated,
+            int(machine.withheld_count),
+            int(settings.high_watermark),
+            int(settings.high_watermark_octets),
+            gate.octets if gate is not None else None,
+            gate.octets_max if gate is not None else None,
         )
 
     # Connections and other accounts
@@ -193,51 +229,48 @@ class SampleTaker:
 
     def _connection(
         self, moment: Moment, info: ConnectionInfo, brought: dict[str, Brought]
-    ) -> Sample:
-        row = self._row(moment, CONNECTION, info.id, info.name)._replace(
-            vhost=info.vhost,
-            user=info.user,
-            account=info.id,
-            account_kind=info.kind,
-            state=state_name(info.state, info.flow, moment.now_us),
-            held_messages=info.held_messages,
-            held_octets=info.held_octets,
-            channels=info.channels,
-        )
-        row = self._blocked(row, info.flow, moment)
+    ) -> tuple[Any, ...]:
         account = info.account
-        if account is None:
-            return row
-        return self._owed(row, account, brought.get(info.id, NOTHING))
+        return (
+            info.id,
+            info.name,
+            info.vhost,
+            info.user,
+            info.id,
+            info.kind,
+            state_name(info.state, info.flow, moment.now_us),
+            info.held_messages,
+            info.held_octets,
+            info.channels,
+            *self._blocked(info.flow, moment),
+            *self._owed(account, brought.get(info.id, NOTHING)),
+        )
 
-    def _blocked(self, row: Sample, activity: Activity, moment: Moment) -> Sample:
-        """Say for how long an activity was stopped in the last second, and by what mostly."""
-        total_us, longest_us, worst = 0, 0, 0
+    def _blocked(self, activity: Activity, moment: Moment) -> tuple[Any, ...]:
+        """Return for how long an activity was stopped in the last second, and by what mostly."""
+        total_us, longest_us, worst = 0, 0, NO_LIMIT
         for limit in activity.limits():
             stopped_us = int(activity.stopped_us(limit, WINDOW, moment.now_us))
             total_us += stopped_us
             if stopped_us > longest_us:
                 longest_us, worst = stopped_us, limit
-        if not worst:
-            return row._replace(blocked_ms=0)
-        vhost, queue = self._sources.place(int(activity.latest_group(worst)))
-        return row._replace(
-            blocked_ms=min(total_us // 1000, 1000 * SHARE_SECONDS),
-            blocked_by=LIMIT_NAMES[worst],
-            blocked_vhost=vhost,
-            blocked_queue=queue,
-        )
+        if worst == NO_LIMIT:
+            return 0, None, None, None
+        place = self._sources.place(int(activity.latest_group(worst)))
+        return min(total_us // 1000, 1000), LIMIT_NAMES[worst], *place
 
-    def _owed(self, row: Sample, account: Account, brought: Brought) -> Sample:
+    def _owed(self, account: Account | None, brought: Brought) -> tuple[Any, ...]:
+        if account is None:
+            return (None,) * len(OWED)
         limits = self._sources.limits
-        return row._replace(
-            published=brought.messages,
-            published_octets=brought.octets,
-            debt_messages=int(account.messages),
-            debt_octets=int(account.octets),
-            debt_messages_max=int(limits.scaled(limits.account_messages)),
-            debt_octets_max=int(limits.scaled(limits.account_octets)),
-            in_debt=account.in_debt,
+        return (
+            brought.messages,
+            brought.octets,
+            int(account.messages),
+            int(account.octets),
+            int(limits.scaled(limits.account_messages)),
+            int(limits.scaled(limits.account_octets)),
+            account.in_debt,
         )
 
     def _other_accounts(self, brought: dict[str, Brought]) -> list[Account]:
@@ -249,46 +282,53 @@ class SampleTaker:
             if name not in connections and (account.messages or name in brought)
         ]
 
-    def _account(self, moment: Moment, account: Account, brought: dict[str, Brought]) -> Sample:
+    def _account(self, account: Account, brought: dict[str, Brought]) -> tuple[Any, ...]:
         cause = account.cause
-        row = self._row(moment, ACCOUNT, cause.account, cause.name)._replace(
-            vhost=cause.vhost, user=cause.user, account=cause.account, account_kind=cause.kind
-        )
-        return self._owed(row, account, brought.get(cause.account, NOTHING))
+        whose = (cause.account, cause.name, cause.vhost, cause.user, cause.account, cause.kind)
+        return (*whose, *self._owed(account, brought.get(cause.account, NOTHING)))
 
     # Channels
 
-    def _channels(self, moment: Moment, connections: Iterable[ConnectionInfo]) -> list[Sample]:
+    def _channels(
+        self, moment: Moment, connections: Iterable[ConnectionInfo]
+    ) -> list[tuple[Any, ...]]:
         """Return the channels of connections that something stops, which say more than these."""
-        found: list[Sample] = []
+        found: list[tuple[Any, ...]] = []
         for info in connections:
             if info.control is None or not info.flow.in_flow(moment.now_us):
                 continue
             channels: list[ChannelStatus] = info.control.channels(moment.now_us)
-            found += [self._channel(moment, info, channel) for channel in channels]
+            found += [self._channel(info, channel) for channel in channels]
         return found
 
-    def _channel(self, moment: Moment, info: ConnectionInfo, channel: ChannelStatus) -> Sample:
+    def _channel(self, info: ConnectionInfo, channel: ChannelStatus) -> tuple[Any, ...]:
         activity = channel.flow
         worst = max(activity.by_limit, key=lambda each: activity.by_limit[each][0], default="")
-        group = activity.by_limit[worst][3] if worst else 0
-        vhost, queue = self._sources.place(group)
-        entity = f"{info.id}/{channel.number}"
-        name = f"{info.name} ({channel.number})"
-        return self._row(moment, CHANNEL, entity, name)._replace(
-            vhost=info.vhost,
-            user=info.user,
-            account=info.id,
-            account_kind=info.kind,
-            state=channel.state,
-            blocked_ms=int(1000 * SHARE_SECONDS * activity.shares[0]),
-            blocked_by=worst or None,
-            blocked_vhost=vhost,
-            blocked_queue=queue,
-            credit_left=channel.credit_left,
-            unacked=channel.messages_unacknowledged,
-            consumers=len(channel.consumers),
+        place = self._sources.place(activity.by_limit[worst][3] if worst else 0)
+        return (
+            f"{info.id}/{channel.number}",
+            f"{info.name} ({channel.number})",
+            info.vhost,
+            info.user,
+            info.id,
+            info.kind,
+            channel.state,
+            channel.messages_unacknowledged,
+            len(channel.consumers),
+            channel.credit_left,
+            int(1000 * activity.shares[0]),
+            worst or None,
+            *place,
         )
+
+
+def _largest(count: int, entries: list[Any], weight: Any) -> list[Any]:
+    """Return so many entries, the largest ones where there are more."""
+    return entries if len(entries) <= count else heapq.nlargest(count, entries, key=weight)
+
+
+def _pieces(entries: list[Any]) -> Iterator[list[Any]]:
+    return (entries[start : start + TURN_ROWS] for start in range(0, len(entries), TURN_ROWS))
 
 
 def _busy(host: QueueHost) -> int:
@@ -298,7 +338,7 @@ def _busy(host: QueueHost) -> int:
     )
 
 
-def _load(entry: tuple[QueueHost, tuple[int, int, int]]) -> tuple[bool, int, int]:
+def _load(entry: tuple[QueueHost, Moves]) -> tuple[bool, int, int]:
     host, moved = entry
     machine = host.machine
     octets = int(machine.ready_octets) + int(machine.unsettled_octets)

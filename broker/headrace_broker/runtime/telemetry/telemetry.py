@@ -7,15 +7,15 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from headrace_broker.codecs.column_block import ColumnBlock, encode_columns
+from headrace_broker.codecs.column_block import ColumnBlock, Schema, encode_columns
 from headrace_broker.config_telemetry import TelemetrySection, advertised_address
 from headrace_broker.core.queue.effect import REASON_NAMES
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.flow import TELEMETRY, Cause
-from headrace_broker.model.limits import TELEMETRY_BLOCK_ROWS
+from headrace_broker.model.limits import TELEMETRY_BLOCK_ROWS as BLOCK_ROWS
 from headrace_broker.runtime.export_log import ExportLog
 from headrace_broker.runtime.letter import Letter
 from headrace_broker.runtime.node_directory import CATALOG_GROUP
@@ -25,7 +25,7 @@ from headrace_broker.runtime.telemetry.edges import EdgeTaker
 from headrace_broker.runtime.telemetry.episodes import Episodes
 from headrace_broker.runtime.telemetry.node_log import NodeLog, Nodes
 from headrace_broker.runtime.telemetry.queue_notes import QueueNotes
-from headrace_broker.runtime.telemetry.sampler import SampleTaker
+from headrace_broker.runtime.telemetry.sampler import Part, SampleTaker
 from headrace_broker.runtime.telemetry.schema import (
     DEBT_EDGES,
     FLOW_EVENTS,
@@ -53,6 +53,18 @@ log = logging.getLogger(__name__)
 def now_us() -> int:
     """Return a time that only goes forward."""
     return time.monotonic_ns() // 1000
+
+
+class Seen(NamedTuple):
+    """What one look has found.
+
+    Attributes:
+        parts: of samples.
+        rows: of the other logs, by name.
+    """
+
+    parts: list[Part]
+    rows: dict[str, Sequence[Row]]
 
 
 class Takers(NamedTuple):
@@ -163,10 +175,10 @@ class Telemetry:
             moment = Moment(unix_ms(), max(int(1000 * (now - before)), 1), now_us())
             before = now
             due = max(due + LOOK_SECONDS, now)
-            await self._note(moment.at_ms, self._look(moment, lag_ms))
+            await self._note(moment, await self._look(moment, lag_ms))
 
-    def _look(self, moment: Moment, lag_ms: int) -> dict[str, list[Any]]:
-        """Return what there is to note, by log."""
+    async def _look(self, moment: Moment, lag_ms: int) -> Seen:
+        """Return what there is to note; it takes several turns of the loop where that is much."""
         takers = self._takers
         assert takers is not None
         traffic = self._node.hosting.traffic
@@ -174,36 +186,59 @@ class Telemetry:
             takers.notes.purged(queue, count)
         traffic.purges = []
         edges = takers.edges.take(moment)
+        await asyncio.sleep(0)
         events = takers.episodes.take(moment)
         notes = takers.notes.take()
         left_out = takers.edges.left_out + takers.episodes.left_out + takers.notes.left_out
         takers.notes.left_out = 0
-        samples = takers.samples.take(moment, takers.edges.brought, lag_ms, left_out)
-        return {
-            FLOW_SAMPLES: samples,
-            DEBT_EDGES: edges,
-            FLOW_EVENTS: events,
-            QUEUE_EVENTS: notes,
-        }
+        parts: list[Part] = []
+        for some in takers.samples.take(moment, takers.edges.brought, lag_ms, left_out):
+            parts += some
+            await asyncio.sleep(0)
+        return Seen(parts, {DEBT_EDGES: edges, FLOW_EVENTS: events, QUEUE_EVENTS: notes})
 
-    async def _note(self, at_ms: int, rows: dict[str, list[Any]]) -> None:
+    async def _note(self, moment: Moment, seen: Seen) -> None:
         """Have rows written; meanwhile they are telemetry's debt."""
-        count = sum(map(len, rows.values()))
+        count = sum(len(part.rows) for part in seen.parts) + sum(map(len, seen.rows.values()))
         self._account.borrow(count, 0)
         try:
-            await self._store.note(at_ms, lambda: encode_rows(rows))
+            await self._store.note(moment.at_ms, lambda: encode(moment, self._name, seen))
         finally:
             self._account.repay(count, 0)
 
 
-def encode_rows(rows: Mapping[str, list[Row]]) -> dict[str, list[ColumnBlock]]:
-    """Return rows by log as blocks."""
-    return {
-        name: [
-            encode_columns(
-                SCHEMAS[name], list(zip(*found[start : start + TELEMETRY_BLOCK_ROWS], strict=True))
-            )
-            for start in range(0, len(found), TELEMETRY_BLOCK_ROWS)
-        ]
-        for name, found in rows.items()
-    }
+def encode(moment: Moment, node: str, seen: Seen) -> dict[str, list[ColumnBlock]]:
+    """Return what was seen as blocks, by log."""
+    found = {name: _encode_rows(SCHEMAS[name], rows) for name, rows in seen.rows.items()}
+    found[FLOW_SAMPLES] = encode_samples(moment, node, seen.parts)
+    return found
+
+
+def _encode_rows(schema: Schema, rows: Sequence[Row]) -> list[ColumnBlock]:
+    return [
+        encode_columns(schema, list(zip(*rows[start : start + BLOCK_ROWS], strict=True)))
+        for start in range(0, len(rows), BLOCK_ROWS)
+    ]
+
+
+def encode_samples(moment: Moment, node: str, parts: Iterable[Part]) -> list[ColumnBlock]:
+    """Return rows of samples as blocks: of one kind, where there are many; else of all."""
+    schema = SCHEMAS[FLOW_SAMPLES]
+    places = {name: place for place, (name, _) in enumerate(schema.columns)}
+    blocks: list[ColumnBlock] = []
+    columns: list[list[Any]] = [[] for _ in schema.columns]
+    for part in parts:
+        count = len(part.rows)
+        if columns[0] and len(columns[0]) + count > BLOCK_ROWS:
+            blocks.append(encode_columns(schema, columns))
+            columns = [[] for _ in schema.columns]
+        common = {"at": moment.at_ms, "elapsed_ms": moment.elapsed_ms, "node": node}
+        given = dict(zip(part.fields, zip(*part.rows, strict=True), strict=False))
+        for name, place in places.items():
+            values = given.get(name)
+            columns[place] += values if values is not None else [common.get(name)] * count
+        kinds = columns[places["kind"]]
+        kinds[len(kinds) - count :] = [part.kind] * count
+    if columns[0]:
+        blocks.append(encode_columns(schema, columns))
+    return blocks
