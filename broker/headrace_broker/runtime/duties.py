@@ -74,7 +74,8 @@ class LeaderDuties(Duties):
 
     Attributes:
         on_led: told of each queue that is led here from now on.
-        on_dead_lettered: told of each lot of letters that is sent once.
+        on_dead_lettered: told of each lot of letters: queue, REASON (0 where the machine keeps them
+            until they have arrived) and how many.
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class LeaderDuties(Duties):
         self._drop_expired = drop_expired
         self._clock = clock
         self.on_led: Callable[[QueueHost], None] = _nobody_cares
-        self.on_dead_lettered: Callable[[Queue, list[Letter]], None] = _nobody_counts
+        self.on_dead_lettered: Callable[[Queue, int, int], None] = _nobody_counts
         self._effective = EffectiveArguments(view)
         self._ticks = QueueTimer(self._tick, clock.unix_ms)
         self._expiries = QueueTimer(self._look_at_expiry, clock.monotonic_ms)
@@ -185,7 +186,8 @@ class LeaderDuties(Duties):
 
     @override
     def dead_lettered(self, queue: Queue, arguments: dict[str, Any], letters: list[Letter]) -> None:
-        self.on_dead_lettered(queue, letters)
+        if letters:
+            self.on_dead_lettered(queue, int(letters[0].reason), len(letters))
         self.office.take(queue, arguments, letters)
 
     @override
@@ -194,6 +196,7 @@ class LeaderDuties(Duties):
 
     @override
     def dead_letters_kept(self, queue: Queue, ids: list[int], causes: list[int]) -> None:
+        self.on_dead_lettered(queue, 0, len(ids))
         host = self._hosts.get(queue.group)
         if host is not None:
             self.office.note_causes(queue, ids, causes)
@@ -215,5 +218,5 @@ def _nobody_cares(host: QueueHost) -> None:
     """Do nothing until somebody wants to know."""
 
 
-def _nobody_counts(queue: Queue, letters: list[Letter]) -> None:
+def _nobody_counts(queue: Queue, reason: int, count: int) -> None:
     """Do nothing until somebody wants to know."""

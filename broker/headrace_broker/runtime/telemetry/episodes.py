@@ -75,7 +75,7 @@ class Episodes:
         self._dead: dict[tuple[int, str], int] = {}
 
     def dead_lettered(self, queue: Queue, reason: str, count: int) -> None:
-        """Messages have left a queue for its dead letter exchange."""
+        """Messages have left a queue for its dead letter exchange; `reason` is "" if not known."""
         key = (queue.group, reason)
         if key in self._dead or len(self._dead) < TELEMETRY_EPISODES_MAX:
             self._dead[key] = self._dead.get(key, 0) + count
@@ -202,5 +202,6 @@ class Episodes:
         for (group, reason), count in self._dead.items():
             vhost, queue = self._sources.place(group)
             row = self._row(moment, DEAD_LETTERED, QUEUE, str(group), queue or "")
-            rows.append(row._replace(reason=reason, vhost=vhost, queue=queue, messages=count))
+            row = row._replace(reason=reason or None, vhost=vhost, queue=queue)
+            rows.append(row._replace(messages=count))
         self._dead.clear()

@@ -17,7 +17,6 @@ from headrace_broker.model.definition import Queue
 from headrace_broker.model.flow import TELEMETRY, Cause
 from headrace_broker.model.limits import TELEMETRY_BLOCK_ROWS as BLOCK_ROWS
 from headrace_broker.runtime.export_log import ExportLog
-from headrace_broker.runtime.letter import Letter
 from headrace_broker.runtime.node_directory import CATALOG_GROUP
 from headrace_broker.runtime.queue_host import QueueHost
 from headrace_broker.runtime.telemetry.courier import Courier
@@ -108,6 +107,7 @@ class Telemetry:
         self._account = node.ledger.open(cause)
         self._takers: Takers | None = None
         self._task: asyncio.Task[None] | None = None
+        self._looked = 0.0  # on the loop's clock
 
     async def start(self) -> None:
         """Open the logs, and look from now on."""
@@ -118,12 +118,15 @@ class Telemetry:
         self._task = asyncio.get_running_loop().create_task(self._look_forever(), name="telemetry")
 
     async def stop(self) -> None:
-        """Note the last second, and look no more."""
+        """Look a last time, and no more."""
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
+                self._task = None  # it has failed, and said so
+        if self._task is not None:
             self._task = None
+            await self._note_now(0)
         await self.courier.stop()
         await self._store.stop()
 
@@ -147,9 +150,8 @@ class Telemetry:
         notes = QueueNotes(name, self._records, lambda each: node.names.get(each, ""), unix_ms)
         episodes = Episodes(sources, node.raft.boot)
 
-        def dead_lettered(queue: Queue, letters: list[Letter]) -> None:
-            for letter in letters:
-                episodes.dead_lettered(queue, REASON_NAMES.get(int(letter.reason), ""), 1)
+        def dead_lettered(queue: Queue, reason: int, count: int) -> None:
+            episodes.dead_lettered(queue, REASON_NAMES.get(reason, ""), count)
 
         def led(host: QueueHost) -> None:
             notes.led(host.queue)
@@ -166,16 +168,21 @@ class Telemetry:
 
     async def _look_forever(self) -> None:
         loop = asyncio.get_running_loop()
-        before = loop.time()
-        due = before + LOOK_SECONDS
-        while True:
-            await asyncio.sleep(max(due - loop.time(), 0))
-            now = loop.time()
-            lag_ms = max(int(1000 * (now - due)), 0)
-            moment = Moment(unix_ms(), max(int(1000 * (now - before)), 1), now_us())
-            before = now
-            due = max(due + LOOK_SECONDS, now)
-            await self._note(moment, await self._look(moment, lag_ms))
+        due = self._looked = loop.time()
+        try:
+            while True:
+                due = max(due + LOOK_SECONDS, loop.time())
+                await asyncio.sleep(due - loop.time())
+                await self._note_now(max(int(1000 * (loop.time() - due)), 0))
+        except Exception:
+            log.exception("telemetry is noted no more, until the node is started again")
+
+    async def _note_now(self, lag_ms: int) -> None:
+        now = asyncio.get_running_loop().time()
+        elapsed_ms = max(int(1000 * (now - self._looked)), 1)
+        self._looked = now
+        moment = Moment(unix_ms(), elapsed_ms, now_us())
+        await self._note(moment, await self._look(moment, lag_ms))
 
     async def _look(self, moment: Moment, lag_ms: int) -> Seen:
         """Return what there is to note; it takes several turns of the loop where that is much."""
