@@ -23,6 +23,7 @@ from headrace_broker.gateways.grpc.server import GrpcServer, Service
 from headrace_broker.gateways.grpc.topology import TopologyService
 from headrace_broker.management.metric_server import MetricServer
 from headrace_broker.management.server import ManagementServer
+from headrace_broker.model.limits import GRPC_CONNECTIONS_MAX
 from headrace_broker.runtime.administration import NodeAdministration
 from headrace_broker.runtime.alarm_watch import AlarmWatch
 from headrace_broker.runtime.broker import NodeBroker
@@ -151,8 +152,14 @@ async def _serve_calls(
         ExportService(export_logs(node.telemetry.logs, node.archives.log), admission),
         AdviceService(desk, admission),
     ]
-    octets_max = config.limits.message_bytes_max
-    server = GrpcServer(services, status.not_ready_reason, octets_max, admission)
+    most = config.limits
+    server = GrpcServer(
+        services,
+        status.not_ready_reason,
+        most.message_bytes_max,
+        admission,
+        min(most.connections_max, GRPC_CONNECTIONS_MAX),
+    )
     await server.start(*listeners)
     stack.push_async_callback(server.stop)
     for address, security in listeners:
@@ -182,7 +189,11 @@ class ClientListeners:
             if not address:
                 continue
             listener = AmqpListener(
-                self._broker, *split_address(address), tls=security, numbers=self._numbers
+                self._broker,
+                *split_address(address),
+                tls=security,
+                connections_max=self._config.limits.connections_max,
+                numbers=self._numbers,
             )
             await listener.start()
             self._open.append(listener)

@@ -173,6 +173,7 @@ class LimitsSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     Attributes:
         frame_bytes_max: octets of an AMQP frame offered at connection.tune.
+        connections_max: open connections of a listener for AMQP, and as many of gRPC's.
         channels_max: channels per connection offered at connection.tune.
         message_bytes_max: octets of one body.
         disk_free_bytes_min: free bytes on the data directory's device below which nothing new is
@@ -182,6 +183,7 @@ class LimitsSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     frame_bytes_max: Annotated[int, Meta(ge=4096, le=limits.FRAME_BYTES_MAX)] = (
         limits.FRAME_BYTES_MAX
     )
+    connections_max: Annotated[int, Meta(ge=1, le=limits.CONNECTIONS_MAX)] = limits.CONNECTIONS_MAX
     channels_max: Annotated[int, Meta(ge=1, le=65535)] = limits.CHANNELS_MAX
     message_bytes_max: Annotated[int, Meta(ge=1024, le=limits.MESSAGE_BYTES_MAX)] = (
         limits.MESSAGE_BYTES_MAX

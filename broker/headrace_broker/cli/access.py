@@ -10,7 +10,7 @@ import msgspec
 
 from headrace_broker.cli.api_client import path_of
 from headrace_broker.cli.progress import gauge
-from headrace_broker.cli.session import Session, SessionGroup, pairs
+from headrace_broker.cli.session import Session, SessionGroup, change_limits, pairs
 
 
 @click.group(cls=SessionGroup)
@@ -59,6 +59,18 @@ def delete_user(session: Session, name: str) -> None:
     """Delete the user NAME and close its connections."""
     session.request("DELETE", path_of("users", name))
     session.done(f"user '{name}' is deleted")
+
+
+@user.command("limits")
+@click.argument("name")
+@click.argument("limits", metavar="[LIMIT=NUMBER...]", nargs=-1)
+@click.pass_obj
+def user_limits(session: Session, name: str, limits: tuple[str, ...]) -> None:
+    """List the limits of the user NAME, or set some: max-connections, max-channels, ...
+
+    LIMIT=none takes a limit away.
+    """
+    change_limits(session, path_of("user-limits", name), limits)
 
 
 @click.group(cls=SessionGroup)

@@ -1,4 +1,4 @@
-"""`headrace log`: look into the log in a node's data directory without changing it."""
+"""`headrace log`: look into a node's replicated log, and say how much it writes to its own."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from headrace_broker.cli.session import Session, SessionCommand
 from headrace_raftlog.model.errors import CorruptLogError
 from headrace_raftlog.storage import inspect, usage
 
@@ -16,7 +17,7 @@ directory_argument = click.argument(
 
 @click.group()
 def log() -> None:
-    """Verify, dump or measure the log in a node's data directory; nothing is changed."""
+    """Verify, dump or measure the log in a node's data directory; set what it writes to its own."""
 
 
 @log.command()
@@ -97,3 +98,20 @@ def stat(directory: Path, top: int) -> None:
         f"{len(used.files)} files, {used.group_count} groups, {used.size} bytes, "
         f"{used.live} live, at most {used.bound} wanted (twice the live ones and two files)"
     )
+
+
+@log.command(cls=SessionCommand)
+@click.argument(
+    "wanted",
+    metavar="[LEVEL]",
+    required=False,
+    type=click.Choice(["debug", "info", "warning", "error", "critical"]),
+)
+@click.pass_obj
+def level(session: Session, wanted: str | None) -> None:
+    """Print the level of the lines that a running node writes, or set it until the node stops."""
+    if wanted is None:
+        session.print_rows([session.get("/api/log-level")], {"node": "node", "level": "level"})
+        return
+    session.request("PUT", "/api/log-level", {"level": wanted})
+    session.done(f"the node writes lines of level '{wanted}' and above")

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
+from urllib.parse import quote
 
 import click
 import msgspec
@@ -226,6 +227,7 @@ def _store(context: click.Context, parameter: click.Parameter, value: Any) -> No
         setattr(session, parameter.name, value)
 
 
+NO_LIMIT: Final = "none"
 _SHARED: Final[dict[str, Any]] = {"expose_value": False, "callback": _store}
 
 
@@ -291,3 +293,35 @@ def pairs(what: str, given: Sequence[str]) -> dict[str, Any]:
         except msgspec.DecodeError:
             found[key] = text
     return found
+
+
+def change_limits(session: Session, path: str, given: Sequence[str]) -> None:
+    """Set limits of a user or vhost, or print them all when none is given.
+
+    Args:
+        session: whom to ask.
+        path: of all limits of that one.
+        given: LIMIT=NUMBER each, or LIMIT=none to take one away.
+
+    Raises:
+        click.BadParameter: one is something else; nothing is changed.
+    """
+    wanted = pairs("LIMIT=NUMBER", given)
+    for name, value in wanted.items():
+        if value != NO_LIMIT and (isinstance(value, bool) or not isinstance(value, int)):
+            raise click.BadParameter(f"'{name}' must be a number, or {NO_LIMIT}")
+    for name, value in wanted.items():
+        place = f"{path}/{quote(name, safe='')}"
+        if value == NO_LIMIT:
+            session.request("DELETE", place)
+        else:
+            session.request("PUT", place, {"value": value})
+    if wanted:
+        session.done(f"limits are set: {', '.join(wanted)}")
+        return
+    rows = [
+        {"limit": name, "value": value}
+        for row in session.get(path)
+        for name, value in row["value"].items()
+    ]
+    session.print_rows(rows, {"limit": "limit", "value": "value"})

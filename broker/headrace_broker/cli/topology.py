@@ -13,6 +13,7 @@ from headrace_broker.cli.session import (
     CommandError,
     Session,
     SessionGroup,
+    change_limits,
     pairs,
 )
 
@@ -37,6 +38,17 @@ def list_vhosts(session: Session) -> None:
         "default queue type": "default_queue_type",
     }
     session.print_rows(session.get("/api/vhosts"), columns)
+
+
+@vhost.command("limits")
+@click.argument("limits", metavar="[LIMIT=NUMBER...]", nargs=-1)
+@click.pass_obj
+def vhost_limits(session: Session, limits: tuple[str, ...]) -> None:
+    """List the limits of the virtual host, or set some: max-connections, max-queues, ...
+
+    LIMIT=none takes a limit away.
+    """
+    change_limits(session, path_of("vhost-limits", session.vhost), limits)
 
 
 @vhost.command("declare")

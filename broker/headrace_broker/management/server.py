@@ -27,6 +27,7 @@ from headrace_broker.management.guard import Guard
 from headrace_broker.management.health import HealthEndpoints, State
 from headrace_broker.management.leases import LeaseEndpoints
 from headrace_broker.management.listener import HttpListener
+from headrace_broker.management.log_level import LogLevelEndpoints
 from headrace_broker.management.members import MemberEndpoints
 from headrace_broker.management.messages import MessageEndpoints
 from headrace_broker.management.metrics import MetricEndpoints
@@ -160,6 +161,7 @@ class ManagementServer:
             FlowLimitEndpoints(node, source),
             HealthEndpoints(node, source),
             LeaseEndpoints(node),
+            LogLevelEndpoints(source),
             MessageEndpoints(node),
             PublishEndpoints(node, self._bodies),
             ParameterEndpoints(node),

@@ -48,8 +48,12 @@ def record(action: str, target: str, outcome: str = DONE, **details: Any) -> Non
         details: more of it, no secrets.
     """
     actor = ACTOR.get()
-    if actor is None:
-        return
+    if actor is not None:
+        record_by(actor, action, target, outcome, **details)
+
+
+def record_by(actor: Actor, action: str, target: str, outcome: str = DONE, **details: Any) -> None:
+    """Write a line about somebody; as `record`."""
     fields = {
         "user": actor.user,
         "peer": actor.peer,

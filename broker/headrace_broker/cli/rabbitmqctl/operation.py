@@ -175,3 +175,11 @@ def delete_queue(session: Session, queue: str, if_empty: bool, if_unused: bool) 
 def evaluate(session: Session, expression: tuple[str, ...]) -> None:
     """Not supported: there is no Erlang here."""
     raise CommandError("eval is not supported: Headrace does not run on Erlang", EX_USAGE)
+
+
+@command("set_log_level")
+@click.argument("level", type=click.Choice(["debug", "info", "warning", "error", "critical"]))
+def set_log_level(session: Session, level: str) -> None:
+    """Set the level of the lines that the node writes, until it stops."""
+    session.say(f'Setting log level to "{level}" ...')
+    session.change("PUT", "/api/log-level", {"level": level})

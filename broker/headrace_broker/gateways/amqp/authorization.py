@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from headrace_broker.catalog import access
 from headrace_broker.catalog.access import EXCHANGE, QUEUE, stranger_text
-from headrace_broker.catalog.permission import WRITE
+from headrace_broker.catalog.permission import CONFIGURE, WRITE
 from headrace_broker.model.definition import Binding
 from headrace_broker.model.reply_code import NOT_ALLOWED, AmqpError
+from headrace_broker.runtime import audit
 
 if TYPE_CHECKING:
     from headrace_broker.gateways.amqp.outlet import Outlet
@@ -37,7 +38,12 @@ def check(outlet: Outlet, operation: str, kind: str, name: str) -> None:
         AmqpError: ACCESS_REFUSED.
     """
     may = outlet.broker.permissions.may
-    access.check_allowed(may, outlet.user, outlet.vhost, operation, kind, name)
+    try:
+        access.check_allowed(may, outlet.user, outlet.vhost, operation, kind, name)
+    except AmqpError as error:
+        if operation == CONFIGURE:
+            audit.record("request", name, error.text)
+        raise
 
 
 def check_any(outlet: Outlet, kind: str, name: str) -> None:
@@ -66,7 +72,11 @@ def check_binding(outlet: Outlet, binding: Binding) -> None:
         AmqpError: ACCESS_REFUSED.
     """
     permissions = outlet.broker.permissions
-    access.check_binding(permissions.may, permissions.may_route, outlet.user, binding)
+    try:
+        access.check_binding(permissions.may, permissions.may_route, outlet.user, binding)
+    except AmqpError as error:
+        audit.record("request", binding.destination, error.text)
+        raise
 
 
 def check_declared_queue(outlet: Outlet, name: str, arguments: dict[str, Any]) -> None:
@@ -75,8 +85,8 @@ def check_declared_queue(outlet: Outlet, name: str, arguments: dict[str, Any]) -
     Raises:
         AmqpError: ACCESS_REFUSED.
     """
-    may, known = outlet.broker.permissions.may, outlet.broker.queue(outlet.vhost, name) is not None
-    access.check_declares(may, outlet.user, outlet.vhost, QUEUE, name, arguments, known)
+    known = outlet.broker.queue(outlet.vhost, name) is not None
+    _check_declares(outlet, QUEUE, name, arguments, known)
 
 
 def check_declared_exchange(outlet: Outlet, name: str, arguments: dict[str, Any]) -> None:
@@ -85,6 +95,16 @@ def check_declared_exchange(outlet: Outlet, name: str, arguments: dict[str, Any]
     Raises:
         AmqpError: ACCESS_REFUSED.
     """
-    may = outlet.broker.permissions.may
     known = outlet.broker.exchange(outlet.vhost, name) is not None
-    access.check_declares(may, outlet.user, outlet.vhost, EXCHANGE, name, arguments, known)
+    _check_declares(outlet, EXCHANGE, name, arguments, known)
+
+
+def _check_declares(
+    outlet: Outlet, kind: str, name: str, arguments: dict[str, Any], known: bool
+) -> None:
+    may = outlet.broker.permissions.may
+    try:
+        access.check_declares(may, outlet.user, outlet.vhost, kind, name, arguments, known)
+    except AmqpError as error:
+        audit.record("request", name, error.text)
+        raise

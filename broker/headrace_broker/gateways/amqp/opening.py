@@ -11,7 +11,11 @@ from headrace_broker.gateways.amqp import handshake, states
 from headrace_broker.gateways.amqp.authorization import check_vhost
 from headrace_broker.gateways.amqp.outlet import Outlet
 from headrace_broker.gateways.amqp.presence import Presence
+from headrace_broker.model.reply_code import AmqpError
+from headrace_broker.runtime.audit import Actor, record_by
 from headrace_broker.runtime.port import ConnectionInfo
+
+PROTOCOL: Final = "amqp"  # in the audit log
 
 # What a method on channel 0 means to `states.CONNECTION_TABLE`.
 CONNECTION_METHODS: Final = {
@@ -84,7 +88,12 @@ class Opening:
             AmqpError: NOT_ALLOWED for a vhost that does not exist or is closed to the user.
         """
         vhost = command.virtual_host
-        check_vhost(self._outlet.broker, self._info.user, vhost)
+        try:
+            check_vhost(self._outlet.broker, self._info.user, vhost)
+        except AmqpError as error:
+            actor = Actor(self._info.user, self._info.peer, PROTOCOL, self._info.id)
+            record_by(actor, "open", vhost, error.text)
+            raise
         self._info.vhost = vhost
         self._outlet.vhost = vhost
         self._parser.body_bytes_max = self._outlet.broker.limits.message_bytes_max

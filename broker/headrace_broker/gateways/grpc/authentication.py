@@ -11,7 +11,7 @@ from urllib.parse import unquote
 import grpc
 
 from headrace_broker.gateways.grpc.errors import CallError, Context
-from headrace_broker.runtime.audit import ACTOR, Actor
+from headrace_broker.runtime.audit import ACTOR, Actor, record_by
 from headrace_broker.runtime.basic_credentials import parse_basic
 from headrace_broker.runtime.certificate import CertificateRefusedError
 from headrace_broker.runtime.port import Broker
@@ -65,7 +65,11 @@ async def authenticate(broker: Broker, context: Context, tls: ServerTls | None =
     for key, value in context.invocation_metadata() or ():
         if isinstance(value, str):
             metadata.setdefault(key, value)  # the first counts
-    certified = _certified(context, tls)
+    try:
+        certified = _certified(context, tls)
+    except CallError as error:
+        record_by(Actor("", f"{host}:{port}", PROTOCOL), "login", "", error.text)
+        raise
     given = metadata.get(AUTHORIZATION)
     login = parse_basic(given) if given is not None else None
     user = login[0] if login is not None else certified

@@ -14,6 +14,7 @@ import grpc
 from headrace_broker.gateways.grpc.authentication import Caller, authenticate
 from headrace_broker.gateways.grpc.errors import RETRY_MS, CallError, Context, abort, from_amqp
 from headrace_broker.model.reply_code import AmqpError
+from headrace_broker.runtime import audit
 from headrace_broker.runtime.metrics.requests import GrpcMeter
 from headrace_broker.runtime.port import Broker
 from headrace_broker.runtime.tls import ServerTls
@@ -25,6 +26,10 @@ else:
 
 
 NODE_KEY: Final = "headrace-node"  # in what ends a call well: the name of the node that served it
+
+
+# How the names of methods begin that only look.
+_READS: Final = ("List", "Describe", "Watch", "Get", "Why", "Top")
 
 
 class Method(NamedTuple):
@@ -112,12 +117,9 @@ class Admission:
                 context.set_trailing_metadata(((NODE_KEY, self._broker.node_name),))
                 yield caller
             except CallError as error:
-                outcome.code = error.code.name
-                await abort(context, error)
+                await _refuse(context, error, outcome)
             except AmqpError as error:
-                refusal = from_amqp(error)
-                outcome.code = refusal.code.name
-                await abort(context, refusal)
+                await _refuse(context, from_amqp(error), outcome)
 
     @contextlib.contextmanager
     def _metered(self) -> Iterator[_Outcome]:
@@ -152,3 +154,13 @@ class _Outcome:
 
     def __init__(self) -> None:
         self.code = ""
+
+
+async def _refuse(context: Context, error: CallError, outcome: _Outcome) -> None:
+    """End a call with an error; what somebody may not change or open is recorded."""
+    outcome.code = error.code.name
+    method = METHOD.get()
+    denied = error.code is grpc.StatusCode.PERMISSION_DENIED
+    if denied and method is not None and not method.name.startswith(_READS):
+        audit.record("request", f"{method.service}/{method.name}", error.text)
+    await abort(context, error)

@@ -47,6 +47,7 @@ class GrpcServer:
         not_ready_reason: returns why clients should not be sent here now, "" when they may.
         message_bytes_max: octets of the largest body of a message.
         admission: lets calls in.
+        connections_max: of each listener.
     """
 
     def __init__(
@@ -55,11 +56,12 @@ class GrpcServer:
         not_ready_reason: Callable[[], str],
         message_bytes_max: int,
         admission: Admission,
+        connections_max: int = GRPC_CONNECTIONS_MAX,
     ) -> None:
         self._admission = admission
         self._services = tuple(services)
         self._health = HealthService(not_ready_reason, [service.name for service in services])
-        self._options = server_options(message_bytes_max + GRPC_OVERHEAD_BYTES)
+        self._options = server_options(message_bytes_max + GRPC_OVERHEAD_BYTES, connections_max)
         self._server: grpc.aio.Server | None = None
 
     async def start(self, *listeners: tuple[str, ServerTls | None]) -> list[int]:
@@ -106,13 +108,15 @@ def _add_port(server: grpc.aio.Server, address: str, tls: ServerTls | None) -> i
         raise OSError(f"gRPC cannot listen on {address}: {error}") from error
 
 
-def server_options(receive_bytes_max: int) -> list[tuple[str, int]]:
-    """Return the options of a server that takes messages up to a size."""
+def server_options(
+    receive_bytes_max: int, connections_max: int = GRPC_CONNECTIONS_MAX
+) -> list[tuple[str, int]]:
+    """Return the options of a server that takes messages up to a size, and so many connections."""
     return [
         ("grpc.max_receive_message_length", receive_bytes_max),
         ("grpc.max_send_message_length", -1),  # answers are bounded where they are made
         ("grpc.max_concurrent_streams", GRPC_CALLS_PER_CONNECTION),
-        ("grpc.max_allowed_incoming_connections", GRPC_CONNECTIONS_MAX),
+        ("grpc.max_allowed_incoming_connections", connections_max),
         ("grpc.server_handshake_timeout_ms", GRPC_HANDSHAKE_MS),
         ("grpc.max_connection_idle_ms", GRPC_IDLE_MS),
         ("grpc.max_metadata_size", GRPC_METADATA_BYTES_MAX),

@@ -251,8 +251,9 @@ def test_topic_permission_says_with_which_routing_keys_one_binds_exchanges(
     ],
 )
 def test_vhost_without_a_permission_is_closed(
-    kit: Any, broker: Any, new_peer: Any, vhost: str, text: str
+    kit: Any, broker: Any, new_peer: Any, vhost: str, text: str, caplog: Any
 ) -> None:
+    caplog.set_level("INFO", "headrace.audit")
     broker.rules.guarded = True
     peer = new_peer()
     peer.feed(kit.HEADER)
@@ -261,3 +262,6 @@ def test_vhost_without_a_permission_is_closed(
     peer.call(0, commands.Connection.TuneOk(2047, 131072, 60))
     close = peer.ask(0, commands.Connection.Open(vhost))
     assert (close.name, close.reply_code, close.reply_text) == ("Connection.Close", 530, text)
+    [line] = [record.getMessage() for record in caplog.records if record.name == "headrace.audit"]
+    assert f"protocol=amqp request=n1/1/1 action=open target={vhost} outcome=" in line
+    assert line.startswith("user=guest peer=")

@@ -113,6 +113,19 @@ def test_a_permission_is_given_and_taken(serve: Any) -> None:
     serve(scenario)
 
 
+def test_what_somebody_may_not_change_is_in_the_audit_log(serve: Any, caplog: Any) -> None:
+    async def scenario(client: Any) -> None:
+        caplog.set_level("INFO", "headrace.audit")
+        await client.refusal("ListUsers", topology.ListUsersRequest(), user="mon")
+        await client.refusal("DeclareUser", topology.DeclareUserRequest(name="x"), user="mon")
+        lines = [each.getMessage() for each in caplog.records if each.name == "headrace.audit"]
+        [line] = lines
+        assert line.startswith("user=mon peer=")
+        assert "action=request target=headrace.broker.v1.Topology/DeclareUser outcome=" in line
+
+    serve(scenario)
+
+
 def test_a_topic_permission_is_given_and_taken(serve: Any) -> None:
     async def scenario(client: Any) -> None:
         ends = {"user": "app", "vhost": "/", "exchange": "amq.topic"}
