@@ -123,7 +123,7 @@ class Permissions:
         self._view = view
         self._guarded = view.guarded
         self._answers: dict[tuple[str, str, str, str], bool] = {}
-        self._topic_answers: dict[tuple[TopicPermission, str, str], bool] = {}
+        self._topic_answers: dict[tuple[str, str, str, str, str], bool] = {}
 
     def on_events(self, events: Iterable[Event]) -> None:
         """Follow changes of the catalog."""
@@ -162,7 +162,7 @@ class Permissions:
         told = self._view.topic_permission(user, vhost, exchange)
         if told is None or not _routes_by_topic(self._view.exchange(vhost, exchange)):
             return True
-        key = (told, operation, routing_key)
+        key = (user, vhost, operation, exchange, routing_key)
         answer = self._topic_answers.get(key)
         if answer is None:
             if len(routing_key) > NAME_OCTETS_MAX:

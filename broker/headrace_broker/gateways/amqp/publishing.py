@@ -66,6 +66,7 @@ class Publisher:
         self._permitted: str | None = None
         self._permitted_version = 0
         self._narrowed = False  # a topic permission of the user says which routing keys there
+        self._allowed: Route | None = None  # then, the route that was asked about last
         self._transaction = transaction
         self.closed: Gate | None = None
         self.failed_at: i64 = -1
@@ -107,8 +108,10 @@ class Publisher:
             self._permitted_version = version
             permissions = outlet.broker.permissions
             self._narrowed = permissions.narrows(outlet.user, outlet.vhost, route.exchange)
-        if self._narrowed:
+            self._allowed = None
+        if self._narrowed and route is not self._allowed:
             check_topic(outlet, route.exchange, route.routing_key)
+            self._allowed = route
         lost = not route.queues and not route.needs_message and not route.replies
         if lost and not current and not route.internal:
             return publishes
