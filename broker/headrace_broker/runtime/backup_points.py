@@ -273,11 +273,11 @@ class BackupPoints:
 
     def _later(self) -> None:
         loop = asyncio.get_running_loop()
-        self._handle = loop.call_later(BACKUP_SWEEP_S, self._sweep)
+        self._handle = loop.call_later(BACKUP_SWEEP_S, self.sweep)
 
-    def _sweep(self) -> None:
-        """Give up what is over, and tell the logs of what is held no more."""
-        self._handle = None
+    def sweep(self) -> None:
+        """Give up what is over, and tell the logs of what is held no more; then look again."""
+        self.stop()
         short = self._short_of_disk()
         now_ms = int(self._clock.monotonic_ms())
         for point in list(self._points.values()):

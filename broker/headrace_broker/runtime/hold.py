@@ -8,7 +8,7 @@ one of them everything is let go, and who reads has to begin anew.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from typing import Final, final
 
 from mypy_extensions import i64
@@ -79,19 +79,16 @@ class Hold:
         self._high = high
         if not self._entries:
             return
-        kept, sizes, gone = array("Q"), array("I"), array("Q")
-        octets: i64 = 0
-        for at in range(len(self._entries)):
-            index: i64 = self._entries[at]
-            if low <= index <= high:
-                kept.append(index)
-                sizes.append(self._sizes[at])
-                octets += i64(self._sizes[at])
-            else:
-                gone.append(index)
-        if gone:
-            self._entries, self._sizes, self.octets = kept, sizes, octets
-            self.released.append(gone)
+        if not self._ascending:
+            self._sort()
+        first = bisect_left(self._entries, low)
+        stop = bisect_right(self._entries, high)
+        for gone in (self._entries[stop:], self._entries[:first]):
+            if gone:
+                self.released.append(gone)
+        self._entries = self._entries[first:stop]
+        self._sizes = self._sizes[first:stop]
+        self.octets = sum(self._sizes)
 
     def break_off(self, reason: str) -> None:
         """Let everything go."""

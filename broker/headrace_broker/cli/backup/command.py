@@ -25,7 +25,7 @@ from headrace_broker.cli.backup.manifest import (
 )
 from headrace_broker.cli.backup.putting_back import Outcome, PuttingBack
 from headrace_broker.cli.backup.rate import Octets, Rate
-from headrace_broker.cli.backup.saving import FILE_OCTETS, Saving
+from headrace_broker.cli.backup.saving import FILE_OCTETS, NOT_DURABLE, Saving
 from headrace_broker.cli.backup.selection import Selection
 from headrace_broker.cli.backup.store import Store, StoreError, open_store
 from headrace_broker.cli.backup.verifying import verify
@@ -134,7 +134,7 @@ def create(
         finally:
             cluster.close()
     _tell_backup(session, store, manifest)
-    if any(not each.reason.startswith("it is not durable") for each in manifest.skipped):
+    if any(each.reason != NOT_DURABLE for each in manifest.skipped):
         sys.exit(EXIT_PARTIAL)
 
 
@@ -149,8 +149,7 @@ def _create(
     for row in sorted(chosen, key=lambda each: (each["vhost"], each["name"])):
         vhost, name = row["vhost"], row["name"]
         if not row["durable"]:
-            reason = "it is not durable: a restart of its node would lose its messages as well"
-            skipped.append(Skipped(vhost=vhost, name=name, reason=reason))
+            skipped.append(Skipped(vhost=vhost, name=name, reason=NOT_DURABLE))
             continue
         saving.listener.queue(vhost, name)
         saved = saving.queue(vhost, name)

@@ -37,6 +37,7 @@ from headrace_broker.gateways.grpc.pb.backup_pb2 import ReadPointResponse
 from headrace_broker.runtime.backup_chunk import read_heads
 
 FILE_OCTETS: Final = 64 << 20  # of a file of messages, after which the next one begins
+NOT_DURABLE: Final = "it is not durable: a restart of its node would lose its messages as well"
 POINTS_MAX: Final = 4  # points of one queue that are tried before it is left out
 
 
