@@ -15,8 +15,7 @@ import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from headrace_broker.core.queue.command import U32_MAX
-from headrace_broker.core.queue.frozen import FrozenQueue, FrozenRun
+from headrace_broker.core.queue.frozen import FrozenQueue
 from headrace_broker.runtime.lease_chunk import cut_batch
 from headrace_broker.runtime.queue_log import QueueLog
 
@@ -78,25 +77,7 @@ def cut_frozen(
     """
     run = frozen.read(after, most, octets_max)
     count, batch = cut_batch(log, run.messages, 0, most, octets_max)
-    return _heads(run, int(count)), batch
-
-
-def _heads(run: FrozenRun, count: int) -> bytes:
-    return b"".join(
-        _HEAD.pack(
-            message.message_id,
-            message.arrived_ms,
-            message.expires_ms,
-            message.due_ms,
-            min(int(message.acquired_count), U32_MAX),
-            min(int(message.delivery_count), U32_MAX),
-            message.octets,
-            message.priority,
-            state,
-            0,
-        )
-        for message, state in zip(run.messages[:count], run.states[:count], strict=True)
-    )
+    return run.heads(count), batch
 
 
 def last_id(heads: bytes) -> int:

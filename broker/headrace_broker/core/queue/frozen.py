@@ -11,12 +11,12 @@ from bisect import bisect_right
 from heapq import heapify, heappop, heapreplace
 from typing import Final, final
 
-from librt.strings import BytesWriter
+from librt.strings import BytesWriter, write_i64_be
 from mypy_extensions import i64
 
 from headrace_broker.core.queue.batch import Batch
 from headrace_broker.core.queue.batch_page import decode_batches, encode_batches
-from headrace_broker.core.queue.command import ACCEPT
+from headrace_broker.core.queue.command import ACCEPT, U32_MAX, write_u32
 from headrace_broker.core.queue.effect import Acquired
 from headrace_broker.core.queue.lane import Lane
 from headrace_broker.core.queue.octet_reader import OctetReader
@@ -46,6 +46,24 @@ class FrozenRun:
     def __init__(self) -> None:
         self.messages: list[Acquired] = []
         self.states: list[int] = []
+
+    def heads(self, count: i64) -> bytes:
+        """Return what the queue knows of the first `count` messages; see `backup_chunk`."""
+        out = BytesWriter()
+        for at in range(count):
+            message = self.messages[at]
+            write_i64_be(out, message.message_id)
+            write_i64_be(out, message.arrived_ms)
+            write_i64_be(out, message.expires_ms)
+            write_i64_be(out, message.due_ms)
+            write_u32(out, min(message.acquired_count, U32_MAX))
+            write_u32(out, min(message.delivery_count, U32_MAX))
+            write_u32(out, message.octets)
+            out.append(int(message.priority))
+            out.append(self.states[at])
+            out.append(0)
+            out.append(0)
+        return out.getvalue()
 
 
 @final

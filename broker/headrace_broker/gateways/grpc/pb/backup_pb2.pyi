@@ -118,7 +118,7 @@ class ReadPointRequest(_message.Message):
     messages_max: _builtins.int
     """0 for all"""
     chunk_messages: _builtins.int
-    """in an answer; 0 for 4,096, which is the most"""
+    """in an answer; 0 for 2,048, which is the most"""
     chunk_octets: _builtins.int
     """in an answer, and one message; 0 for 1 MiB, at most 4 MiB"""
     def __init__(
