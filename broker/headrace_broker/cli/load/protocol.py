@@ -86,7 +86,7 @@ def _grpc() -> Wire:
     try:
         import headrace_client  # noqa: F401
     except ImportError:
-        text = "--protocol grpc needs the Python client: pip install 'headrace[client]'"
+        text = "--protocol grpc needs the Python client: pip install 'headrace[client]', or ./client"
         raise click.ClickException(text) from None
     from headrace_broker.cli.load import grpc, grpc_desk
 
