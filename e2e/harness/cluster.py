@@ -50,7 +50,11 @@ class Cluster:
         self._connections: list[pika.BlockingConnection] = []
 
     def __enter__(self) -> Cluster:
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self.local.stop()  # nodes that do not become ready run all the same
+            raise
         return self
 
     def __exit__(

@@ -86,8 +86,8 @@ def _grpc() -> Wire:
     try:
         import headrace_client  # noqa: F401
     except ImportError:
-        text = "--protocol grpc needs the Python client: pip install 'headrace[client]', or ./client"
-        raise click.ClickException(text) from None
+        how = "pip install 'headrace[client]', or ./client of a checkout"
+        raise click.ClickException(f"--protocol grpc needs the Python client: {how}") from None
     from headrace_broker.cli.load import grpc, grpc_desk
 
     return Wire("gRPC", GRPC_ADDRESS, grpc.GrpcLoad, grpc_desk.open_desk, grpc.ERRORS, grpc.failure)
