@@ -24,6 +24,7 @@ from headrace_broker.catalog.request import Request
 from headrace_broker.catalog.result import Refused, Result
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.flow.flow_limits import FlowLimits
+from headrace_broker.model.archive import ArchiveStatus
 from headrace_broker.model.definition import Node, Queue, User
 from headrace_broker.model.flow_parameter import PARAMETERS
 from headrace_broker.model.flow_status import QueueFlow
@@ -229,6 +230,29 @@ class FakeLeases:
         return 0
 
 
+class FakeArchives:
+    """Archives as a test wants them.
+
+    Attributes:
+        found: by name of the queue.
+        closed: queues and names of groups that were closed.
+    """
+
+    def __init__(self) -> None:
+        self.found: dict[str, ArchiveStatus] = {}
+        self.closed: list[tuple[str, str]] = []
+
+    async def of(self, queue: Queue) -> ArchiveStatus:
+        if queue.name not in self.found:
+            raise AmqpError(NOT_FOUND, f"queue '{queue.name}' never had an archive")
+        return self.found[queue.name]
+
+    async def close_group(self, queue: Queue, name: str) -> None:
+        if name not in [group.name for group in (await self.of(queue)).groups]:
+            raise AmqpError(NOT_FOUND, f"no group '{name}'")
+        self.closed.append((queue.name, name))
+
+
 class FakeNode:
     """A node with a real catalog; log-ins are right when the password is the user's name.
 
@@ -258,6 +282,7 @@ class FakeNode:
         self.stats = FakeStats()
         self.metrics = FakeMetrics()
         self.leases = FakeLeases()
+        self.archives = FakeArchives()
         self.publisher = FakePublisher()
         self.certificate_end_s: float | None = None
         self.critical: list[tuple[str, str]] | None = None

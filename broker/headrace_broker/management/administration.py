@@ -12,6 +12,7 @@ from headrace_broker.catalog.movement import Step
 from headrace_broker.catalog.result import Result
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.management.answer import not_found
+from headrace_broker.model.archive import ArchiveStatus
 from headrace_broker.model.definition import Binding, Exchange, Node, Queue, User
 from headrace_broker.model.limits import LISTING_ROWS_MAX
 from headrace_broker.model.stats import StatsRow
@@ -148,6 +149,16 @@ class LeasePort(Protocol):
         """Close a group; return how many messages went back."""
 
 
+class ArchivePort(Protocol):
+    """See `runtime.archive_desk.ArchiveDesk`. Coroutines raise AmqpError."""
+
+    async def of(self, queue: Queue) -> ArchiveStatus:
+        """Return the archive of a queue."""
+
+    async def close_group(self, queue: Queue, name: str) -> None:
+        """Have an archive forget a group."""
+
+
 class MetricsPort(Protocol):
     """See `runtime.metrics.source.NodeMetrics`."""
 
@@ -201,6 +212,10 @@ class Administration(Protocol):
     @property
     def leases(self) -> LeasePort:
         """Groups that lease messages."""
+
+    @property
+    def archives(self) -> ArchivePort:
+        """What queues keep of settled messages."""
 
     @property
     def page_logins(self) -> PageLogins:

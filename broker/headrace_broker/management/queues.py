@@ -226,6 +226,8 @@ class QueueEndpoints:
             consumers=counts.consumers,
             oldest_ms=counts.oldest_ms,
             watermark=counts.watermark,
+            archived=counts.archived,
+            archived_octets=counts.archived_octets,
         )
 
     async def _get(self, request: web.Request) -> web.Response:

@@ -68,6 +68,8 @@ def render_queue(queue: QueueStatus, now_ms: int) -> dict[str, Any]:
             "messages_unacknowledged": queue.messages_unacknowledged,
             "message_bytes": mark.octets,
             "consumers": queue.consumers,
+            "archived_messages": queue.archived,
+            "archived_message_bytes": queue.archived_octets,
             "saturated": mark.saturated,
             "confirms_withheld": mark.withheld,
             "watermarks": {

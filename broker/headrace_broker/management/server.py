@@ -14,6 +14,7 @@ from headrace_broker.management.administration import Administration
 from headrace_broker.management.advice import AdviceEndpoints
 from headrace_broker.management.alarms import AlarmEndpoints
 from headrace_broker.management.answer import json_answer
+from headrace_broker.management.archives import ArchiveEndpoints
 from headrace_broker.management.bindings import BindingEndpoints
 from headrace_broker.management.body import LargeBodies
 from headrace_broker.management.clients import ClientEndpoints
@@ -150,6 +151,7 @@ class ManagementServer:
         node, source = self._node, self._source
         parts: tuple[Endpoints, ...] = (
             AlarmEndpoints(source),
+            ArchiveEndpoints(node),
             BindingEndpoints(node),
             ClientEndpoints(node),
             ClusterEndpoints(node),

@@ -229,6 +229,7 @@ QueueView = _view(
         "flow": QueueFlowView,
         **_figures(LENGTHS),
         **dict.fromkeys(("message_bytes", "consumers", "confirms_withheld"), int),
+        **dict.fromkeys(("archived_messages", "archived_message_bytes"), int),
         "saturated": bool,
         "watermarks": WatermarksView,
         "replicas": list[ReplicaView],

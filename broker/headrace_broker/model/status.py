@@ -152,6 +152,8 @@ class QueueStatus(msgspec.Struct, frozen=True):
         definition: what both come to.
         watermark: as the counts.
         flow: what its leader says of its flow control, None where nothing moves in it.
+        archived: settled messages that are kept.
+        archived_octets: of their bodies.
     """
 
     vhost: str
@@ -176,6 +178,8 @@ class QueueStatus(msgspec.Struct, frozen=True):
     definition: dict[str, Any] = {}
     watermark: WatermarkStatus = WatermarkStatus()
     flow: QueueFlow | None = None
+    archived: int = 0
+    archived_octets: int = 0
 
 
 class LedQueue(msgspec.Struct, frozen=True):

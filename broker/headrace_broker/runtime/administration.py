@@ -11,6 +11,7 @@ from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import LISTING_ROWS_MAX
 from headrace_broker.model.reply_code import INTERNAL_ERROR, NOT_FOUND, AmqpError
 from headrace_broker.runtime import audit
+from headrace_broker.runtime.archive_desk import ArchiveDesk
 from headrace_broker.runtime.catalog_service import CatalogUnavailableError
 from headrace_broker.runtime.client_list import ClientListing
 from headrace_broker.runtime.counts import QueueCounts
@@ -45,6 +46,7 @@ class NodeAdministration:
         metrics: what is counted.
         publisher: publishes single messages.
         leases: groups that lease messages.
+        archives: what queues keep of settled messages.
     """
 
     def __init__(self, node: BrokerNode) -> None:
@@ -60,6 +62,7 @@ class NodeAdministration:
         hosting = node.hosting
         place = (node.config.node.id, node.names, hosting.hosts)
         self.leases = LeaseListing(*place, node.clients.inquiries, node.leases, hosting.locate)
+        self.archives = ArchiveDesk(node.archives.listing, node.archives.client)
         self._node = node
 
     async def submit(self, command: AnyCommand) -> Result:

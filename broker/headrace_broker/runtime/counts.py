@@ -26,6 +26,8 @@ class QueueCounts(NamedTuple):
         oldest_ms: Unix time at which the oldest ready message arrived, 0 without one.
         watermark: whether it holds too much.
         leased: those of the unsettled ones that groups hold.
+        archived: settled messages that are kept.
+        archived_octets: of their bodies.
     """
 
     ready: int
@@ -34,6 +36,8 @@ class QueueCounts(NamedTuple):
     oldest_ms: int = 0
     watermark: WatermarkStatus = WatermarkStatus()
     leased: int = 0
+    archived: int = 0
+    archived_octets: int = 0
 
 
 def counts_of(host: QueueHost) -> QueueCounts:
@@ -46,6 +50,8 @@ def counts_of(host: QueueHost) -> QueueCounts:
         int(machine.oldest_ms()),
         watermark_of(host),
         int(machine.leased_count),
+        int(machine.archived_count),
+        int(machine.archived_octets),
     )
 
 
@@ -105,7 +111,7 @@ class CountsClient:
             answer.serving = True
             counts = used_counts_of(host) if request.using else counts_of(host)
             answer.ready, answer.unsettled, answer.consumers, answer.oldest_ms = counts[:4]
-            answer.leased = counts.leased
+            answer.leased, answer.archived, answer.archived_octets = counts[5:]
             answer.watermark.CopyFrom(Watermark(**msgspec.structs.asdict(counts.watermark)))
         self._leaders.answer(source, ClusterPayload(counts=answer))
 
@@ -128,5 +134,7 @@ class CountsClient:
             answer.oldest_ms,
             watermark,
             answer.leased,
+            answer.archived,
+            answer.archived_octets,
         )
         self._leaders.receive(answer.request, counts if answer.serving else None)

@@ -289,6 +289,16 @@ class QueueMachine:
         """
         return look(self._state, name, epoch, number)
 
+    @property
+    def archived_count(self) -> i64:
+        """Number of settled messages that are kept."""
+        return self._state.archived.count
+
+    @property
+    def archived_octets(self) -> i64:
+        """Octets of their bodies."""
+        return self._state.archived.octets
+
     def archive(self) -> ArchiveInfo:
         """Return what is kept of messages that were settled, and who reads that."""
         return self._state.archived.info()

@@ -729,6 +729,8 @@ class Counts(_message.Message):
     OLDEST_MS_FIELD_NUMBER: _builtins.int
     WATERMARK_FIELD_NUMBER: _builtins.int
     LEASED_FIELD_NUMBER: _builtins.int
+    ARCHIVED_FIELD_NUMBER: _builtins.int
+    ARCHIVED_OCTETS_FIELD_NUMBER: _builtins.int
     request: _builtins.int
     serving: _builtins.bool
     ready: _builtins.int
@@ -738,6 +740,9 @@ class Counts(_message.Message):
     """Unix time at which the oldest ready message arrived, 0 without one."""
     leased: _builtins.int
     """Of the unsettled ones, those that groups hold by lease."""
+    archived: _builtins.int
+    """Settled messages that are kept, and octets of their bodies."""
+    archived_octets: _builtins.int
     @_builtins.property
     def watermark(self) -> Global___Watermark: ...
     def __init__(
@@ -751,10 +756,12 @@ class Counts(_message.Message):
         oldest_ms: _builtins.int = ...,
         watermark: Global___Watermark | None = ...,
         leased: _builtins.int = ...,
+        archived: _builtins.int = ...,
+        archived_octets: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["watermark", b"watermark"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumers", b"consumers", "leased", b"leased", "oldest_ms", b"oldest_ms", "ready", b"ready", "request", b"request", "serving", b"serving", "unsettled", b"unsettled", "watermark", b"watermark"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["archived", b"archived", "archived_octets", b"archived_octets", "consumers", b"consumers", "leased", b"leased", "oldest_ms", b"oldest_ms", "ready", b"ready", "request", b"request", "serving", b"serving", "unsettled", b"unsettled", "watermark", b"watermark"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

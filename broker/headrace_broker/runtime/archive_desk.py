@@ -1,0 +1,60 @@
+"""Archives, for people: what is in one, and groups that are closed for others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from headrace_broker.model.archive import ArchiveStatus
+from headrace_broker.model.definition import Queue
+from headrace_broker.model.reply_code import INTERNAL_ERROR, NOT_FOUND, AmqpError
+from headrace_broker.runtime import audit
+from headrace_broker.runtime.archive_listing import ArchiveListing
+from headrace_broker.runtime.archiving import ArchiveClient
+from headrace_broker.runtime.group_commands import TooEarlyError
+from headrace_broker.runtime.leader_client import LeaderUnavailableError, QueueGoneError
+
+
+class ArchiveDesk:
+    """Answers administrators."""
+
+    def __init__(self, listing: ArchiveListing, archives: ArchiveClient) -> None:
+        self._listing = listing
+        self._archives = archives
+
+    async def of(self, queue: Queue) -> ArchiveStatus:
+        """Return the archive of a queue.
+
+        Raises:
+            AmqpError: NOT_FOUND it never had one, or the queue is gone, INTERNAL_ERROR it has no
+                leader.
+        """
+        with _errors():
+            status = await self._listing.of(queue)
+        if status.since_ms == 0:
+            text = f"queue '{queue.name}' in vhost '{queue.vhost}' never had an archive"
+            raise AmqpError(NOT_FOUND, text)
+        return status
+
+    async def close_group(self, queue: Queue, name: str) -> None:
+        """Have an archive forget a group: nothing is kept for it any more.
+
+        Raises:
+            AmqpError: NOT_FOUND there is no such group or queue, INTERNAL_ERROR there is no leader.
+        """
+        if name not in [group.name for group in (await self.of(queue)).groups]:
+            text = f"no group '{name}' reads queue '{queue.name}' in vhost '{queue.vhost}'"
+            raise AmqpError(NOT_FOUND, text)
+        with _errors():
+            await self._archives.close_group(queue, name.encode(), 0)
+        audit.record("close_archive_group", name, vhost=queue.vhost, queue=queue.name)
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    try:
+        yield
+    except (LeaderUnavailableError, TooEarlyError) as error:
+        raise AmqpError(INTERNAL_ERROR, str(error)) from error
+    except QueueGoneError as error:
+        raise AmqpError(NOT_FOUND, str(error)) from error
