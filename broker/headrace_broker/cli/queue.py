@@ -120,6 +120,21 @@ def peek(session: Session, name: str, after: int, limit: int) -> None:
         click.echo(f"more: --after {page['next_after']}")
 
 
+@queue.command()
+@click.argument("name")
+@click.pass_obj
+def archive(session: Session, name: str) -> None:
+    """Show what queue NAME keeps of settled messages, and how far its readers have come."""
+    found = session.get(path_of("queues", session.vhost, name, "archive"))
+    if session.as_json:
+        print_json(found)
+        return
+    groups = found.pop("groups")
+    session.print_object(found, {key: key for key in found})
+    columns = {"group": "name", "committed": "committed", "lag": "lag", "epoch": "epoch"}
+    session.print_rows(groups, columns)
+
+
 @queue.command("delete-message")
 @click.argument("name")
 @click.argument("ids", type=click.IntRange(1), nargs=-1, required=True)
