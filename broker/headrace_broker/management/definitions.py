@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import Any, Final
+from typing import Final
 
 from aiohttp import web
 
@@ -37,9 +37,15 @@ class DefinitionEndpoints:
     def routes(self) -> list[Route]:
         """Return what is answered."""
         every, one = "/api/definitions", "/api/definitions/{vhost}"
-        body = dict[str, Any]
         return [
-            got(every, self._export, "All definitions.", body, ADMINISTRATOR, query=DOWNLOAD),
+            got(
+                every,
+                self._export,
+                "All definitions.",
+                DefinitionFile,
+                ADMINISTRATOR,
+                query=DOWNLOAD,
+            ),
             posted(
                 every,
                 self._import,
@@ -48,7 +54,7 @@ class DefinitionEndpoints:
                 ADMINISTRATOR,
                 codes=(204,),
             ),
-            got(one, self._export_vhost, "Of a vhost.", body, ADMINISTRATOR, query=DOWNLOAD),
+            got(one, self._export_vhost, "Of a vhost.", VhostFile, ADMINISTRATOR, query=DOWNLOAD),
             posted(
                 one,
                 self._import_vhost,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 from aiohttp import web
@@ -34,6 +34,7 @@ from headrace_broker.management.message_rendering import (
 )
 from headrace_broker.management.query import checked_number, number
 from headrace_broker.management.route import Parameter, Route, deleted, got, posted
+from headrace_broker.management.view import FetchedView, MovedView, WaitingPageView
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import (
     BROWSED_BODY_OCTETS,
@@ -113,15 +114,15 @@ class MessageEndpoints:
                 self._get,
                 "Take messages, and say what becomes of them.",
                 GetBody,
-                answer=list[dict[str, Any]],
+                answer=list[FetchedView],
             ),
-            got(messages, self._browse, "Look at messages that wait.", dict[str, Any], query=PAGE),
+            got(messages, self._browse, "Look at messages that wait.", WaitingPageView, query=PAGE),
             posted(
                 messages + "/move",
                 self._move,
                 "Move waiting messages to another queue or an exchange.",
                 MoveBody,
-                answer=dict[str, int],
+                answer=MovedView,
             ),
             deleted(messages + "/{id}", self._delete, "Remove a waiting message."),
         ]

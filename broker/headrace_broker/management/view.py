@@ -240,6 +240,53 @@ QueueView = _view(
 )
 
 
+class ContentView(TypedDict):
+    """Where a message was published to, and what it holds; long bodies are cut."""
+
+    exchange: str
+    routing_key: str
+    properties: dict[str, Any]
+    properties_problem: NotRequired[str]
+    redelivered: bool
+    payload: str
+    payload_bytes: int
+    payload_encoding: str
+    truncated: NotRequired[bool]
+
+
+class FetchedView(ContentView):
+    """A message that was taken, and how many were left."""
+
+    message_count: int
+
+
+class WaitingView(ContentView):
+    """A message that waits."""
+
+    id: int
+    arrived_at_ms: int
+    age_ms: int
+    priority: int
+    acquired_count: int
+    delivery_count: int
+
+
+class WaitingPageView(TypedDict):
+    """Messages that wait, and where the next page begins; null at the end."""
+
+    messages: list[WaitingView]
+    next_after: int | None
+
+
+class MovedView(TypedDict):
+    """What became of messages that were to be moved: their ids."""
+
+    moved: list[int]
+    missing: list[int]
+    unrouted: list[int]
+    refused: list[int]
+
+
 class VhostMetadataView(TypedDict):
     """What people say of a vhost."""
 

@@ -6,10 +6,12 @@ import base64
 from datetime import UTC, datetime
 from decimal import Decimal
 
+import msgspec
 import pytest
 from pamqp import commands
 
 from headrace_broker.catalog.command import DeclareExchange, DeclareQueue
+from headrace_broker.management.view import FetchedView, MovedView, WaitingPageView
 from headrace_broker.model.definition import Exchange
 from headrace_broker.model.limits import BROWSED_BODY_OCTETS
 from headrace_broker.runtime.browsing import Page, WaitingMessage
@@ -67,6 +69,7 @@ def test_get_answers_with_rabbitmqs_fields(queue, api):
     ).marshal()
     queue.message_service.fetched = [fetched(b"hello", properties), fetched(b"\xff\x00")]
     _, body = api("POST", "/api/queues/%2F/q/get", {"count": 2, "encoding": "auto"})
+    msgspec.convert(body, list[FetchedView])
     assert body[0] == {
         "payload_bytes": 5,
         "redelivered": False,
@@ -132,6 +135,7 @@ def test_browsing_goes_page_by_page(queue, api):
     status, body = api("GET", "/api/queues/%2F/q/messages?after=3&limit=2&truncate=2")
     assert status == 200
     assert body["next_after"] == 9
+    msgspec.convert(body, WaitingPageView)
     first = body["messages"][0]
     assert first.pop("age_ms") > 0
     assert first == {
@@ -191,6 +195,7 @@ def test_messages_are_moved_to_a_queue_or_an_exchange(queue, api):
     queue.message_service.moved.missing = [2]
     path = "/api/queues/%2F/q/messages/move"
     status, answer = api("POST", path, {"ids": [1, 2], "queue": "q"})
+    msgspec.convert(answer, MovedView)
     assert (status, answer) == (
         200,
         {"moved": [1], "missing": [2], "unrouted": [], "refused": []},

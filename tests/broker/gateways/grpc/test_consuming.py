@@ -23,6 +23,7 @@ from headrace_broker.gateways.grpc.pb.messaging_pb2 import (
 from headrace_broker.gateways.grpc.pb.value_pb2 import Table, Value
 from headrace_broker.gateways.grpc.properties import encode_properties
 from headrace_broker.model.limits import STREAM_CREDIT_MAX
+from headrace_broker.model.stats import CLIENT_FIGURES
 from headrace_broker.runtime.port import ACCEPT, MODIFY_FAILED, REJECT, RELEASE
 
 
@@ -451,5 +452,20 @@ def test_a_queue_declared_elsewhere_a_moment_ago_is_found(serve, broker) -> None
 
     async def scenario(served) -> None:
         await Consumer(served, credit=Credit(messages=1)).open()
+
+    serve(scenario)
+
+
+def test_what_passes_a_consumer_is_counted_as_on_a_channel(serve, broker, queue) -> None:
+    publish(queue, b"1", b"2", b"3")
+
+    async def scenario(served) -> None:
+        consumer = await Consumer(served, credit=Credit(messages=3)).open()
+        await consumer.receive(3)
+        info = next(iter(broker.connections.values()))
+        await consumer.settle((1, 2))
+        await until(lambda: dict(info.control.traffic())[1].ack == 2)
+        counts = dict(zip(CLIENT_FIGURES, info.traffic(), strict=True))
+        assert {name: count for name, count in counts.items() if count} == {"deliver": 3, "ack": 2}
 
     serve(scenario)

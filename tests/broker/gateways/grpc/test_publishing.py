@@ -17,6 +17,7 @@ from headrace_broker.model.limits import (
     MESSAGE_BYTES_MAX,
     STREAM_WINDOW_MESSAGES,
 )
+from headrace_broker.model.stats import CLIENT_FIGURES
 
 
 def test_a_batch_is_published_and_confirmed_as_a_range(serve, broker) -> None:
@@ -335,6 +336,25 @@ def test_a_stream_is_listed_and_may_be_closed_from_outside(serve, broker) -> Non
         assert error.code() is grpc.StatusCode.ABORTED
         assert error.details() == "Closed via management API"
         assert detail.reason == "CONNECTION_FORCED"
+
+    serve(scenario)
+
+
+def test_what_passes_a_stream_is_counted_as_on_a_channel(serve, broker) -> None:
+    broker.add_queue("q")
+
+    async def scenario(served) -> None:
+        stream = await Stream(served, confirms=True, mandatory=True).open()
+        info = next(iter(broker.connections.values()))
+        lost = message(routing_key="nobody")
+        await stream.send(message(routing_key="q"), message(routing_key="q"), lost)
+        await stream.end()
+        counts = dict(zip(CLIENT_FIGURES, info.traffic(), strict=True))
+        assert {name: count for name, count in counts.items() if count} == {
+            "publish": 3,
+            "confirm": 3,
+            "return_unroutable": 1,
+        }
 
     serve(scenario)
 
