@@ -47,6 +47,7 @@ OVERVIEW: Final[tuple[Row, ...]] = (
                     ("sum(headrace_queue_messages_unacknowledged{PICK})", "unacknowledged"),
                     ("sum(headrace_queue_messages_delayed{PICK})", "delayed"),
                     ("sum(headrace_queue_dead_letters{PICK})", "dead letters kept"),
+                    ("sum(headrace_queue_archived_messages{PICK})", "archived"),
                 ),
                 stacked=True,
             ),

@@ -43,9 +43,9 @@ class Publishing:
             return True
         link.traffic.publish += len(publishes)
         lane = self.lane
-        first: i64 = lane.next_number + len(lane.gathered)
         octets = lane.add(publishes, ticket)
         if TRACING.tracer is not None:
+            first: i64 = lane.next_number + len(lane.gathered) - len(publishes)
             TRACING.tracer.handed(link.session, first, publishes, link.queue)
         link.account.tab(link.queue.group).borrow(len(publishes), octets)
         link.pending.add(len(publishes), octets)

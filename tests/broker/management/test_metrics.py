@@ -13,6 +13,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from headrace_broker.catalog.store import CatalogStore
+from headrace_broker.core.queue.archive_effect import ArchiveInfo
 from headrace_broker.core.queue.settings import QueueSettings
 from headrace_broker.flow.account import Ledger
 from headrace_broker.flow.activity import SECOND_US, Activity
@@ -56,6 +57,9 @@ class Machine:
 
     def lease_groups(self) -> list[Any]:
         return []
+
+    def archive(self) -> ArchiveInfo:
+        return ArchiveInfo(0, 0, 1, 1, 0, 0, 0, [])
 
 
 class Host:

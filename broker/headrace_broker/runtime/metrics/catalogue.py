@@ -106,6 +106,8 @@ QUEUES: Final = (
     Metric("queue_messages_delayed", GAUGE, "Messages that become available later."),
     Metric("queue_dead_letters", GAUGE, "Dead letters that are kept until they have arrived."),
     Metric("queue_messages_bytes", GAUGE, "Bodies of all of these."),
+    Metric("queue_archived_messages", GAUGE, "Settled messages that queues led here keep."),
+    Metric("queue_archived_bytes", GAUGE, "Bodies of these."),
     Metric("lease_groups", GAUGE, "Groups that lease messages of the queues led here."),
     Metric("leases", GAUGE, "Leases that they hold."),
     Metric("leased_messages", GAUGE, "Messages in these."),

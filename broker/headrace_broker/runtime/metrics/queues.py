@@ -17,6 +17,7 @@ class _Sums:
     def __init__(self) -> None:
         self.led = self.consumers = self.ready = self.unsettled = self.delayed = 0
         self.dead = self.octets = self.groups = self.leases = self.leased = 0
+        self.archived = self.archived_octets = 0
 
     def add(self, host: QueueHost) -> None:
         """Add a queue."""
@@ -33,6 +34,9 @@ class _Sums:
             self.groups += len(groups)
             self.leases += sum(each.state == HELD for group in groups for each in group.leases)
             self.leased += machine.leased_count
+        archive = machine.archive()
+        self.archived += archive.following - archive.first
+        self.archived_octets += archive.octets
 
 
 def queue_samples(hosts: Iterable[QueueHost], view: CatalogView, churn: Churn) -> Iterator[Sample]:
@@ -52,6 +56,8 @@ def queue_samples(hosts: Iterable[QueueHost], view: CatalogView, churn: Churn) -
     yield Sample("queue_messages_delayed", sums.delayed)
     yield Sample("queue_dead_letters", sums.dead)
     yield Sample("queue_messages_bytes", sums.octets)
+    yield Sample("queue_archived_messages", sums.archived)
+    yield Sample("queue_archived_bytes", sums.archived_octets)
     yield Sample("lease_groups", sums.groups)
     yield Sample("leases", sums.leases)
     yield Sample("leased_messages", sums.leased)
