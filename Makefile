@@ -67,11 +67,12 @@ run: $(VENV)/stamp-install ## start a cluster on this machine and show it; Ctrl-
 # --- checking --------------------------------------------------------------------------------
 
 .PHONY: lint
-lint: $(VENV)/stamp-tools $(VENV)/stamp-install ## ruff, mypy strict, import contracts
+lint: $(VENV)/stamp-tools $(VENV)/stamp-install ## ruff, mypy strict, import contracts, Dockerfiles
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy raftlog broker client operator tests e2e bench conformance hatch_build.py
 	$(INTERPRETED) $(BIN)/lint-imports
+	$(BIN)/hadolint broker/Dockerfile operator/Dockerfile
 
 .PHONY: format
 format: $(VENV)/stamp-tools ## let ruff format and fix
