@@ -94,11 +94,15 @@ def _listeners(cluster: Cluster) -> dict[str, str]:
 
 def _metrics(cluster: Cluster) -> dict[str, str]:
     listeners, monitoring = cluster.spec.listeners, cluster.spec.monitoring
-    return {
+    found = {
         "HEADRACE_LISTENERS_METRICS": f"{listeners.bind_address}:{listeners.metrics}",
         "HEADRACE_METRICS_ANONYMOUS": str(monitoring.anonymous).lower(),
         "HEADRACE_METRICS_PER_OBJECT": str(monitoring.per_object).lower(),
     }
+    if monitoring.tracing.endpoint is not None:
+        found["HEADRACE_TRACING_ENDPOINT"] = monitoring.tracing.endpoint
+        found["HEADRACE_TRACING_RATIO"] = f"{monitoring.tracing.percent / 100:.2f}"
+    return found
 
 
 def _node_tls(cluster: Cluster) -> dict[str, str]:

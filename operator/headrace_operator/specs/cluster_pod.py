@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta
 
@@ -17,6 +17,8 @@ from headrace_operator.specs.field import (
     Rule,
     Spec,
 )
+
+_ENDPOINT: Final = r"^https?://[A-Za-z0-9.:_\[\]-]{1,253}/?$"
 
 Quantities = Annotated[dict[str, IntOrQuantity], Meta(max_length=16)]
 Objects = Annotated[list[dict[str, Any]], Meta(max_length=LIST_MAX)]
@@ -168,6 +170,19 @@ class NetworkAccess(Spec, frozen=True, kw_only=True):
     clients_from: Objects | None = None
 
 
+class Tracing(Spec, frozen=True, kw_only=True):
+    """Spans of messages, for OpenTelemetry.
+
+    Attributes:
+        endpoint: of a collector that takes OTLP over gRPC, such as http://collector:4317; absent
+            for none.
+        percent: of the traces that publishers sample, those that the broker makes spans of.
+    """
+
+    endpoint: Annotated[str, Meta(max_length=512, pattern=_ENDPOINT)] | None = None
+    percent: Annotated[int, Meta(ge=0, le=100)] = 100
+
+
 class Monitoring(Spec, frozen=True, kw_only=True):
     """What Prometheus may read, and what the Prometheus operator is told.
 
@@ -177,6 +192,7 @@ class Monitoring(Spec, frozen=True, kw_only=True):
         per_object: whether there are figures of single queues and connections, too.
         anonymous: whether metrics are read without a log-in; else by the administrator's.
         labels: of the monitor, by which a Prometheus finds it.
+        tracing: spans of messages.
     """
 
     monitor: Literal["None", "ServiceMonitor", "PodMonitor"] = "None"
@@ -184,3 +200,4 @@ class Monitoring(Spec, frozen=True, kw_only=True):
     per_object: bool = False
     anonymous: bool = True
     labels: Labels | None = None
+    tracing: Tracing = Tracing()

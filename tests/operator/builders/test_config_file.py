@@ -138,3 +138,10 @@ def test_limits_of_flow_control_are_named_as_the_api_names_them(make_cluster: An
         "tell-after-ms": 0,
         "memory-high-watermark": "0.4",
     }
+
+
+def test_spans_go_to_a_collector(make_cluster: Any, tmp_path: Path) -> None:
+    assert loaded(make_cluster(), tmp_path).tracing.endpoint == ""
+    tracing = {"endpoint": "http://collector:4317", "percent": 5}
+    config = loaded(make_cluster({"monitoring": {"tracing": tracing}}), tmp_path)
+    assert (config.tracing.endpoint, config.tracing.ratio) == ("http://collector:4317", 0.05)
