@@ -29,6 +29,8 @@ class Cluster(NamedTuple):
             or nodes come and go, one after the other.
         nodes: nodes that the configuration names, at least `replicas`. All founders have to be
             given the same ones, so it is not changed before the cluster is founded.
+        claim_size: of volumes in the StatefulSet that is there, which cannot be changed in it; ""
+            for that of the spec. Volumes that are to grow are told so themselves.
     """
 
     name: str
@@ -38,6 +40,7 @@ class Cluster(NamedTuple):
     default_image: str
     replicas: int
     nodes: int
+    claim_size: str = ""
 
     @property
     def image(self) -> str:
@@ -141,6 +144,11 @@ class Cluster(NamedTuple):
             "app.kubernetes.io/component": COMPONENT,
             CLUSTER_LABEL: self.name,
         }
+
+    @property
+    def selector_text(self) -> str:
+        """The same as text, for the status, by which autoscalers find the pods."""
+        return ",".join(f"{key}={value}" for key, value in self.selector.items())
 
     @property
     def labels(self) -> dict[str, str]:

@@ -45,7 +45,7 @@ def volume_claim(cluster: Cluster) -> Manifest:
     storage = cluster.spec.storage
     spec: Manifest = {
         "accessModes": ["ReadWriteOnce"],
-        "resources": {"requests": {"storage": storage.size}},
+        "resources": {"requests": {"storage": cluster.claim_size or storage.size}},
         "volumeMode": "Filesystem",
     }
     if storage.storage_class_name:
