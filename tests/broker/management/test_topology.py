@@ -190,7 +190,7 @@ def test_permissions_decide_what_may_be_changed(api, node, refused):
 
 def test_who_may_not_look_is_not_told_what_is_there(api, node, refused):
     node.do(PutPermission(Permission("alice", "/", "", "", "")))
-    text = {}
+    text: dict[tuple[str, str], set[str]] = {}
     for name in ("q", "gone"):
         for method, path in (
             ("GET", ""),

@@ -114,9 +114,10 @@ def test_a_bad_user_is_refused_by_field_and_rule(refused, body, reason):
 
 
 def test_tags_are_bounded(api, refused):
-    body = {"password_hash": "", "tags": [f"t{number}" for number in range(64)]}
+    tags = [f"t{number}" for number in range(64)]
+    body = {"password_hash": "", "tags": tags}
     assert api("PUT", "/api/users/bob", body) == (201, None)
-    body["tags"].append("more")
+    tags.append("more")
     assert refused(400, "PUT", "/api/users/bob", body) == "tags: there are 65, more than 64"
     body["tags"] = ["x" * 256]
     assert refused(400, "PUT", "/api/users/bob", body).startswith("tags: one has 256 octets")
