@@ -28,6 +28,7 @@ from headrace_broker.management.answer import done, json_answer
 from headrace_broker.management.body import decode
 from headrace_broker.management.figures import (
     AGES,
+    ANSWER_SECONDS_MAX,
     Ages,
     asked_ages,
     named,
@@ -118,7 +119,8 @@ class ExchangeEndpoints:
         """Return exchanges as JSON, with what clients of all nodes that answer publish to them."""
         names = [(each.vhost, each.name) for each in exchanges]
         wanted = names if len(names) <= PAGE_ROWS_MAX else None
-        rows, _ = await self._node.stats.ask(ages.question(exchanges=wanted))
+        question = ages.question(exchanges=wanted)
+        rows, _ = await self._node.stats.ask(question, ANSWER_SECONDS_MAX)
         found: dict[tuple[str, str], list[ExchangeStats]] = {}
         for row in rows:
             if isinstance(row, ExchangeStats):

@@ -19,6 +19,7 @@ from headrace_broker.runtime.inquiry import Stats
 
 DELIVERIES: Final = ("deliver", "deliver_no_ack", "get", "get_no_ack")  # deliver_get is their sum
 LENGTHS: Final = ("messages", "messages_ready", "messages_unacknowledged")
+ANSWER_SECONDS_MAX: Final = 1.0  # for what other nodes count; a list goes without
 AGE_SECONDS_MAX: Final = 3_600
 STEP_SECONDS_MAX: Final = 600
 

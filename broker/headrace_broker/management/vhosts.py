@@ -17,6 +17,7 @@ from headrace_broker.management.answer import check, done, json_answer, not_foun
 from headrace_broker.management.body import decode
 from headrace_broker.management.figures import (
     AGES,
+    ANSWER_SECONDS_MAX,
     Ages,
     asked_ages,
     cut,
@@ -135,7 +136,8 @@ class VhostEndpoints:
 
     async def _rendered(self, vhosts: Sequence[Vhost], ages: Ages) -> list[Row]:
         """Return vhosts as JSON, with what their queues hold and what moves there."""
-        rows, _ = await self._node.stats.ask(ages.question(vhosts=True))
+        question = ages.question(vhosts=True)
+        rows, _ = await self._node.stats.ask(question, ANSWER_SECONDS_MAX)
         moved = [row for row in rows if isinstance(row, VhostStats)]
         running = {node.name: "running" for node in self._source.overview().nodes if node.running}
         return [

@@ -56,6 +56,7 @@ class ClientRates:
         self._router = router
         self._view = view
         self._clients: dict[tuple[str, int], _Sample] = {}
+        self._room = RATED_CLIENTS_MAX  # for clients that were not there at the last sample
         self._over: dict[str, Figures] = {}  # by vhost: what passed connections that are closed
         self._vhosts: Histories[str] = Histories(len(VHOST_FIGURES), HISTORY_VHOSTS_MAX)
         self._exchanges: Histories[tuple[str, str]] = Histories(
@@ -86,6 +87,7 @@ class ClientRates:
         passed = {vhost: each for vhost, each in self._over.items() if vhost in vhosts}
         self._over = dict(passed)
         fresh: dict[tuple[str, int], _Sample] = {}
+        self._room = RATED_CLIENTS_MAX - len(self._clients)
         for at, info in enumerate(list(self._connections.values()), 1):
             figures = _passed(info)
             self._note(fresh, (info.id, CONNECTION), figures, now_ms)
@@ -110,8 +112,10 @@ class ClientRates:
         now_ms: int,
     ) -> None:
         before = self._clients.get(key)
-        if before is None and len(fresh) >= RATED_CLIENTS_MAX:
-            return
+        if before is None:
+            if self._room <= 0:
+                return
+            self._room -= 1
         fresh[key] = _Sample(now_ms, figures, _growth(before, figures, now_ms))
 
     def _sample_exchanges(self, now_ms: int) -> None:

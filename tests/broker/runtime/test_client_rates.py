@@ -155,11 +155,20 @@ def test_no_more_clients_have_rates_than_there_is_room_for(world):
     world.sample()
     assert world.rates.rates("c", RATED_CLIENTS_MAX - 1)
     assert world.rates.rates("c", RATED_CLIENTS_MAX) == ()
-    control.open.pop(1)  # those that are known stay so, and there is room for another one
+    control.open = {
+        RATED_CLIENTS_MAX + 50: same,
+        **control.open,
+    }  # those that are known stay so, whoever comes first
     world.sample()
     world.sample()
     assert world.rates.rates("c", RATED_CLIENTS_MAX - 1)
-    assert world.rates.rates("c", RATED_CLIENTS_MAX)
+    control.open.pop(1)  # and there is room for another one once one is gone
+    world.sample()
+    world.sample()
+    world.sample()
+    assert world.rates.rates("c", RATED_CLIENTS_MAX - 1)
+    assert world.rates.rates("c", RATED_CLIENTS_MAX + 50)
+    assert world.rates.rates("c", 1) == ()
 
 
 def test_a_vhost_has_what_its_open_and_its_closed_connections_have_passed(world):
