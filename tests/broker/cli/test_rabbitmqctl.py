@@ -14,7 +14,12 @@ from headrace_broker.catalog.command import DeclareQueue, PutUser
 from headrace_broker.cli.rabbitmqctl.main import run
 from headrace_broker.cli.rabbitmqctl.output import Words, shown
 from headrace_broker.management.server import ManagementServer
-from headrace_broker.model.status import ChannelStatus, ConnectionStatus, ConsumerStatus
+from headrace_broker.model.status import (
+    ChannelStatus,
+    ConnectionStatus,
+    ConsumerStatus,
+    LeaseGroupStatus,
+)
 from headrace_broker.runtime.client_list import ClientListing, ClientRow
 from headrace_broker.runtime.password import PasswordChecker, new_user
 
@@ -222,10 +227,16 @@ def test_clients_are_listed(ctl, busy):
     )
     out = ctl("-s", "list_connections", "pid", "name", "ssl", "client_properties")[1]
     assert out == f'n1/1/7\t{NAME}\tfalse\t[{{"product","x"}}]\n'
+    assert ctl("-s", "list_connections", "recv_oct", "send_cnt")[1] == "0\t0\n"
     assert ctl("-s", "list_channels")[1] == "n1/1/7/3\tguest\t1\t4\n"
     assert ctl("-s", "list_channels", "connection", "number")[1] == f"{NAME}\t3\n"
     out = ctl("-s", "list_consumers")[1]
     assert out == 'q\tn1/1/7/3\ttag\ttrue\t10\ttrue\t[{"x-priority",1}]\n'
+
+
+def test_a_group_that_leases_messages_is_a_consumer_without_a_channel(ctl, fake_node):
+    fake_node.leases.groups = [LeaseGroupStatus("/", "q", "g", "n1", 1, 2, 1, 0, 1, 1, 10)]
+    assert ctl("-s", "list_consumers")[1] == "q\t\tg\ttrue\t0\ttrue\t[]\n"
 
 
 def test_a_list_that_is_not_complete_says_so(ctl, busy):

@@ -38,6 +38,7 @@ CONNECTIONS: Final[dict[str, Column]] = {
     **_same("name port host peer_port peer_host ssl ssl_protocol ssl_cipher peer_cert_subject"),
     **_same("peer_cert_issuer peer_cert_validity state channels protocol auth_mechanism user"),
     **_same("vhost timeout frame_max channel_max client_properties connected_at node"),
+    **_same("recv_oct recv_cnt send_oct send_cnt"),
 }
 CHANNELS: Final[dict[str, Column]] = {
     "pid": "id",
@@ -47,7 +48,8 @@ CHANNELS: Final[dict[str, Column]] = {
 }
 CONSUMERS: Final[dict[str, Column]] = {
     "queue_name": lambda row: row["queue"]["name"],
-    "channel_pid": lambda row: row["channel_details"]["id"],
+    # A group that leases messages has no channel.
+    "channel_pid": lambda row: row["channel_details"].get("id", ""),
     **_same("consumer_tag ack_required exclusive prefetch_count active arguments"),
 }
 VHOSTS: Final = _same("name description tags default_queue_type tracing")
