@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -54,6 +55,19 @@ def test_peek_shows_messages_and_where_to_go_on(api: FakeApi) -> None:
     for part in ("[hello].", "x" * 60 + "...", "base64 /w==", "1.5 s", "[work]"):
         assert part in result.output
     assert "more: --after 5" in result.output
+
+
+def test_archive_is_shown_with_its_readers(api: FakeApi) -> None:
+    group = {"name": "[lake]", "epoch": 3, "committed": 14, "committed_ms": 9, "lag": 6}
+    answer = {"queue": "q", "archive": "full", "messages": 8, "groups": [group]}
+    api.answers += [ApiAnswer(200, dict(answer)), ApiAnswer(200, dict(answer))]
+    result = run("archive", "q")
+    assert result.exit_code == 0, result.output
+    assert api.asked[1] == ("GET", "/api/queues/%2F/q/archive", None)
+    for part in ("archive   full", "messages  8", "[lake]  14         6    3"):
+        assert part in result.output
+    shown = run("archive", "q", "-o", "json")
+    assert json.loads(shown.output) == answer
 
 
 def test_messages_are_deleted_one_by_one_until_one_is_not_there(api: FakeApi) -> None:
