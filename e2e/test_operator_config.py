@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -24,7 +25,7 @@ from e2e.harness.cluster import own_port, wait_for
 from headrace_broker.cli.api_client import ApiClient, ApiError
 from headrace_operator.builders.cluster import Cluster
 from headrace_operator.builders.config_file import config_file
-from headrace_operator.builders.container import container
+from headrace_operator.builders.container import DATA, container
 from headrace_operator.builders.secret import decoded, default_user_secret, node_certificates
 from headrace_operator.builders.stateful_set import pod_template
 from headrace_operator.specs.cluster import BrokerClusterSpec
@@ -136,6 +137,13 @@ class Pods:
             return all(self.api(ordinal).get("/api/health/ready")[0] == 200 for ordinal in ordinals)
         return False
 
+    def lose_volume(self, ordinal: int) -> None:
+        """Kill one, and take away what it has stored."""
+        name = self.cluster.pod(ordinal)
+        self.processes[name].kill()
+        self.processes[name].wait()
+        shutil.rmtree(self._root / name / DATA.removeprefix("/"))
+
     def stop(self) -> list[int]:
         """Stop all as a kubelet does; return their exit codes."""
         for process in self.processes.values():
@@ -160,7 +168,7 @@ def pods(tmp_path: Path) -> Iterator[Pods]:
                 process.wait()
 
 
-def test_pods_found_a_cluster_and_another_one_joins_it(pods: Pods) -> None:
+def test_pods_found_a_cluster_another_one_joins_it_and_one_loses_its_volume(pods: Pods) -> None:
     pods.apply(make_cluster(3))
     for ordinal in range(3):
         pods.start(ordinal)
@@ -181,4 +189,11 @@ def test_pods_found_a_cluster_and_another_one_joins_it(pods: Pods) -> None:
     wait_for("the fourth node", lambda: pods.ready(3))
     _, nodes = pods.api(3).get("/api/nodes")
     assert sorted(node["name"] for node in nodes) == ["mill-0", "mill-1", "mill-2", "mill-3"]
+    pods.lose_volume(1)
+    pods.start(1)
+    wait_for("the node without its data", lambda: pods.ready(1))
+    with pika.BlockingConnection(parameters) as connection:
+        method, _, body = connection.channel().basic_get("orders", auto_ack=True)
+        assert method is not None
+        assert body == b"first"
     assert pods.stop() == [0, 0, 0, 0]
