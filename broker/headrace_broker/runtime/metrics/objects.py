@@ -61,38 +61,58 @@ CONNECTION_COARSE: Final = "connection_coarse_metrics"
 CONNECTION_FINE: Final = "connection_metrics"
 
 QUEUE_DETAILS: Final = (
-    _queue(COARSE, "messages_ready", "That wait.", lambda each: int(each.machine.ready_count)),
+    _queue(
+        COARSE, "messages_ready", "Messages that wait.", lambda each: int(each.machine.ready_count)
+    ),
     _queue(
         COARSE,
         "messages_unacknowledged",
-        "At consumers and groups.",
+        "Messages at consumers and groups.",
         lambda each: int(each.machine.unsettled_count),
     ),
-    _queue(COARSE, "messages", "All that it holds.", lambda each: int(each.machine.held_count)),
-    _queue(COUNT, "consumers", "Attached ones.", lambda each: int(each.machine.consumer_count)),
+    _queue(
+        COARSE, "messages", "All messages that it holds.", lambda each: int(each.machine.held_count)
+    ),
+    _queue(
+        COUNT, "consumers", "Attached consumers.", lambda each: int(each.machine.consumer_count)
+    ),
     _queue(FINE, "busy_consumers", "Consumers whose prefetch is full.", _busy),
-    _queue(FINE, "messages_bytes", "Bodies.", lambda each: int(each.machine.held_octets)),
-    _queue(FINE, "saturated", "1 while it withholds.", lambda each: each.machine.saturated),
-    _queue(FINE, "withheld_confirms", "Messages.", lambda each: int(each.machine.withheld_count)),
+    _queue(
+        FINE,
+        "messages_bytes",
+        "Bodies of its messages.",
+        lambda each: int(each.machine.held_octets),
+    ),
+    _queue(
+        FINE, "saturated", "1 while it withholds confirms.", lambda each: each.machine.saturated
+    ),
+    _queue(
+        FINE,
+        "withheld_confirms",
+        "Messages whose confirms wait.",
+        lambda each: int(each.machine.withheld_count),
+    ),
     _queue(
         FINE,
         "arrived_total",
-        "Since led here.",
+        "Messages in, since led here.",
         lambda each: int(each.moves.arrived),
         COUNTER,
     ),
     _queue(
         FINE,
         "delivered_total",
-        "Likewise, repetitions included.",
+        "Messages out, repetitions included.",
         lambda each: int(each.moves.delivered),
         COUNTER,
     ),
-    _queue(FINE, "settled_total", "Likewise.", lambda each: int(each.moves.settled), COUNTER),
+    _queue(
+        FINE, "settled_total", "Messages settled.", lambda each: int(each.moves.settled), COUNTER
+    ),
 )
 
 CONNECTION_DETAILS: Final = (
-    _connection(CONNECTION_COARSE, "channels", "Open ones.", lambda each: each.channels),
+    _connection(CONNECTION_COARSE, "channels", "Open channels.", lambda each: each.channels),
     _connection(
         CONNECTION_COARSE,
         "owed_messages",
@@ -108,7 +128,7 @@ CONNECTION_DETAILS: Final = (
     _connection(
         CONNECTION_FINE, "held_messages", "Publishes that wait.", lambda each: each.held_messages
     ),
-    _connection(CONNECTION_FINE, "held_bytes", "The same.", lambda each: each.held_octets),
+    _connection(CONNECTION_FINE, "held_bytes", "The same in bytes.", lambda each: each.held_octets),
     _connection(
         CONNECTION_FINE, "stopped", "1 while a limit stops it.", lambda each: each.flow.limit > 0
     ),
