@@ -100,7 +100,14 @@ def test_limits_of_vhosts_and_users_are_the_brokers(
         assert schema["maximum"] == limits[name].high, name
 
 
-def test_what_policies_set_the_broker_knows() -> None:
+# Accepted by the broker and without effect there.
+IDLE = {"queue-mode", "queue-version", "max-in-memory-length", "max-in-memory-bytes"}
+
+
+def test_policies_set_what_the_broker_knows() -> None:
+    settings = {**QUEUE_SETTINGS, **EXCHANGE_SETTINGS}
+    known = {name for name, setting in settings.items() if setting.policy}
+    assert set(struct_schema(PolicyDefinition)["properties"]) == known - IDLE
     for name, schema in struct_schema(PolicyDefinition)["properties"].items():
         setting = QUEUE_SETTINGS.get(name) or EXCHANGE_SETTINGS.get(name)
         assert setting is not None, name

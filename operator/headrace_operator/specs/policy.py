@@ -20,6 +20,7 @@ DURATION_MS_MAX = 1 << 53
 TTL_MS_MAX = 315_360_000_000
 QUANTITY_MAX = (1 << 63) - 1
 DEDUPLICATION_SIZE_MAX = 1 << 20
+ARCHIVE_MESSAGES_MAX = 1 << 23
 
 Name = Annotated[str, Meta(max_length=255)]
 Quantity = Annotated[int, Meta(ge=0, le=QUANTITY_MAX)]
@@ -54,6 +55,10 @@ class PolicyDefinition(Spec, frozen=True, kw_only=True, rename="kebab"):
         deduplication_size: identifiers that are remembered.
         deduplication_ttl: milliseconds for which.
         publisher_retention: milliseconds for which the numbers of a publisher are remembered.
+        archive: what is kept of messages that are settled.
+        archive_max_messages: that an archive holds.
+        archive_max_bytes: likewise, octets of bodies.
+        archive_max_age: milliseconds that it keeps them.
         high_watermark_bytes: octets of bodies from which confirms are withheld.
         low_watermark_bytes: octets at which they are given again.
         high_watermark: the same in messages.
@@ -86,6 +91,10 @@ class PolicyDefinition(Spec, frozen=True, kw_only=True, rename="kebab"):
     deduplication_size: Annotated[int, Meta(ge=1, le=DEDUPLICATION_SIZE_MAX)] | None = None
     deduplication_ttl: SomeDuration | None = None
     publisher_retention: Duration | None = None
+    archive: Literal["none", "headers", "full"] | None = None
+    archive_max_messages: Annotated[int, Meta(ge=0, le=ARCHIVE_MESSAGES_MAX)] | None = None
+    archive_max_bytes: Quantity | None = None
+    archive_max_age: Duration | None = None
     high_watermark_bytes: Quantity | None = None
     low_watermark_bytes: Quantity | None = None
     high_watermark: Quantity | None = None
