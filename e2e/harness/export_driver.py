@@ -29,7 +29,9 @@ class ExportDriver:
         group: its name.
     """
 
-    def __init__(self, addresses: list[str], log: pb.ExportLog, group: str = "job") -> None:
+    def __init__(
+        self, addresses: list[str], log: pb.ExportLog.ValueType, group: str = "job"
+    ) -> None:
         self._channels = [grpc.insecure_channel(address) for address in addresses]
         self._turn = 0
         self._group = group

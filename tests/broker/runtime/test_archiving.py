@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -65,7 +66,7 @@ class Nodes:
 
     def __init__(self, world, version=MACHINE_VERSION, mode=ARCHIVE_FULL, **bounds):
         self.world = world
-        self.view = View(world.queue)
+        self.view: Any = View(world.queue)
         self.requests = 0
         self.lost = []  # kinds of payloads of which the next one is lost
         self._payloads = []
@@ -119,7 +120,7 @@ class Nodes:
                 self.lost.remove(kind)
                 continue
             client = self.clients[target]
-            handlers = {
+            handlers: dict[str, Any] = {
                 "lease_command": self.commands[target].receive_command,
                 "lease_reply": lambda _, reply, to=target: self.commands[to].receive_reply(reply),
                 "archive_fetch": client.receive_fetch,
