@@ -61,12 +61,16 @@ class View:
         return [self.permission("guest", "/")]
 
 
+def catalog_with(queue: Any) -> Any:
+    return View(queue)
+
+
 class Nodes:
     """Archives on each of a world's nodes."""
 
     def __init__(self, world, version=MACHINE_VERSION, mode=ARCHIVE_FULL, **bounds):
         self.world = world
-        self.view: Any = View(world.queue)
+        self.view = catalog_with(world.queue)
         self.requests = 0
         self.lost = []  # kinds of payloads of which the next one is lost
         self._payloads = []
