@@ -54,7 +54,7 @@ def use_http(address: str) -> list[str]:
         for tried in (password, WRONG):
             client = ApiClient(address, USER, tried)
             paths = ("/api/whoami", "/api/users", "/api/nowhere")
-            answers += [str(client.request("GET", path)) for path in paths]
+            answers += [str(client.request("GET", path, seconds=LIMIT_SECONDS)) for path in paths]
     admin.request("PUT", path_of("permissions", "/", USER), dict.fromkeys(RIGHTS, ".*"))
     admin.request("PUT", path_of("users", USER), {"password": CHANGED, "tags": 5})
     broken = f'{{"password": "{WRONG}", "tags": '.encode()

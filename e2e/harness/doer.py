@@ -324,7 +324,8 @@ class HttpUser:
         return self.ask(name, method, path, body)
 
     def ask(self, name: str, method: str, path: str, body: Any = None) -> bool:
-        answer = ApiClient(self._address, name, name).request(method, path, body)
+        client = ApiClient(self._address, name, name)
+        answer = client.request(method, path, body, seconds=SECONDS)
         if answer.status in (401, 403):
             return False
         assert answer.status in (200, 201, 204, 404), answer
