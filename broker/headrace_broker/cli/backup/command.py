@@ -70,10 +70,12 @@ class _BackupGroup(SessionGroup):
 
     @override
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        plain = [each for each in args if not each.startswith("-")]
-        helped = any(each in ("-h", "--help") for each in args) and not plain
-        if args and not helped and not any(each in self.commands for each in args):
-            args = ["create", *args]
+        shared = {name for each in self.params for name in each.opts}
+        at = 0
+        while at < len(args) and args[at].partition("=")[0] in shared:
+            at += 1 if "=" in args[at] else 2
+        if at < len(args) and args[at] not in (*self.commands, "-h", "--help"):
+            args = [*args[:at], "create", *args[at:]]
         return super().parse_args(ctx, args)
 
 

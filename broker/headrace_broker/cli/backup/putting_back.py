@@ -106,7 +106,6 @@ class PuttingBack:
                     return Outcome(saved.messages, before, refused)
             except grpc.RpcError as error:
                 refused += stream.refused
-                opening.append = opening.append or stream.confirmed > 0
                 self._cluster.again(error, deadline)
 
     def _batches(self, saved: QueueBackup, first: int, stream: _Stream) -> Iterator[Batch]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import grpc
 
@@ -36,6 +36,8 @@ from headrace_broker.runtime.port import Broker, ConnectionInfo
 from headrace_broker.runtime.router import Route
 from headrace_broker.runtime.traffic import ExchangeTraffic
 
+PROTOCOL: Final = "gRPC Restore"
+
 
 class RestoreCall(PublishCall):
     """Serves one call.
@@ -64,6 +66,7 @@ class RestoreCall(PublishCall):
             vhost=opening.vhost, confirms=True, publisher_id=opening.restore_id, name=opening.name
         )
         super().__init__(broker, context, caller, info, publishing)
+        info.protocol = PROTOCOL
         self._queue = queue
         self._octets_max = broker.limits.message_bytes_max
         self._next_sequence = next_number

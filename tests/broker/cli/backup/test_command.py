@@ -78,8 +78,14 @@ def test_wrong_use(tmp_path, arguments) -> None:
 
 
 def test_path_alone_makes_a_backup_of_the_cluster_that_answers(tmp_path: Path) -> None:
-    for arguments in (["backup", tmp_path / "b"], ["backup", "create", tmp_path / "b"]):
-        told = run(*arguments, "--api", "127.0.0.1:9")
+    for arguments in (
+        ["backup", tmp_path / "b", "--api", "127.0.0.1:9"],
+        ["backup", "--api", "127.0.0.1:9", tmp_path / "b", "-q", "show"],
+        ["backup", "--api=127.0.0.1:9", "-q", "verify", tmp_path / "b"],
+        ["backup", "create", tmp_path / "b", "--api", "127.0.0.1:9"],
+        ["backup", "--api", "127.0.0.1:9", "create", tmp_path / "b"],
+    ):
+        told = run(*arguments)
         assert told.exit_code == EXIT_UNAVAILABLE
         assert "127.0.0.1:9" in told.output
     assert not (tmp_path / "b").exists()
