@@ -25,6 +25,9 @@ from headrace_broker.gateways.grpc.pb.backup_pb2_grpc import BackupStub
 
 CALL_S: Final = 30.0  # seconds for the answer to a call; a replica may have to catch up
 UNAVAILABLE_S_MAX: Final = 60.0  # seconds for which no node may answer: elections, restarts
+SILENT_S_MAX: Final = (
+    15.0  # seconds for which a point's node may not answer; it forgets in a restart
+)
 PAUSE_S: Final = 0.5  # between attempts
 
 POINT_LOST: Final = "POINT_LOST"
@@ -82,6 +85,7 @@ class Cluster:
         self._clock = clock
         self._sleep = sleep
         self._turn = 0
+        self._silent_since: float | None = None  # a point's node, as the others say
 
     def close(self) -> None:
         """End all connections."""
@@ -132,7 +136,7 @@ class Cluster:
             PointLostError: it is over.
             CommandError: no node has served it for UNAVAILABLE_S_MAX.
         """
-        deadline = self._clock() + UNAVAILABLE_S_MAX
+        deadline = self.deadline()
         while True:
             request = pb.ReadPointRequest(point=point, after_id=after_id, chunk_octets=chunk_octets)
             stub = self._stubs[self._turn % len(self._stubs)]
@@ -141,7 +145,7 @@ class Cluster:
                 for chunk in call:
                     yield chunk
                     after_id = chunk.last_id
-                    deadline = self._clock() + UNAVAILABLE_S_MAX
+                    deadline = self.deadline()
             except grpc.RpcError as error:
                 self._judge(error, deadline)
             else:
@@ -160,7 +164,7 @@ class Cluster:
 
     def attempt(self, call: Callable[[BackupStub, Any], A]) -> A:
         """Make a call that may be repeated, until a node has answered it."""
-        deadline = self._clock() + UNAVAILABLE_S_MAX
+        deadline = self.deadline()
         while True:
             try:
                 return call(self._stubs[self._turn % len(self._stubs)], self._metadata)
@@ -172,7 +176,8 @@ class Cluster:
         self._judge(error, deadline)
 
     def deadline(self) -> float:
-        """Return until when failures that may pass are waited out."""
+        """Return until when failures that may pass are waited out, from now on."""
+        self._silent_since = None
         return self._clock() + UNAVAILABLE_S_MAX
 
     def _judge(self, error: grpc.RpcError, deadline: float) -> None:
@@ -187,9 +192,13 @@ class Cluster:
         reason = reason_of(error)
         if reason in _LOST:
             raise PointLostError(text) from None
-        late = self._clock() >= deadline
-        if reason == NODE_SILENT and late:
-            raise PointLostError(text) from None
+        now = self._clock()
+        if reason == NODE_SILENT and self._silent_since is None:
+            self._silent_since = now
+        silent = self._silent_since is not None and now - self._silent_since >= SILENT_S_MAX
+        if silent:
+            raise PointLostError(f"its node has not answered for {SILENT_S_MAX:.0f} s") from None
+        late = now >= deadline
         if reason == "NOT_FOUND":
             raise QueueGoneError(text) from None
         again = code in _AGAIN or reason in ("TOO_MANY_READS", "TOO_MANY_POINTS")

@@ -11,6 +11,8 @@ from grpc_status import rpc_status
 
 from headrace_broker.cli.backup import cluster as module
 from headrace_broker.cli.backup.cluster import (
+    PAUSE_S,
+    SILENT_S_MAX,
     UNAVAILABLE_S_MAX,
     Cluster,
     PointLostError,
@@ -154,10 +156,26 @@ def test_point_that_is_over_is_lost_at_once(world, reason) -> None:
 
 
 def test_point_whose_node_stays_silent_is_lost_in_the_end(world) -> None:
-    world.answers = [FailureError(CODE.UNAVAILABLE, "NODE_SILENT")]
-    with pytest.raises(PointLostError, match="NODE_SILENT"):
-        list(world.cluster.read_point("1-1", 0, 1))
-    assert world.now == UNAVAILABLE_S_MAX
+    silent = FailureError(CODE.UNAVAILABLE, "NODE_SILENT")
+    refused = FailureError(CODE.UNAVAILABLE, "")  # the node itself cannot be reached
+    world.answers = [silent, refused] * 100
+    for read in (
+        lambda: list(world.cluster.read_point("1-1", 0, 1)),
+        lambda: world.cluster.keep_point("1-1", 0, 0),
+    ):
+        begin = world.now
+        with pytest.raises(PointLostError, match="its node has not answered for 15 s"):
+            read()
+        assert world.now - begin == pytest.approx(SILENT_S_MAX, abs=PAUSE_S)
+
+
+def test_point_whose_node_answers_again_goes_on(world) -> None:
+    silent = FailureError(CODE.UNAVAILABLE, "NODE_SILENT")
+    cut = FailureError(CODE.UNAVAILABLE, "GONE")
+    some = [Call([pb.ReadPointResponse(last_id=number), cut]) for number in (1, 2)]
+    most = int(SILENT_S_MAX / PAUSE_S) - 1
+    world.answers = [*[silent] * most, some[0], *[silent] * most, some[1], Call([])]
+    assert [each.last_id for each in world.cluster.read_point("1-1", 0, 1)] == [1, 2]
 
 
 def test_queue_that_is_gone_is_told_as_that(world) -> None:
