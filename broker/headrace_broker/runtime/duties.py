@@ -94,6 +94,7 @@ class LeaderDuties(Duties):
         self._clock = clock
         self.on_led: Callable[[QueueHost], None] = _nobody_cares
         self.on_dead_lettered: Callable[[Queue, int, int], None] = _nobody_counts
+        self._led: set[int] = set()  # of which `on_led` has told
         self._effective = EffectiveArguments(view)
         self._ticks = QueueTimer(self._tick, clock.unix_ms)
         self._expiries = QueueTimer(self._look_at_expiry, clock.monotonic_ms)
@@ -137,7 +138,9 @@ class LeaderDuties(Duties):
         self.office.release(host.queue.group)  # what an earlier leadership had under way is void
         if host.kept(1):
             self.office.keep(host)
-        self.on_led(host)
+        if host.queue.group not in self._led:
+            self._led.add(host.queue.group)
+            self.on_led(host)
 
     @override
     def configured(self, host: QueueHost) -> None:
@@ -150,6 +153,7 @@ class LeaderDuties(Duties):
 
     @override
     def left(self, queue: Queue) -> None:
+        self._led.discard(queue.group)
         self._effective.forget(queue)
         self._ticks.forget(queue.group)
         self._expiries.forget(queue.group)

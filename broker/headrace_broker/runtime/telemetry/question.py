@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
+from headrace_broker.codecs.column_block import ColumnBlock, Schema
 from headrace_broker.runtime.export_log import (
     Block,
     DataGoneError,
@@ -70,12 +71,46 @@ class AskClose(msgspec.Struct, frozen=True, tag="close"):
     epoch: int
 
 
+class WireBlock(msgspec.Struct, frozen=True, array_like=True):
+    """A block on its way: its types are compiled, and say nothing of their fields to a decoder."""
+
+    first_index: int
+    version: int
+    columns: tuple[tuple[str, int], ...]
+    rows: int
+    buffer_octets: tuple[int, ...]
+    body: bytes
+    body_octets: int
+    deflated: bool
+
+    @staticmethod
+    def of(block: Block) -> WireBlock:
+        """Return a block as it travels."""
+        schema, columns = block.schema, block.columns
+        return WireBlock(
+            block.first_index,
+            schema.version,
+            schema.columns,
+            columns.rows,
+            columns.buffer_octets,
+            columns.body,
+            block.body_octets,
+            block.deflated,
+        )
+
+    def block(self) -> Block:
+        """Return the block that has travelled."""
+        columns = ColumnBlock(self.rows, self.buffer_octets, self.body)
+        schema = Schema(self.version, self.columns)
+        return Block(self.first_index, schema, columns, self.body_octets, self.deflated)
+
+
 Question = AskShard | AskRows | AskOpen | AskCommit | AskGroups | AskClose
 Result = Shard | list[Block] | Group | list[Group] | None
 
 _RESULTS: Final[dict[type[Question], Any]] = {
     AskShard: Shard,
-    AskRows: list[Block],
+    AskRows: list[WireBlock],
     AskOpen: Group,
     AskCommit: Group,
     AskGroups: list[Group],
@@ -137,6 +172,9 @@ def decode_question(data: bytes) -> Envelope:
 
 def encode_result(request: int, result: Result) -> bytes:
     """Return an answer as octets."""
+    if isinstance(result, list):
+        wired = [WireBlock.of(each) if isinstance(each, Block) else each for each in result]
+        return _ENCODER.encode(Answer(request, msgspec.Raw(_ENCODER.encode(wired))))
     return _ENCODER.encode(Answer(request, msgspec.Raw(_ENCODER.encode(result))))
 
 
@@ -165,6 +203,7 @@ def result_of(question: Question, answer: Answer) -> Any:
         msgspec.DecodeError: it answers something else.
     """
     if not answer.error:
-        return msgspec.msgpack.decode(answer.result, type=_RESULTS[type(question)])
+        found = msgspec.msgpack.decode(answer.result, type=_RESULTS[type(question)])
+        return [each.block() for each in found] if isinstance(question, AskRows) else found
     kind: Any = _BY_NAME.get(answer.error, ShardUnavailableError)
     raise kind(answer.text, answer.number) if kind in _NUMBERS else kind(answer.text)

@@ -44,6 +44,7 @@ END: Any = grpc.aio.EOF  # type: ignore[attr-defined]  # not in the stubs
 LOG = pb.EXPORT_LOG_FLOW_SAMPLES
 SCHEMA = Schema(1, (("number", INT64), ("text", UTF8)))
 NAMES = {1: "n1", 2: "n2"}
+READS = 3  # at a time, where that is to be seen
 BOUNDS = Bounds(16 << 20, 1 << 40)
 
 
@@ -455,14 +456,17 @@ def test_who_may_not_look_at_everything_is_refused(export, method: str) -> None:
     export(scenario)
 
 
-def test_reads_are_bounded_and_one_that_is_cancelled_makes_room(export) -> None:
+def test_reads_are_bounded_and_one_that_is_cancelled_makes_room(export, monkeypatch) -> None:
+    assert EXPORT_READS_MAX > READS
+    monkeypatch.setattr(module, "EXPORT_READS_MAX", READS)
+
     async def scenario(world: World) -> None:
         await world.note(1, *[2000] * 100, text="y" * 100)
         shard = await world.shard()
         request = pb.ReadExportRequest(
             log=LOG, shard="n1", incarnation=shard.incarnation, end=shard.next_index
         )
-        calls = [world.call("Read", request) for _ in range(EXPORT_READS_MAX)]
+        calls = [world.call("Read", request) for _ in range(READS)]
         for call in calls:
             assert await call.read() is not END
         refused = await refusal(world.call("Read", request).read())
