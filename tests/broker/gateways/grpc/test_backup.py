@@ -292,7 +292,7 @@ def test_reader_that_goes_away_leaves_nothing(backup) -> None:
 
 
 def test_reader_that_reads_nothing_is_ended(backup, monkeypatch) -> None:
-    monkeypatch.setattr(module, "STALL_SECONDS_MAX", 0.01)
+    monkeypatch.setattr(module, "STALL_SECONDS_MAX", 0.5)
 
     async def scenario(world: BackupWorld) -> None:
         for _ in range(40):
