@@ -218,7 +218,11 @@ def test_low_watermark_above_the_high_one_that_counts_is_not_taken():
     ("said", "mode"), [("none", ARCHIVE_NONE), ("headers", ARCHIVE_HEADERS), ("full", ARCHIVE_FULL)]
 )
 def test_what_is_kept_of_settled_messages(said: str, mode: int) -> None:
-    bounds = {"archive_max_messages": 5, "archive_max_bytes": 6, "archive_max_age": 7}
+    bounds: dict[str, Any] = {
+        "archive_max_messages": 5,
+        "archive_max_bytes": 6,
+        "archive_max_age": 7,
+    }
     found = settings(archive=said, **bounds)
     assert found.archive == mode
     kept = (found.archive_max_messages, found.archive_max_octets, found.archive_max_age_ms)
