@@ -69,7 +69,7 @@ def test_logs_with_leases_reach_every_answer_to_groups() -> None:
 def test_logs_with_an_archive_reach_most_outcomes_and_all_answers() -> None:
     told: list[str] = []
     outcomes = set()
-    for seed in (0, 2, 14, 37):
+    for seed in (11, 14, 16):
         machine = QueueMachine()
         for index, data in enumerate(archive_log(seed, 700), 1):
             told += map(repr, machine.apply(index, data))

@@ -119,8 +119,8 @@ PATCHES = {
     "files_removed_before_it_is_said": [
         (
             "writer",
-            "        if self._size > 0:\n            write_all(",
-            "        if self._size > 0:\n            self._remove()\n            write_all(",
+            "        if self._size > 0:\n            began: i64 = monotonic_ns()\n",
+            "        if self._size > 0:\n            self._remove()\n            began: i64 = monotonic_ns()\n",
         )
     ],
     "removed_files_still_listed": [
