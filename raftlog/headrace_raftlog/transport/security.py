@@ -72,7 +72,7 @@ class MutualTls:
     ) -> None:
         self._certificate = certificate
         self._name_of = name_of
-        self._revoked: set[int] = set()  # nodes that have called with a refused certificate
+        self._refused: dict[int, bytes] = {}  # what nodes have called with and was not believed
 
     def add_port(self, server: grpc.aio.Server, address: str) -> None:
         """See `Security`."""
@@ -96,15 +96,18 @@ class MutualTls:
     def open(self, address: str, peer: int) -> grpc.aio.Channel:
         """See `Security`; the other end's certificate must bear the peer's name.
 
-        gRPC does not show it to who connects. So a peer is not called while it has called with one
-        that was refused.
+        gRPC does not show it to who connects. So a peer is not called that has called with one that
+        is refused. That is judged anew each time, for what was wrong may have been the list alone,
+        at both ends, and then neither would ever call again.
         """
         name = self._name_of(peer)
         if not name:
             raise StreamRefusedError(f"the name of node {peer} is not known, nor its certificate")
-        if peer in self._revoked:
-            raise StreamRefusedError(f"the certificate of node {peer} ({name!r}) is refused")
         own = self._certificate()
+        shown = self._refused.get(peer)
+        if shown is not None and own.refuses is not None and own.refuses(shown):
+            raise StreamRefusedError(f"the certificate of node {peer} ({name!r}) is refused")
+        self._refused.pop(peer, None)
         credentials = grpc.ssl_channel_credentials(own.authorities, own.key, own.certificate)
         options = [*CLIENT_OPTIONS, ("grpc.ssl_target_name_override", name)]
         return grpc.aio.secure_channel(address, credentials, options=options)
@@ -119,11 +122,12 @@ class MutualTls:
                 f"names {', '.join(map(repr, found)) or 'nobody'}"
             )
         refuses = self._certificate().refuses
-        reason = refuses(_certificate(context)) if refuses is not None else ""
+        shown = _certificate(context)
+        reason = refuses(shown) if refuses is not None else ""
         if reason:
-            self._revoked.add(peer.node)
+            self._refused[peer.node] = shown
             raise StreamRefusedError(f"the certificate of {name!r} is refused: {reason}")
-        self._revoked.discard(peer.node)
+        self._refused.pop(peer.node, None)
 
 
 def security_of(

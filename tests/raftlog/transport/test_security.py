@@ -294,6 +294,43 @@ def test_a_node_whose_certificate_is_refused_neither_comes_nor_is_called(
     run(body)
 
 
+def test_nodes_that_refused_each_other_for_a_while_find_together_again(keys, node_type, addresses):
+    reason = "the revocation list of its issuer has expired"
+
+    async def body() -> None:
+        nonlocal reason
+        both = {node: addresses[node] for node in (1, 2)}
+        judged = {1: asyncio.Event(), 2: asyncio.Event()}  # the other node by that one
+
+        def judge(node: int) -> Callable[[bytes], str]:
+            def refuses(_pem: bytes) -> str:
+                judged[node].set()
+                return reason
+
+            return refuses
+
+        securities = {
+            node: tls(dataclasses.replace(keys.of(keys.nodes[node]), refuses=judge(node)))
+            for node in both
+        }
+        one = node_type(1, both, security=securities[1])
+        two = node_type(2, both, security=securities[2])
+        await one.start()
+        await two.start()
+        await judged[1].wait()
+        await judged[2].wait()
+        for node, other in ((1, 2), (2, 1)):
+            with pytest.raises(StreamRefusedError, match="is refused"):
+                securities[node].open(addresses[other], other)
+        reason = ""
+        await up(one, 2)
+        await up(two, 1)
+        await one.stop()
+        await two.stop()
+
+    run(body)
+
+
 def test_a_peer_whose_name_is_not_known_is_not_called(keys):
     with pytest.raises(StreamRefusedError, match="the name of node 9 is not known"):
         tls(keys.of(keys.nodes[1])).open("127.0.0.1:1", 9)
