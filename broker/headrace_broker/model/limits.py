@@ -250,6 +250,7 @@ LEASE_REQUESTS_MAX: Final = 256  # requests about leases under way at a queue's 
 LEASE_CHUNK_MESSAGES_MAX: Final = 1 << 14  # messages in one answer to a fetch; to cut them takes some ms
 LEASE_CHUNK_OCTETS: Final = 1 << 20  # octets in one answer to a fetch where nothing else is said; some ms of a link
 LEASE_CHUNK_OCTETS_MAX: Final = 4 << 20  # the most, and one message: a chunk is one frame between nodes
+CHUNK_ENTRIES_OCTETS_MAX: Final = 8 << 20  # octets of log entries that are read for one such chunk, or one of an archive or a backup, and one entry; an entry may be large of which little is wanted, and the event loop waits
 LEASE_FETCHES_MAX: Final = 64  # leases that are read through a node at a time; each has a chunk or two in memory
 ARCHIVE_MESSAGES: Final = 1 << 20  # settled messages that a queue's archive keeps where nothing else is said; some 25 octets of memory and snapshot each at most
 ARCHIVE_MESSAGES_MAX: Final = 1 << 23  # the most that may be said; some 200 MiB on each replica

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from headrace_broker.codecs.batch import message_start, properties_stop
 from headrace_broker.core.queue.archive_row import ArchiveRow
 from headrace_broker.core.queue.command import ENQUEUE_BATCH_OFFSET, U32_MAX
+from headrace_broker.model.limits import CHUNK_ENTRIES_OCTETS_MAX
 from headrace_broker.runtime.queue_host import QueueHost
 
 # u64 message id, log position, arrived at, first delivered at (0 for not or not known), settled at
@@ -64,6 +65,9 @@ class Rows(NamedTuple):
 def cut_rows(host: QueueHost, start: int, most: int, octets_max: int) -> Rows:
     """Cut out rows from an index on, at most `most`, up to and with one that exceeds a size.
 
+    They end early where more has to be read of the log than CHUNK_ENTRIES_OCTETS_MAX: that is much
+    where bodies are left out, or where many entries take turns.
+
     Args:
         host: has the queue.
         start: index of the first row that is wanted; without it there are none.
@@ -73,13 +77,16 @@ def cut_rows(host: QueueHost, start: int, most: int, octets_max: int) -> Rows:
     info = host.machine.archive()
     heads: list[bytes] = []
     pieces: list[bytes] = []
-    octets = 0
+    octets = read = 0
     index = -1
     entry = b""
     for row in host.machine.archived(start, most):
         if row.entry_index != index:
+            if read >= CHUNK_ENTRIES_OCTETS_MAX:
+                break
             index = int(row.entry_index)
             entry = host.log.entry_data(index)
+            read += len(entry)
         piece = _piece(entry, row)
         heads.append(_head(row))
         pieces.append(piece)

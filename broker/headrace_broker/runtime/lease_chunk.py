@@ -17,6 +17,7 @@ from mypy_extensions import i32, i64
 from headrace_broker.codecs.batch import message_start
 from headrace_broker.core.queue.command import ENQUEUE_BATCH_OFFSET, U32_MAX, write_u32
 from headrace_broker.core.queue.effect import Acquired
+from headrace_broker.model.limits import CHUNK_ENTRIES_OCTETS_MAX
 from headrace_broker.runtime.queue_host import QueueHost
 from headrace_broker.runtime.queue_log import QueueLog
 
@@ -62,6 +63,8 @@ def cut_batch(
 ) -> tuple[i64, bytes]:
     """Cut out messages from `offset` on, at most `most`, up to and with one that exceeds a size.
 
+    They end early where more has to be read of the log than CHUNK_ENTRIES_OCTETS_MAX.
+
     Args:
         log: has them.
         messages: in order.
@@ -78,12 +81,16 @@ def cut_batch(
     at = offset
     stop = min(offset + most, len(messages))
     octets: i64 = 0
+    read: i64 = 0
     while at < stop and octets < octets_max:
         message = messages[at]
         position = message.position
         if run is None or message.entry_index != index:
+            if read >= CHUNK_ENTRIES_OCTETS_MAX:
+                break
             index = message.entry_index
             run = _Run(log.entry_data(index), position)
+            read += len(run.entry)
             runs.append(run)
         elif position != run.stop:
             run = _Run(run.entry, position)
