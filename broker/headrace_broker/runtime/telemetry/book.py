@@ -27,7 +27,7 @@ class GroupEntry(msgspec.Struct):
     """A group.
 
     Attributes:
-        epoch: under which it is open, from 1.
+        epoch: under which it is open; above all that were given in this log before.
         committed: index of the first row that it is not done with.
         committed_ms: Unix time at which it said so, or was made.
         openers: who opened it lately, with their epochs.
@@ -42,6 +42,7 @@ class GroupEntry(msgspec.Struct):
 class _Page(msgspec.Struct):
     incarnation: int
     groups: dict[str, GroupEntry] = {}
+    epochs: int = 0  # the last one that was given
 
 
 class GroupBook:
@@ -60,6 +61,7 @@ class GroupBook:
         self._files = files
         self._directory = directory
         self._incarnation = 0
+        self._epochs = 0  # the last one that was given, also to groups that are closed
 
     def load(self, incarnation: int) -> None:
         """Read the file; groups of another incarnation are gone with it, as is a damaged file.
@@ -82,6 +84,7 @@ class GroupBook:
             return
         if page.incarnation == incarnation:
             self.groups = page.groups
+            self._epochs = max([page.epochs, *(entry.epoch for entry in page.groups.values())])
 
     @property
     def _path(self) -> str:
@@ -99,20 +102,20 @@ class GroupBook:
             OSError: it cannot be written; nothing changed.
         """
         known = self.groups.get(name)
+        epoch = self._epochs + 1
         if known is None:
             if len(self.groups) >= EXPORT_GROUPS_MAX:
                 raise TooManyGroupsError(
                     f"there are {EXPORT_GROUPS_MAX} groups, which is the maximum: close one"
                 )
-            entry = GroupEntry(1, first_index, now_ms, [(opener, 1)])
+            entry = GroupEntry(epoch, first_index, now_ms, [(opener, epoch)])
         else:
             epochs = dict(known.openers)
             if opener in epochs:
                 return msgspec.structs.replace(known, epoch=epochs[opener])
-            epoch = known.epoch + 1
             openers = [*known.openers, (opener, epoch)][-EXPORT_OPENERS_KEPT_MAX:]
             entry = GroupEntry(epoch, known.committed, known.committed_ms, openers)
-        self._write({**self.groups, name: entry})
+        self._write({**self.groups, name: entry}, epoch)
         return entry
 
     def commit(self, name: str, epoch: int, up_to: int, now_ms: int) -> GroupEntry:
@@ -127,7 +130,7 @@ class GroupBook:
         if up_to <= known.committed:
             return known
         entry = msgspec.structs.replace(known, committed=up_to, committed_ms=now_ms)
-        self._write({**self.groups, name: entry})
+        self._write({**self.groups, name: entry}, self._epochs)
         return entry
 
     def close(self, name: str, epoch: int) -> None:
@@ -140,7 +143,8 @@ class GroupBook:
         if name not in self.groups:
             return
         self._known(name, epoch or self.groups[name].epoch)
-        self._write({each: entry for each, entry in self.groups.items() if each != name})
+        left = {each: entry for each, entry in self.groups.items() if each != name}
+        self._write(left, self._epochs)
 
     def _known(self, name: str, epoch: int) -> GroupEntry:
         known = self.groups.get(name)
@@ -150,8 +154,8 @@ class GroupBook:
             raise FencedError("somebody else has opened the group since", known.epoch)
         return known
 
-    def _write(self, groups: dict[str, GroupEntry]) -> None:
-        data = msgspec.json.encode(_Page(self._incarnation, groups))
+    def _write(self, groups: dict[str, GroupEntry], epochs: int) -> None:
+        data = msgspec.json.encode(_Page(self._incarnation, groups, epochs))
         unfinished = self._path + _UNFINISHED
         with contextlib.suppress(FileNotFoundError):
             self._files.remove(unfinished)
@@ -166,3 +170,4 @@ class GroupBook:
         self._files.rename(unfinished, self._path)
         self._files.sync_directory(self._directory)
         self.groups = groups
+        self._epochs = epochs

@@ -244,16 +244,16 @@ def test_rows_that_all_groups_are_done_with_go() -> None:
     clock = Clock()
     log = opened(MemoryFiles(), Bounds(1 << 30, 160_000), clock)
     log.open_group("fast", OPENER)
-    log.open_group("slow", OPENER)
+    slow = log.open_group("slow", OPENER).epoch
     for _ in range(4):
         fill(log, clock, 1)
         clock.now_ms += 10_000  # two go into a file
     incarnation = log.summary.incarnation
     log.commit("fast", 1, incarnation, 12)
     assert log.summary.first_index == 0
-    log.commit("slow", 1, incarnation, 6)
+    log.commit("slow", slow, incarnation, 6)
     assert log.summary.first_index == 6
-    log.close_group("slow", 1)
+    log.close_group("slow", slow)
     log.trim()
     assert log.summary[1:3] == (12, 12)
 
@@ -287,6 +287,20 @@ def test_opening_again_fences_and_a_repetition_does_not() -> None:
     log.close_group("job", 2)
     with pytest.raises(UnknownGroupError):
         log.commit("job", 2, incarnation, 0)
+
+
+def test_group_that_was_closed_and_is_made_again_fences_who_worked_for_it_before() -> None:
+    files = MemoryFiles()
+    log = opened(files)
+    log.append(5, [rows(0)])
+    incarnation = log.summary.incarnation
+    stale = log.open_group("job", b"first").epoch
+    log.close_group("job", 0)
+    log = opened(files)
+    assert log.open_group("job", b"second").epoch > stale
+    with pytest.raises(FencedError):
+        log.commit("job", stale, incarnation, 3)
+    assert log.groups()["job"].committed == 0
 
 
 def test_commit_beyond_the_end_and_of_another_incarnation_are_refused() -> None:
