@@ -48,16 +48,22 @@ def _scaled_out(seen: Cluster) -> Step | None:
 
 
 def _answered(seen: Cluster) -> Step | None:
-    """Pods that never came up are made anew; all else has to wait for a node that answers."""
+    """Pods that never came up are made anew; all else has to wait for a node that answers.
+
+    Where that takes too long and no pod is ready, those that run go, too: they may end again and
+    again for what the new template puts right, such as too little memory.
+    """
     if seen.answers:
         return None
-    for ordinal in range(seen.replicas):
-        pod = seen.pod(ordinal)
-        if pod.outdated and pod.state is PodState.PENDING:
-            return Step(
-                Action.RESTART, ordinal, f"pod {ordinal} does not start, and is of an old template"
-            )
-    return _wait(seen, "answer", seen.bounds.catch_up, "no node answers")
+    pods = [seen.pod(ordinal) for ordinal in range(seen.replicas)]
+    what, bound = "answer", seen.bounds.catch_up
+    lost = _is_overdue(seen, what, bound) and all(pod.state is not PodState.READY for pod in pods)
+    gone = (PodState.PENDING, PodState.RUNNING) if lost else (PodState.PENDING,)
+    for ordinal, pod in enumerate(pods):
+        if pod.outdated and pod.state in gone:
+            reason = f"pod {ordinal} does not start, and is of an old template"
+            return Step(Action.RESTART, ordinal, reason, what)
+    return _wait(seen, what, bound, "no node answers")
 
 
 def _leaving(seen: Cluster) -> Iterator[int]:
@@ -67,16 +73,21 @@ def _leaving(seen: Cluster) -> Iterator[int]:
 
 
 def _well(seen: Cluster) -> Step | None:
-    """All pods that stay serve, before anything else is changed."""
-    for ordinal in range(seen.wanted):
-        if seen.is_well(ordinal):
-            continue
+    """All pods that stay serve, before anything else is changed.
+
+    What does not serve and is of an old template is made anew, each of them: one that waits for the
+    others' votes will not serve before them.
+    """
+    ill = [ordinal for ordinal in range(seen.wanted) if not seen.is_well(ordinal)]
+    for ordinal in ill:
         pod, node = seen.pod(ordinal), seen.nodes.get(ordinal)
         is_up = node is not None and node.running
         starts = pod.state in (PodState.PENDING, PodState.RUNNING) and not is_up
-        if pod.outdated and starts and seen.endangered(ordinal) is None:
+        if pod.outdated and starts and not seen.relies_on(ordinal):
             reason = f"pod {ordinal} does not serve, and is of an old template"
             return Step(Action.RESTART, ordinal, reason)
+    for ordinal in ill:
+        pod, node = seen.pod(ordinal), seen.nodes.get(ordinal)
         state = f"pod {ordinal} is {pod.state}"
         if node is None:
             state += ", its node has not joined the cluster"

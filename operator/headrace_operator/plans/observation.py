@@ -157,6 +157,15 @@ class Cluster(NamedTuple):
         """Return queues that have no majority without a node, if there are any."""
         return next((each for each in self.quorums if not each.may_miss(ordinal)), None)
 
+    def relies_on(self, ordinal: int) -> bool:
+        """Return whether queues would lose the majority that they have with a node."""
+        return any(
+            ordinal in each.current
+            and len(each.current) > len(each.voters) // 2
+            and not each.may_miss(ordinal)
+            for each in self.quorums
+        )
+
     def bound_to(self, ordinal: int) -> Quorum | None:
         """Return queues that cannot give up their replica on a node, if there are any."""
         return next((each for each in self.quorums if not each.may_lose(ordinal)), None)

@@ -119,6 +119,38 @@ def test_a_single_node_is_restarted_without_being_drained() -> None:
     assert (step.action, step.subject) == (Action.RESTART, 0)
 
 
+CRASHING = Pod(PodState.RUNNING, outdated=True)
+
+
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_a_new_template_reaches_pods_that_crash_all_of_them(nodes) -> None:
+    seen = Cluster(nodes, nodes, dict.fromkeys(range(nodes), CRASHING), {}, answers=False)
+    assert next_step(seen).action is Action.WAIT, "they may be starting"
+    for ordinal in range(nodes):
+        late = seen._replace(waiting=Waiting(next_step(seen).what, 901))
+        step = next_step(late)
+        assert (step.action, step.subject) == (Action.RESTART, ordinal)
+        seen = seen._replace(pods={**seen.pods, ordinal: Pod(PodState.TERMINATING)})
+    assert next_step(seen._replace(waiting=Waiting("answer", 901))).action is Action.WAIT
+
+
+def test_pods_that_nobody_hears_stay_while_another_one_serves() -> None:
+    pods = {0: READY, 1: CRASHING, 2: CRASHING}
+    late = Waiting("answer", 901)
+    step = next_step(Cluster(3, 3, pods, {}, waiting=late, answers=False))
+    assert (step.action, step.overdue) == (Action.WAIT, True)
+
+
+def test_a_new_template_reaches_pods_without_which_there_is_no_majority() -> None:
+    pods = {0: Pod(PodState.RUNNING), 1: CRASHING, 2: CRASHING}
+    nodes = {0: UP, 1: DOWN, 2: DOWN}
+    seen = cluster(pods=pods, nodes=nodes, quorums=(Quorum(ALL, frozenset({0}), "the catalog"),))
+    step = next_step(seen)
+    assert (step.action, step.subject) == (Action.RESTART, 1)
+    step = next_step(seen._replace(pods={**pods, 1: Pod(PodState.TERMINATING, outdated=True)}))
+    assert (step.action, step.subject) == (Action.RESTART, 2)
+
+
 def test_a_wait_says_when_it_takes_too_long() -> None:
     seen = cluster(pods=pod(1, PodState.PENDING), bounds=Bounds(catch_up=30))
     step = next_step(seen)
