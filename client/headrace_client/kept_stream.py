@@ -11,7 +11,7 @@ import grpc
 
 from headrace_client.error import HeadraceError, TooLateError, UnavailableError, from_call
 from headrace_client.limits import BACKOFF_SECONDS_MAX, CALL_SECONDS, OPEN_SECONDS
-from headrace_client.link import Attempts, Link, is_passing
+from headrace_client.link import Attempts, Link, is_cancelled, is_passing
 
 log = logging.getLogger(__name__)
 
@@ -164,6 +164,10 @@ class KeptStream:
             return from_call(error)
         except HeadraceError as error:
             return error
+        except asyncio.CancelledError:
+            if is_cancelled():
+                raise
+            return self._link.cut_off()
         return None
 
     async def _stream(self, endpoint: str) -> None:

@@ -115,6 +115,12 @@ class Link:
         for channel in channels:
             await channel.close(None)
 
+    def cut_off(self) -> HeadraceError:
+        """Return why a call was cancelled that nobody who waits for it has cancelled."""
+        if self._closed:
+            return ClosedError("the client is closed")
+        return UnavailableError("the call was cut off", grpc.StatusCode.CANCELLED.name)
+
     def endpoint_of(self, node: str) -> str | None:
         """Return the endpoint of a node, None while it is not known."""
         return next((each for each, name in self.nodes.items() if name == node), None)
@@ -189,10 +195,23 @@ class Link:
             trailing = await call.trailing_metadata()
         except grpc.aio.AioRpcError as error:
             raise from_call(error) from None
+        except asyncio.CancelledError:
+            if is_cancelled():
+                raise
+            raise self.cut_off() from None
         for key, value in trailing or ():
             if key == NODE_KEY:
                 self.nodes[endpoint] = str(value)
         return answer
+
+
+def is_cancelled() -> bool:
+    """Return whether the task that runs is being cancelled.
+
+    If not, a CancelledError in it says that a call was: gRPC does that when a channel is closed.
+    """
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
 
 
 class Attempts:

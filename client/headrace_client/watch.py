@@ -25,7 +25,7 @@ from headrace_client.limits import (
     WATCH_HEARTBEAT_SECONDS,
     WATCHED_MAX,
 )
-from headrace_client.link import Attempts, Link, is_passing
+from headrace_client.link import Attempts, Link, is_cancelled, is_passing
 
 log = logging.getLogger(__name__)
 
@@ -151,7 +151,10 @@ class Watch(Generic[S]):
                 raise UnavailableError("the broker has ended the stream")
         except asyncio.CancelledError:
             self._drop()  # to cancel a read ends its stream
-            raise
+            if is_cancelled():
+                raise
+            if not self._closed:
+                await self._again(self._link.cut_off())
         except TimeoutError:
             await self._again(UnavailableError(f"{self._endpoint} is silent"))
         except grpc.aio.AioRpcError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+from collections import deque
 from typing import Any
 
 import grpc
@@ -86,7 +87,7 @@ def test_a_call_that_nobody_answers_ends_in_time(play: Any) -> None:
             await client.link.call(method, request, timeout_s=0.05)
         broker.answers["DeleteVhost"] = unavailable()
         with pytest.raises(UnavailableError):
-            await client.link.call(method, request, timeout_s=0.05)
+            await client.link.call(method, request, timeout_s=0.5)
         assert len(broker.calls) > 3
 
     play(scenario)
@@ -183,6 +184,47 @@ def test_without_any_node_to_connect_to_all_are_named() -> None:
             await Client.connect("127.0.0.1:1,127.0.0.1:2", timeout_s=0.2)
 
     asyncio.run(scenario())
+
+
+def test_who_waits_hears_that_the_client_is_closed(play: Any) -> None:
+    async def scenario(broker: Any, client: Any) -> None:
+        broker.queues["q"] = deque()
+        broker.confirms = False
+        consumer = await client.consumer("q").open()
+        publisher = await client.publisher(routing_key="q").open()
+        confirm = await publisher.publish(b"x")
+        watch = client.watch_alarms()
+        await watch.snapshot()
+
+        async def outcome(work: Any) -> Any:
+            return await work
+
+        waits = [consumer.next(), publisher.flush(), confirm, anext(watch)]
+        waiting = [asyncio.create_task(outcome(each)) for each in waits]
+        await broker.until(lambda: bool(broker.streams[0].sequences))
+        await client.close()
+        found = await asyncio.gather(*waiting, return_exceptions=True)
+        assert [type(each) for each in found] == [ClosedError, type(None), ClosedError, ClosedError]
+        await publisher.close()
+        await consumer.close()
+
+    play(scenario)
+
+
+def test_a_watch_that_is_closed_meanwhile_ends(play: Any) -> None:
+    async def scenario(broker: Any, client: Any) -> None:
+        watch = client.watch_alarms()
+        await watch.snapshot()
+
+        async def states() -> list[Any]:
+            return [each async for each in watch]
+
+        waiting = asyncio.create_task(states())
+        await asyncio.sleep(0)
+        watch.close()
+        assert await waiting == []
+
+    play(scenario)
 
 
 def test_a_closed_client_does_nothing_and_no_client_is_pickled(play: Any) -> None:

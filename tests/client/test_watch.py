@@ -91,12 +91,12 @@ def test_a_node_that_is_silent_is_left(play_two: Any, monkeypatch: pytest.Monkey
 
 def test_heartbeats_keep_a_watch_where_it_is(play: Any) -> None:
     async def scenario(broker: Any, client: Any) -> None:
-        broker.beat_ms = 20
+        broker.beat_ms = 400
         async with client.watch_alarms() as watch:
             await watch.snapshot()
             waiting = asyncio.create_task(anext(watch))
-            for _ in range(10):  # longer than a silence may last
-                await asyncio.sleep(0.02)
+            for _ in range(14):  # longer than a silence may last
+                await asyncio.sleep(0.1)
                 broker.watches[-1].put_nowait(answer())
             broker.watches[-1].put_nowait(answer(alarm("n1", flow.ALARM_BLOCKED)))
             assert (await waiting).node == "n1"
