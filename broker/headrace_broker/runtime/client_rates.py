@@ -60,7 +60,7 @@ class ClientRates:
         self._over: dict[str, Figures] = {}  # by vhost: what passed connections that are closed
         self._vhosts: Histories[str] = Histories(len(VHOST_FIGURES), HISTORY_VHOSTS_MAX)
         self._exchanges: Histories[tuple[str, str]] = Histories(
-            len(EXCHANGE_FIGURES), HISTORY_EXCHANGES_MAX
+            len(EXCHANGE_FIGURES), HISTORY_EXCHANGES_MAX, only_grow=True
         )
 
     def closed(self, info: ConnectionInfo) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Hashable
+from operator import lt
 from typing import Generic, TypeVar
 
 from headrace_broker.flow.history import FINE_MS, History
@@ -19,11 +20,13 @@ class Histories(Generic[K]):
     Args:
         width: how many figures each has; they begin at 0.
         kept_max: most histories.
+        only_grow: no figure ever becomes less: one that has is of another thing by the same name.
     """
 
-    def __init__(self, width: int, kept_max: int) -> None:
+    def __init__(self, width: int, kept_max: int, only_grow: bool = False) -> None:
         self._nothing: Figures = (0,) * width
         self._kept_max = kept_max
+        self._only_grow = only_grow
         self._histories: dict[K, History] = {}
         self._quiet: dict[K, Figures] = {}  # where those stand that moved once
 
@@ -32,6 +35,9 @@ class Histories(Generic[K]):
 
     def sample(self, key: K, figures: Figures, now_ms: int) -> None:
         """Note where the figures of one stand; every FINE_MS."""
+        if self._only_grow and self._began_anew(key, figures):
+            self._histories.pop(key, None)
+            self._quiet.pop(key, None)
         history = self._histories.get(key)
         if history is not None:
             history.sample(figures, now_ms)
@@ -48,6 +54,11 @@ class Histories(Generic[K]):
         self._quiet.pop(key, None)
         history = self._histories[key] = History(before, now_ms - FINE_MS)
         history.sample(figures, now_ms)
+
+    def _began_anew(self, key: K, figures: Figures) -> bool:
+        history = self._histories.get(key)
+        before = history.last()[-1][1:] if history is not None else self._quiet.get(key)
+        return before is not None and any(map(lt, figures, before))
 
     def forget_others(self, known: Container[K]) -> None:
         """Forget all but those that are there."""

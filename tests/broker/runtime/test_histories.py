@@ -47,6 +47,20 @@ def test_a_history_ends_when_nothing_has_moved_for_an_hour_and_more():
     assert [row[1] for row in found.last()] == [5, 6]
 
 
+def test_what_only_grows_has_begun_anew_when_it_is_less():
+    histories: Histories[str] = Histories(2, 1, only_grow=True)
+    histories.sample("a", (1000, 3), FINE_MS)
+    histories.sample("a", (10, 3), 2 * FINE_MS)  # deleted, and declared again, between two samples
+    found = histories.find("a")
+    assert found is not None
+    assert [row[1:] for row in found.last()] == [(0, 0), (10, 3)]
+    histories.sample("b", (1, 0), 3 * FINE_MS)  # for which "a" gives way
+    histories.sample("a", (5, 0), 4 * FINE_MS)
+    found = histories.find("a")
+    assert found is not None
+    assert [row[1:] for row in found.last()] == [(0, 0), (5, 0)]
+
+
 def test_what_is_gone_is_forgotten():
     histories: Histories[str] = Histories(1, 1)
     histories.sample("a", (1,), FINE_MS)
