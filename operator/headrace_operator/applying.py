@@ -1,0 +1,166 @@
+"""What a cluster is made of, applied: Secrets that are kept, manifests, volumes that grow."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from headrace_operator.builders.cluster import Cluster, Manifest
+from headrace_operator.builders.manifests import cluster_manifests, unwanted
+from headrace_operator.builders.quantity import quantity_bytes
+from headrace_operator.builders.secret import (
+    Data,
+    Renewed,
+    client_certificate,
+    decoded,
+    default_user_secret,
+    new_password,
+    node_certificates,
+    node_secret_problem,
+)
+from headrace_operator.operator_context import Operator
+from headrace_operator.specs.cluster import CertificateStatus
+
+
+class Applied(NamedTuple):
+    """What has become of what a cluster is made of.
+
+    Attributes:
+        certificates: of the operator's authority.
+        news: what was done to certificates, for events.
+        problem: why the cluster cannot work, "" when it can.
+    """
+
+    certificates: list[CertificateStatus]
+    news: list[str]
+    problem: str
+
+
+class Applier:
+    """Applies what clusters are made of; what has been applied is not applied again at once."""
+
+    def __init__(self, operator: Operator) -> None:
+        self._operator = operator
+        self._applied: dict[str, tuple[str, float]] = {}  # hash and time, by the cluster's uid
+
+    def forget(self, uid: str) -> None:
+        """Forget what was applied for a cluster."""
+        self._applied.pop(uid, None)
+
+    async def secrets(self, cluster: Cluster) -> Applied:
+        """Have the Secrets be there that a cluster needs.
+
+        Raises:
+            KubeError: the API server refuses, or does not answer.
+        """
+        problem = await self._default_user(cluster)
+        certificates: list[CertificateStatus] = []
+        news: list[str] = []
+        internal, clients = cluster.spec.tls.internal.mode, cluster.spec.tls.clients.mode
+        for mode, renew, names in (
+            (
+                internal,
+                node_certificates,
+                (cluster.node_authority_secret, cluster.node_tls_secret),
+            ),
+            (
+                clients,
+                client_certificate,
+                (cluster.client_authority_secret, cluster.client_tls_secret),
+            ),
+        ):
+            if mode != "Operator":
+                continue
+            held = [await self._secret(cluster, name) for name in names]
+            renewed: Renewed = renew(cluster, self._operator.now(), held[0], held[1])
+            for manifest in renewed.manifests:
+                await self._operator.kube.apply(manifest)
+            certificates.append(renewed.status)
+            if renewed.reason:
+                news.append(f"Secret {names[1]}: {renewed.reason}")
+        if not problem and internal == "Secret":
+            found = await self._secret(cluster, cluster.node_tls_secret)
+            problem = node_secret_problem(cluster, found)
+        if not problem and clients == "Secret":
+            problem = await self._client_problem(cluster)
+        return Applied(certificates, news, problem)
+
+    async def _secret(self, cluster: Cluster, name: str) -> Data:
+        return decoded(await self._operator.kube.get("v1", "Secret", cluster.namespace, name))
+
+    async def _default_user(self, cluster: Cluster) -> str:
+        """Make the administrator's Secret, once; return what is wrong with one of others."""
+        name = cluster.default_user_secret
+        found = await self._secret(cluster, name)
+        if cluster.spec.default_user.secret_name:
+            missing = [key for key in ("username", "password") if not found.get(key)]
+            return f"Secret {name} has no {missing[0]}" if missing else ""
+        if not found.get("password"):
+            await self._operator.kube.apply(default_user_secret(cluster, new_password()))
+        return ""
+
+    async def _client_problem(self, cluster: Cluster) -> str:
+        name = cluster.client_tls_secret
+        found = await self._secret(cluster, name)
+        missing = [key for key in ("tls.crt", "tls.key") if not found.get(key)]
+        return f"Secret {name} has no {missing[0]}" if missing else ""
+
+    async def manifests(self, cluster: Cluster) -> bool:
+        """Have everything else be as the spec says; return whether anything was applied.
+
+        Drift is corrected when it is looked again.
+
+        Raises:
+            KubeError: the API server refuses, or does not answer.
+        """
+        wanted = cluster_manifests(cluster)
+        digest = hashlib.sha256(msgspec.json.encode(wanted)).hexdigest()
+        now = self._operator.now().timestamp()
+        before, at = self._applied.get(cluster.uid, ("", 0.0))
+        if before == digest and now - at < self._operator.settings.resync_seconds:
+            return False
+        for manifest in wanted:
+            await self._operator.kube.apply(manifest)
+        for api_version, kind, name in unwanted(cluster):
+            await self._remove(cluster, api_version, kind, name)
+        self._applied[cluster.uid] = (digest, now)
+        return True
+
+    async def _remove(self, cluster: Cluster, api_version: str, kind: str, name: str) -> None:
+        """Delete what an earlier spec asked for, if it is this cluster's."""
+        kube = self._operator.kube
+        found = await kube.get(api_version, kind, cluster.namespace, name)
+        if found is None:
+            return
+        owners = found["metadata"].get("ownerReferences") or []
+        if any(each.get("uid") == cluster.uid for each in owners):
+            uid = found["metadata"].get("uid", "")
+            await kube.delete(api_version, kind, cluster.namespace, name, uid)
+
+    async def volumes(self, cluster: Cluster, claims: Sequence[Manifest]) -> list[str]:
+        """Have volumes grow to the size of the spec, and return the names of those that do.
+
+        Raises:
+            KubeError: the API server refuses, as where the storage class does not allow it.
+        """
+        size = cluster.spec.storage.size
+        grown = []
+        for claim in claims:
+            meta = claim["metadata"]
+            asked = claim["spec"]["resources"]["requests"]["storage"]
+            if quantity_bytes(asked) < quantity_bytes(size):
+                await self._operator.kube.merge(
+                    f"/api/v1/namespaces/{meta['namespace']}/persistentvolumeclaims/{meta['name']}",
+                    {"spec": {"resources": {"requests": {"storage": size}}}},
+                )
+                grown.append(str(meta["name"]))
+        return grown
+
+
+def claim_size(stateful_set: dict[str, Any] | None) -> str:
+    """Return the size of the volumes that a StatefulSet asks for, "" where it asks for none."""
+    templates = ((stateful_set or {}).get("spec") or {}).get("volumeClaimTemplates") or []
+    return str(templates[0]["spec"]["resources"]["requests"]["storage"]) if templates else ""

@@ -1,0 +1,74 @@
+"""How the operator reaches the nodes of a cluster: by the addresses of their pods."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Sequence
+from typing import Any
+
+from headrace_operator.broker_api import BrokerApi, BrokerError, Endpoint
+from headrace_operator.builders.cluster import Cluster, ordinal_of
+from headrace_operator.builders.secret import decoded
+from headrace_operator.operator_context import Operator
+
+Manifest = dict[str, Any]
+
+
+async def connect(operator: Operator, cluster: Cluster, pods: Sequence[Manifest]) -> BrokerApi:
+    """Return a client of a cluster's nodes, by the administrator that its Secret names.
+
+    Args:
+        operator: what handlers need.
+        cluster: the cluster.
+        pods: its pods; those that are ready are asked first.
+
+    Raises:
+        BrokerError: the Secret has no name and password.
+        KubeError: the API server does not answer, or refuses.
+    """
+    name = cluster.default_user_secret
+    user = decoded(await operator.kube.get("v1", "Secret", cluster.namespace, name))
+    if not user.get("username") or not user.get("password"):
+        raise BrokerError(0, f"Secret {name} has no username and password")
+    tls = await _tls(operator, cluster) if not cluster.serves_plain else None
+    rows = sorted(pods, key=lambda pod: (not is_ready(pod), ordinal_of(pod["metadata"]["name"])))
+    urls = tuple([node_url(cluster, pod) for pod in rows if address_of(pod)])
+    host = cluster.client_host if tls is not None else ""
+    password = user["password"].decode()
+    endpoint = Endpoint(urls, user["username"].decode(), password, tls, host)
+    return BrokerApi(operator.session, endpoint)
+
+
+def node_url(cluster: Cluster, pod: Manifest) -> str:
+    """Return where the node of a pod answers."""
+    address = address_of(pod)
+    host = f"[{address}]" if ":" in address else address
+    scheme = "http" if cluster.serves_plain else "https"
+    return f"{scheme}://{host}:{cluster.ports[scheme]}"
+
+
+def address_of(pod: Manifest) -> str:
+    """Return the address of a pod, "" while it has none."""
+    found: str = (pod.get("status") or {}).get("podIP") or ""
+    return found
+
+
+def is_ready(pod: Manifest) -> bool:
+    """Return whether a pod takes clients."""
+    rows = (pod.get("status") or {}).get("conditions") or []
+    return any(row.get("type") == "Ready" and row.get("status") == "True" for row in rows)
+
+
+async def _tls(operator: Operator, cluster: Cluster) -> ssl.SSLContext:
+    """Return by what certificates are judged; the cluster's own is shown where one is asked for.
+
+    Raises:
+        BrokerError: the Secret has none.
+    """
+    name = cluster.client_tls_secret
+    found = decoded(await operator.kube.get("v1", "Secret", cluster.namespace, name))
+    authority = found.get("ca.crt", b"").decode()
+    try:
+        return ssl.create_default_context(cadata=authority or None)
+    except ssl.SSLError as error:
+        raise BrokerError(0, f"Secret {name}: ca.crt: {error}") from error

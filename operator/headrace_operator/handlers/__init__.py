@@ -1,0 +1,114 @@
+"""The operator: `kopf run --module=headrace_operator.handlers`.
+
+kopf watches resources, logs in, answers whether the operator lives, and posts events. What it sees
+goes to a keeper for each kind, whose looks have things be as the resources say: see `keeper`.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+from typing import Any, Final
+
+import aiohttp
+import kopf
+
+from headrace_operator.builders.cluster import CLUSTER_LABEL
+from headrace_operator.handlers.cluster import ClusterHandler
+from headrace_operator.keeper import Keeper, Key
+from headrace_operator.kind import BROKER_CLUSTER, GROUP, VERSION, Kind
+from headrace_operator.kube_api import KubeApi
+from headrace_operator.operator_context import Operator
+from headrace_operator.settings import Settings, read_settings
+
+log = logging.getLogger(__name__)
+
+
+class Running:
+    """What runs while the operator does.
+
+    Args:
+        settings: of the operator.
+        kopf_settings: of kopf.
+    """
+
+    def __init__(self, settings: Settings, kopf_settings: kopf.OperatorSettings) -> None:
+        self.kube = KubeApi(functools.partial(log_in, kopf_settings))
+        self.session = aiohttp.ClientSession()
+        self.operator = Operator(self.kube, self.session, settings)
+        clusters = ClusterHandler(self.operator)
+        self.keepers: dict[str, Keeper] = {
+            BROKER_CLUSTER.plural: Keeper(BROKER_CLUSTER.name, clusters.look, clusters.fail),
+        }
+
+    async def stop(self) -> None:
+        """End all tasks, and close connections."""
+        for keeper in self.keepers.values():
+            await keeper.stop()
+        await self.session.close()
+        await self.kube.close()
+
+
+_running: list[Running] = []  # one at most: kopf calls functions of modules
+_KINDS: Final[tuple[Kind, ...]] = (BROKER_CLUSTER,)
+
+
+def log_in(settings: kopf.OperatorSettings) -> kopf.ConnectionInfo | None:
+    """Return where the API server is: by the pod's service account, else by a kubeconfig."""
+    arguments: Any = {"logger": log, "settings": settings}
+    found: kopf.ConnectionInfo | None = kopf.login_with_service_account(**arguments)
+    return found or kopf.login_with_kubeconfig(**arguments)
+
+
+@kopf.on.login(retries=3, backoff=1.0)
+def login(settings: kopf.OperatorSettings, **_: Any) -> kopf.ConnectionInfo | None:
+    """Log in as all else does."""
+    return log_in(settings)
+
+
+@kopf.on.startup()
+async def start(settings: kopf.OperatorSettings, **_: Any) -> None:
+    """Set kopf up, and begin."""
+    own = read_settings(os.environ)
+    settings.peering.standalone = True
+    settings.posting.level = logging.WARNING
+    settings.posting.loggers = False
+    settings.scanning.disabled = own.scope == "Namespaces"
+    settings.networking.request_timeout = 60.0
+    settings.watching.server_timeout = 300.0
+    _running[:] = [Running(own, settings)]
+
+
+@kopf.on.cleanup()
+async def stop(**_: Any) -> None:
+    """End."""
+    for running in _running:
+        await running.stop()
+    _running.clear()
+
+
+async def resource_seen(resource: kopf.Resource, event: kopf.RawEvent, **_: Any) -> None:
+    """Have a resource looked after, or no more."""
+    body: dict[str, Any] = dict(event["object"])
+    meta = body["metadata"]
+    key = Key(meta["namespace"], meta["name"])
+    for running in _running:
+        keeper = running.keepers[resource.plural]
+        if event["type"] == "DELETED":
+            keeper.gone(key)
+        else:
+            keeper.seen(key, body)
+
+
+for _kind in _KINDS:
+    kopf.on.event(GROUP, VERSION, _kind.plural, id=f"{_kind.singular}-seen")(resource_seen)
+
+
+@kopf.on.event("v1", "pods", labels={CLUSTER_LABEL: kopf.PRESENT})
+@kopf.on.event("apps", "v1", "statefulsets", labels={CLUSTER_LABEL: kopf.PRESENT})
+async def part_seen(namespace: str | None, labels: kopf.Labels, **_: Any) -> None:
+    """Look at a cluster when its pods change."""
+    for running in _running:
+        key = Key(namespace or "", labels[CLUSTER_LABEL])
+        running.keepers[BROKER_CLUSTER.plural].wake(key)

@@ -1,0 +1,281 @@
+"""`BrokerCluster`: applied, looked at, and brought one step further at a time.
+
+All that is remembered between two steps stands in the resource: founders and the step that is
+waited for in its status, nodes that the operator has drained in an annotation.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from headrace_operator.applying import Applied, Applier, claim_size
+from headrace_operator.broker_api import BrokerApi, BrokerError
+from headrace_operator.builders.cluster import Cluster
+from headrace_operator.builders.config_file import flow_limits
+from headrace_operator.carrying import CAREFUL, Carrier
+from headrace_operator.connection import connect
+from headrace_operator.handlers.cluster_status import Report, cluster_status
+from headrace_operator.keeper import NEVER, Key
+from headrace_operator.kind import BROKER_CLUSTER, PAUSED_ANNOTATION
+from headrace_operator.observing import Answers, Objects, ask, seen_cluster
+from headrace_operator.operator_context import Operator
+from headrace_operator.plans.cluster_plan import next_step
+from headrace_operator.plans.observation import Cluster as Seen
+from headrace_operator.plans.step import Action, Step
+from headrace_operator.specs.cluster import BrokerClusterSpec, BrokerClusterStatus
+from headrace_operator.specs.status import DEGRADED, READY
+from headrace_operator.status_patch import conditions_of
+
+_STILL: Final = frozenset([Action.NOTHING, Action.WAIT])
+
+
+class View(NamedTuple):
+    """A look at a cluster.
+
+    Attributes:
+        cluster: as the builders see it.
+        objects: what the API server knows.
+        api: of its brokers.
+        answers: what they know, None when none of them answers.
+        seen: what plans are made from.
+    """
+
+    cluster: Cluster
+    objects: Objects
+    api: BrokerApi
+    answers: Answers | None
+    seen: Seen
+
+
+class ClusterHandler:
+    """Looks after clusters."""
+
+    def __init__(self, operator: Operator) -> None:
+        self._operator = operator
+        self._applier = Applier(operator)
+
+    async def look(self, key: Key) -> float:
+        """Bring a cluster one step further; return the seconds until the next look.
+
+        Raises:
+            KubeError: the API server refuses, or does not answer.
+            BrokerError: a node refuses what it is asked.
+        """
+        body = await self._operator.resource(BROKER_CLUSTER, *key)
+        if body is None or body["metadata"].get("deletionTimestamp"):
+            # Everything belongs to the resource, and Kubernetes deletes it together with it.
+            return NEVER
+        spec, status = read(body)
+        status = await self._founded(body, spec, status)
+        objects = await self._objects(body)
+        cluster = self._cluster(objects, spec, status)
+        paused = spec.paused or is_paused(body)
+        applied = Applied(list(status.certificates), [], "")
+        if not paused:
+            applied, objects = await self._apply(cluster, objects)
+        view = await self._view(cluster, status, objects, False)
+        status = await self._formed(view, status)
+        step = self._decide(view)
+        if step.action in CAREFUL:
+            view = await self._view(cluster, status, objects, True)
+            step = self._decide(view)
+        return await self._proceed(view, status, applied, step)
+
+    async def fail(self, key: Key, error: Exception) -> None:
+        """Say in the status that a look has failed."""
+        body = await self._operator.resource(BROKER_CLUSTER, *key)
+        if body is None or body["metadata"].get("deletionTimestamp"):
+            return
+        _, status = read(body)
+        generation, now = body["metadata"].get("generation", 0), self._operator.now()
+        found = msgspec.to_builtins(status)
+        ready = next((each for each in status.conditions if each.type == READY), None)
+        message = str(error) or type(error).__name__
+        reason = "Refused" if isinstance(error, BrokerError) else "Failed"
+        conditions = conditions_of(
+            list(status.conditions),
+            now,
+            generation,
+            (ready is not None and ready.status == "True", "AsBefore", message),
+            (True, "Retrying", message),
+            (True, reason, message),
+        )
+        found["conditions"] = msgspec.to_builtins(conditions)
+        if found != body.get("status"):
+            self._operator.tell(body, reason, message, warning=True)
+        await self._operator.write_status(BROKER_CLUSTER, body, found)
+
+    async def _founded(
+        self, body: dict[str, Any], spec: BrokerClusterSpec, status: BrokerClusterStatus
+    ) -> BrokerClusterStatus:
+        """Note with how many nodes a cluster is founded, before there is any of them."""
+        if status.founders is not None:
+            return status
+        status = msgspec.structs.replace(status, founders=spec.replicas)
+        await self._operator.write_status(BROKER_CLUSTER, body, msgspec.to_builtins(status))
+        self._operator.tell(body, "Founding", f"a cluster of {spec.replicas} nodes is founded")
+        return status
+
+    async def _objects(self, body: dict[str, Any]) -> Objects:
+        meta, kube = body["metadata"], self._operator.kube
+        namespace, name = meta["namespace"], meta["name"]
+        stateful_set = await kube.get("apps/v1", "StatefulSet", namespace, name)
+        selector = Cluster(name, namespace, "", BrokerClusterSpec(), "", 1, 1).selector
+        pods = await kube.select("v1", "Pod", namespace, selector)
+        claims = await kube.select("v1", "PersistentVolumeClaim", namespace, selector)
+        return Objects(body, stateful_set, pods, claims)
+
+    def _cluster(
+        self, objects: Objects, spec: BrokerClusterSpec, status: BrokerClusterStatus
+    ) -> Cluster:
+        meta, founders = objects.body["metadata"], status.founders or spec.replicas
+        there = ((objects.stateful_set or {}).get("spec") or {}).get("replicas")
+        replicas = there if there is not None else founders
+        nodes = max(replicas, spec.replicas) if status.formed else founders
+        return Cluster(
+            meta["name"],
+            meta["namespace"],
+            meta["uid"],
+            spec,
+            self._operator.settings.broker_image,
+            replicas,
+            nodes,
+            claim_size(objects.stateful_set),
+        )
+
+    async def _apply(self, cluster: Cluster, objects: Objects) -> tuple[Applied, Objects]:
+        """Apply what the cluster is made of; return what there is then."""
+        applied = await self._applier.secrets(cluster)
+        for news in applied.news:
+            self._operator.tell(objects.body, "Certificates", news)
+        if not applied.problem:
+            if await self._applier.manifests(cluster):
+                objects = await self._objects(objects.body)
+            grown = await self._applier.volumes(cluster, objects.claims)
+            if grown:
+                text = f"volumes grow to {cluster.spec.storage.size}: {', '.join(grown)}"
+                self._operator.tell(objects.body, "VolumesGrow", text)
+        return applied, objects
+
+    async def _view(
+        self, cluster: Cluster, status: BrokerClusterStatus, objects: Objects, closely: bool
+    ) -> View:
+        api = await connect(self._operator, cluster, objects.pods)
+        answers = await ask(api, closely)
+        founders = status.founders or cluster.spec.replicas
+        wanted = cluster.spec.replicas if status.formed else founders
+        now = self._operator.now()
+        seen = seen_cluster(cluster, status, objects, answers, wanted, now)
+        return View(cluster, objects, api, answers, seen)
+
+    async def _formed(self, view: View, status: BrokerClusterStatus) -> BrokerClusterStatus:
+        """Note that a cluster has been founded: its catalog knows all founders."""
+        if status.formed or view.answers is None:
+            return status
+        known = {row["name"] for row in view.answers.nodes}
+        founders = {view.cluster.pod(ordinal) for ordinal in range(status.founders or 0)}
+        if not founders <= known:
+            return status
+        status = msgspec.structs.replace(status, formed=True)
+        body = view.objects.body
+        await self._operator.write_status(BROKER_CLUSTER, body, msgspec.to_builtins(status))
+        self._operator.tell(body, "Founded", f"the cluster has {len(known)} nodes")
+        return status
+
+    def _decide(self, view: View) -> Step:
+        """Return the next step, or wait for the controller of StatefulSets to have seen ours."""
+        found = view.objects.stateful_set
+        if found is None:
+            return Step(Action.WAIT, -1, "the StatefulSet has been made", "StatefulSet")
+        generation = found["metadata"].get("generation", 0)
+        if (found.get("status") or {}).get("observedGeneration", 0) < generation:
+            text = "the StatefulSet's controller has not seen its last change"
+            return Step(Action.WAIT, -1, text, "StatefulSet")
+        return next_step(view.seen)
+
+    async def _proceed(
+        self, view: View, status: BrokerClusterStatus, applied: Applied, step: Step
+    ) -> float:
+        """Write down what is done next, do it, and tell."""
+        body, now = view.objects.body, self._operator.now()
+        await self._write(view, status, applied, step, now)
+        if step.action not in _STILL:
+            self._operator.tell(body, str(step.action), step.reason)
+            carrier = Carrier(self._operator, view.cluster, view.objects, view.api, view.answers)
+            if step.action is Action.SCALE:
+                nodes = max(view.cluster.nodes, step.subject)
+                await self._applier.manifests(
+                    view.cluster._replace(replicas=step.subject, nodes=nodes)
+                )
+            else:
+                more = await carrier.carry_out(step)
+                if more:
+                    self._operator.tell(body, f"{step.action}Unfinished", more, warning=True)
+        elif not view.seen.paused and view.answers is not None:
+            await self._limits(view)
+        settings = self._operator.settings
+        is_calm = step.action is Action.NOTHING and not applied.problem
+        return settings.resync_seconds if is_calm else settings.step_seconds
+
+    async def _write(
+        self,
+        view: View,
+        status: BrokerClusterStatus,
+        applied: Applied,
+        step: Step,
+        now: datetime,
+    ) -> None:
+        report = Report(view.cluster, view.objects, view.answers, view.seen, applied, step)
+        found = cluster_status(report, status, now)
+        body = view.objects.body
+        before = {(each.type, each.status, each.reason) for each in status.conditions}
+        for each in found.conditions:
+            is_new = (each.type, each.status, each.reason) not in before
+            if each.type == DEGRADED and each.status == "True" and is_new:
+                self._operator.tell(body, each.reason, each.message, warning=True)
+        await self._operator.write_status(BROKER_CLUSTER, body, msgspec.to_builtins(found))
+
+    async def _limits(self, view: View) -> None:
+        """Have the limits of flow control be as the spec says, those that it names.
+
+        Raises:
+            BrokerError: a node refuses one.
+        """
+        wanted = flow_limits(view.cluster)
+        if not wanted:
+            return
+        rows = {row["name"]: row for row in await view.api.rows("flow", "limits")}
+        for name, value in wanted.items():
+            shown = rows.get(name, {})
+            if not shown.get("set") or not _alike(shown.get("value"), value):
+                await view.api.put({"value": _number(value)}, "flow", "limits", name)
+
+
+def read(body: dict[str, Any]) -> tuple[BrokerClusterSpec, BrokerClusterStatus]:
+    """Return spec and status of a BrokerCluster.
+
+    Raises:
+        msgspec.ValidationError: it is none; the API server lets no such one in.
+    """
+    spec = msgspec.convert(body["spec"], BrokerClusterSpec)
+    return spec, msgspec.convert(body.get("status") or {}, BrokerClusterStatus)
+
+
+def is_paused(body: dict[str, Any]) -> bool:
+    """Return whether a person has the operator change nothing of a resource."""
+    annotations = body["metadata"].get("annotations") or {}
+    return annotations.get(PAUSED_ANNOTATION) == "true"
+
+
+def _number(value: int | str) -> int | float | str:
+    with contextlib.suppress(ValueError):
+        return float(value) if isinstance(value, str) else value
+    return value
+
+
+def _alike(shown: Any, wanted: int | str) -> bool:
+    return bool(shown == _number(wanted) or str(shown) == str(wanted))

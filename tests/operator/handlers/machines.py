@@ -1,0 +1,182 @@
+"""What Kubernetes does with a StatefulSet, and a broker that only answers: both in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from typing import Any, Final
+
+from aiohttp import web
+from tests.operator.handlers.kube_server import KubeServer, Name, Object, Store
+
+SETS: Final = "apps/v1/statefulsets"
+PODS: Final = "v1/pods"
+CLAIMS: Final = "v1/persistentvolumeclaims"
+PODS_MAX: Final = 5
+
+
+class Broker:
+    """The HTTP API of a cluster's nodes, as far as the operator asks; one port for all of them.
+
+    Attributes:
+        nodes: rows of /api/cluster/nodes, by name.
+        queues: rows of /api/queues.
+        calls: what changed something: method and path.
+        stage: of the memory alarm of the first node.
+    """
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, dict[str, Any]] = {}
+        self.queues: list[dict[str, Any]] = []
+        self.calls: list[tuple[str, str]] = []
+        self.founders = 3
+        self.formed = False
+        self.stage = 0
+        self.port = 0
+        self.silent = False
+
+    def join(self, name: str) -> None:
+        """A node runs."""
+        row = self.nodes.setdefault(
+            name,
+            {
+                "name": name,
+                "being_drained": False,
+                "drained": False,
+                "replicas": 0,
+                "leaders": 0,
+                "connections": 0,
+            },
+        )
+        row["running"] = True
+
+    def leave(self, name: str) -> None:
+        """A node does not run."""
+        if name in self.nodes:
+            self.nodes[name]["running"] = False
+
+    async def answer(self, request: web.Request) -> web.Response:
+        parts = request.path.removeprefix("/api/").split("/")
+        if request.headers.get("Authorization") is None:
+            return web.json_response({"reason": "no log-in"}, status=401)
+        self.formed = self.formed or len(self.nodes) >= self.founders
+        if self.silent or not self.formed:
+            return web.json_response({"reason": "no quorum"}, status=503)
+        if request.method != "GET":
+            self.calls.append((request.method, "/".join(parts)))
+        if parts[:2] == ["cluster", "nodes"] and len(parts) > 2:
+            return self._change(request.method, parts)
+        return web.json_response(self._read(parts))
+
+    def _read(self, parts: list[str]) -> Any:
+        if parts == ["cluster", "nodes"]:
+            return list(self.nodes.values())
+        if parts == ["nodes"]:
+            rows = [{"name": name, "version": "0.1.0", "mem_stage": 0} for name in self.nodes]
+            rows[0]["mem_stage"] = self.stage
+            return rows
+        return self.queues if parts == ["queues"] else []
+
+    def _change(self, method: str, parts: list[str]) -> web.Response:
+        node = self.nodes.get(parts[2])
+        if node is None:
+            return web.json_response({"reason": "no such node"}, status=404)
+        if method == "DELETE":
+            del self.nodes[parts[2]]
+            return web.json_response({"forgotten": True, "replicas": 0, "problems": []})
+        node["being_drained"] = node["drained"] = parts[3] == "drain"
+        return web.json_response(node)
+
+
+class Machines:
+    """Makes pods of StatefulSets, at once, and has them run."""
+
+    def __init__(self, server: KubeServer, broker: Broker) -> None:
+        self._server = server
+        self._broker = broker
+        self._store: Store = server.store
+        self.restarts = 0
+
+    def __enter__(self) -> Machines:
+        asyncio.run_coroutine_threadsafe(self._begin(), self._server.loop).result()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        asyncio.run_coroutine_threadsafe(self._end(), self._server.loop).result()
+
+    async def _begin(self) -> None:
+        app = web.Application()
+        app.router.add_route("*", "/api/{rest:.*}", self._broker.answer)
+        self._runner = web.AppRunner(app)
+        await self._runner.setup()
+        for ordinal in range(PODS_MAX):
+            await web.TCPSite(self._runner, address(ordinal), self._broker.port).start()
+            self._broker.port = self._runner.addresses[0][1]
+        self._task = asyncio.create_task(self._work())
+
+    async def _end(self) -> None:
+        self._task.cancel()
+        await self._runner.cleanup()
+
+    async def _work(self) -> None:
+        while True:
+            changed = self._store.changed
+            for name, found in list(self._store.objects.items()):
+                if name.resource == SETS:
+                    self._tend(name, found)
+            running = {name.name for name in self._store.objects if name.resource == PODS}
+            for node in list(self._broker.nodes):
+                if node not in running:
+                    self._broker.leave(node)
+            if changed is self._store.changed:
+                await changed.wait()
+
+    def _tend(self, name: Name, found: Object) -> None:
+        spec = found["spec"]
+        template = json.dumps(spec["template"], sort_keys=True).encode()
+        revision = hashlib.sha256(template).hexdigest()[:10]
+        generation = found["metadata"]["generation"]
+        status = {"observedGeneration": generation, "updateRevision": revision}
+        if found.get("status") != status:
+            self._store.replace(name, {**found, "status": status})
+        uid = found["metadata"]["uid"]
+        for ordinal in range(spec["replicas"]):
+            pod = Name(PODS, name.namespace, f"{name.name}-{ordinal}")
+            if pod not in self._store.objects:
+                self._store.create(pod, _pod(spec["template"], revision, uid, ordinal))
+                self.restarts += 1
+                self._broker.join(pod.name)
+            claim = Name(CLAIMS, name.namespace, f"data-{pod.name}")
+            if claim not in self._store.objects:
+                labels = spec["template"]["metadata"]["labels"]
+                template_claim = spec["volumeClaimTemplates"][0]
+                body = {"metadata": {"labels": labels}, "spec": template_claim["spec"]}
+                self._store.create(claim, body)
+        for each in list(self._store.objects):
+            number = each.name.rpartition("-")[2]
+            if each.resource == PODS and int(number) >= spec["replicas"]:
+                self._store.remove(each)
+
+
+def address(ordinal: int) -> str:
+    """Each pod has an address of its own, all of them on loopback."""
+    return f"127.0.72.{ordinal + 1}"
+
+
+def _pod(template: Object, revision: str, owner: str, ordinal: int) -> Object:
+    labels = {**template["metadata"]["labels"], "controller-revision-hash": revision}
+    annotations = template["metadata"].get("annotations") or {}
+    return {
+        "metadata": {
+            "labels": labels,
+            "annotations": annotations,
+            "ownerReferences": [{"uid": owner}],
+        },
+        "spec": template["spec"],
+        "status": {
+            "phase": "Running",
+            "podIP": address(ordinal),
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }

@@ -1,0 +1,134 @@
+"""Clusters from their resource to their end: kopf and all handlers against an API server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import kopf.testing
+import pytest
+from tests.operator.handlers.kube_server import KubeServer, Name, Object, Store, condition
+from tests.operator.handlers.machines import Broker, Machines
+
+CLUSTERS: Final = "headrace.dev/v1alpha1/brokerclusters"
+NAME: Final = Name(CLUSTERS, "shop", "mill")
+COMMAND: Final = ["run", "--module=headrace_operator.handlers", "--standalone", "--all-namespaces"]
+
+RunOperator = Callable[[], Any]
+
+
+@pytest.fixture
+def run_operator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[KubeServer, Broker, Machines, RunOperator]]:
+    with KubeServer(tmp_path) as server:
+        monkeypatch.setenv("KUBECONFIG", str(server.config))
+        monkeypatch.setenv("HEADRACE_OPERATOR_STEP_SECONDS", "0.1")
+        monkeypatch.setenv("HEADRACE_OPERATOR_RESYNC_SECONDS", "1")
+        broker = Broker()
+
+        @contextmanager
+        def run() -> Iterator[None]:
+            with kopf.testing.KopfRunner(COMMAND, timeout=30) as runner:
+                yield
+            assert runner.exit_code == 0, runner.output
+
+        with Machines(server, broker) as machines:
+            yield server, broker, machines, run
+
+
+def cluster(broker: Broker, **spec: Any) -> Object:
+    listeners = {"http": broker.port}
+    return {"spec": {"replicas": 3, "listeners": listeners, **spec}}
+
+
+def settled(generation: int) -> Callable[[Store], Object | None]:
+    """Return what tells whether the cluster is as its resource says."""
+
+    def holds(store: Store) -> Object | None:
+        found = store.objects.get(NAME)
+        status = (found or {}).get("status") or {}
+        if status.get("observedGeneration") != generation:
+            return None
+        is_still = _reason(found) == "AsWanted"
+        return found if condition(found, "Ready") == "True" and is_still else None
+
+    return holds
+
+
+def test_a_cluster_is_made_rolled_scaled_and_deleted(run_operator: Any) -> None:
+    server, broker, machines, run = run_operator
+    server.create(CLUSTERS, "mill", cluster(broker))
+    with run():
+        found = server.wait("a cluster", settled(1))
+        status = found["status"]
+        assert (status["founders"], status["formed"], status["version"]) == (3, True, "0.1.0")
+        assert [row["state"] for row in status["nodes"]] == ["running"] * 3
+        assert machines.restarts == 3
+        # Another image: each pod is drained, made anew, and serves again, the highest first.
+        server.merge(CLUSTERS, "mill", {"spec": {"image": "headrace/broker:2"}})
+        server.wait("the new image", settled(2))
+        drained = [path for _, path in broker.calls if path.endswith(("/drain", "/revive"))]
+        assert drained == [
+            f"cluster/nodes/mill-{ordinal}/{what}"
+            for ordinal in (2, 1, 0)
+            for what in ("drain", "revive")
+        ]
+        assert machines.restarts == 6
+        pod = server.get("v1/pods", "mill-0")
+        assert pod is not None
+        assert pod["spec"]["containers"][0]["image"] == "headrace/broker:2"
+        # One more, then two less.
+        server.merge(CLUSTERS, "mill", {"spec": {"replicas": 4}})
+        server.wait("a fourth node", settled(3))
+        assert server.names("v1/pods") == ["mill-0", "mill-1", "mill-2", "mill-3"]
+        server.merge(CLUSTERS, "mill", {"spec": {"replicas": 2}})
+        server.wait("two nodes", settled(4))
+        assert server.names("v1/pods") == ["mill-0", "mill-1"]
+        assert sorted(broker.nodes) == ["mill-0", "mill-1"]
+        server.delete(CLUSTERS, "mill")
+        server.wait("the end", lambda store: NAME not in store.objects)
+        assert server.names("v1/secrets") == server.names("v1/configmaps") == []
+
+
+def test_an_operator_that_begins_in_the_middle_goes_on(run_operator: Any) -> None:
+    server, broker, machines, run = run_operator
+    server.create(CLUSTERS, "mill", cluster(broker))
+    with run():
+        server.wait("a cluster", settled(1))
+        server.merge(CLUSTERS, "mill", {"spec": {"image": "headrace/broker:2"}})
+        server.wait("a drained node", lambda store: _is_drained(store.objects[NAME]))
+    with run():
+        server.wait("the new image", settled(2))
+    found = server.get(CLUSTERS, "mill")
+    assert found is not None
+    assert not _is_drained(found)
+    assert machines.restarts == 6
+    assert not any(row["being_drained"] for row in broker.nodes.values())
+
+
+def test_a_paused_cluster_is_looked_at_and_not_changed(run_operator: Any) -> None:
+    server, broker, machines, run = run_operator
+    server.create(CLUSTERS, "mill", cluster(broker))
+    with run():
+        server.wait("a cluster", settled(1))
+        paused = {"metadata": {"annotations": {"headrace.dev/paused": "true"}}}
+        server.merge(CLUSTERS, "mill", paused)
+        server.merge(CLUSTERS, "mill", {"spec": {"image": "headrace/broker:2"}})
+        server.wait("a pause", lambda store: _reason(store.objects[NAME]) == "Paused")
+        assert machines.restarts == 3
+        paused["metadata"]["annotations"]["headrace.dev/paused"] = "false"
+        server.merge(CLUSTERS, "mill", paused)
+        server.wait("the new image", settled(2))
+    assert machines.restarts == 6
+
+
+def _is_drained(found: Object) -> bool:
+    return bool((found["metadata"].get("annotations") or {}).get("headrace.dev/drained"))
+
+
+def _reason(found: Object | None) -> str:
+    rows = ((found or {}).get("status") or {}).get("conditions") or []
+    return next((str(row["reason"]) for row in rows if row["type"] == "Progressing"), "")
