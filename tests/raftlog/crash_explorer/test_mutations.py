@@ -119,8 +119,8 @@ PATCHES = {
     "files_removed_before_it_is_said": [
         (
             "writer",
-            "        if self._size > 0:\n            began: i64 = monotonic_ns()\n",
-            "        if self._size > 0:\n            self._remove()\n            began: i64 = monotonic_ns()\n",
+            "began: i64 = monotonic_ns()\n            write_all(",
+            "began: i64 = self._remove() or monotonic_ns()\n            write_all(",
         )
     ],
     "removed_files_still_listed": [
