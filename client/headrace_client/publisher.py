@@ -252,18 +252,22 @@ class Publisher:
             async with asyncio.timeout(timeout_s):
                 await future
         except TimeoutError:
-            self._give_up(place)
-            raise self._held_back(timeout_s or 0.0) from None
+            if self._give_up(place):
+                raise self._held_back(timeout_s or 0.0) from None
         except asyncio.CancelledError:
             self._give_up(place)
             raise
 
-    def _give_up(self, place: tuple[Entry, asyncio.Future[None]]) -> None:
+    def _give_up(self, place: tuple[Entry, asyncio.Future[None]]) -> bool:
+        """Return whether a message is not published; it is when it was sent in the last moment."""
+        entry, future = place
         if place in self._waiters:
             self._waiters.remove(place)
+            gone = True
         else:
-            self._buffer.withdraw(place[0])
+            gone = future.cancelled() or self._buffer.withdraw(entry)
         self._admit()
+        return gone
 
     def _held_back(self, waited_s: float) -> HeldBackError:
         stop = self.stopped_by

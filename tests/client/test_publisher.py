@@ -42,6 +42,27 @@ def test_messages_arrive_in_order_and_are_confirmed(play: Any) -> None:
     play(scenario)
 
 
+def test_what_is_sent_in_the_last_moment_was_not_held_back(play: Any) -> None:
+    async def scenario(broker: Any, client: Any) -> None:
+        broker.window, broker.renews = (1, 1 << 20), False
+        publisher = await client.publisher().open()
+        await (await publisher.publish(b"x"))
+
+        def send() -> None:
+            publisher._buffer.renew(messaging.Window(messages=2, octets=1 << 20))
+            publisher._admit()
+            assert publisher._buffer.next_batch() is not None
+
+        late = asyncio.create_task(publisher.publish(b"y", timeout_s=0))
+        asyncio.get_running_loop().call_soon(send)  # it waits by then, and its time is not over
+        assert (await late).sequence == 2
+        with pytest.raises(HeldBackError):
+            await publisher.publish(b"z", timeout_s=0)
+        await publisher._end()
+
+    play(scenario)
+
+
 def test_options_and_properties_are_sent(play: Any) -> None:
     async def scenario(broker: Any, client: Any) -> None:
         broker.queues["k"] = deque()
