@@ -108,6 +108,7 @@ class Telemetry:
         self._takers: Takers | None = None
         self._task: asyncio.Task[None] | None = None
         self._looked = 0.0  # on the loop's clock
+        self._complaint = ""  # why the last look is lost, told once
 
     async def start(self) -> None:
         """Open the logs, and look from now on."""
@@ -123,10 +124,8 @@ class Telemetry:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
-                self._task = None  # it has failed, and said so
-        if self._task is not None:
             self._task = None
-            await self._note_now(0)
+            await self._try_to_note(0)
         await self.courier.stop()
         await self._store.stop()
 
@@ -169,13 +168,22 @@ class Telemetry:
     async def _look_forever(self) -> None:
         loop = asyncio.get_running_loop()
         due = self._looked = loop.time()
+        while True:
+            due = max(due + LOOK_SECONDS, loop.time())
+            await asyncio.sleep(due - loop.time())
+            await self._try_to_note(max(int(1000 * (loop.time() - due)), 0))
+
+    async def _try_to_note(self, lag_ms: int) -> None:
+        """Look and note; what goes wrong with one look takes nothing but that look."""
         try:
-            while True:
-                due = max(due + LOOK_SECONDS, loop.time())
-                await asyncio.sleep(due - loop.time())
-                await self._note_now(max(int(1000 * (loop.time() - due)), 0))
-        except Exception:
-            log.exception("telemetry is noted no more, until the node is started again")
+            await self._note_now(lag_ms)
+        except Exception as error:
+            text = f"{type(error).__name__}: {error}"
+            if text != self._complaint:
+                log.exception("a look of telemetry is lost")
+            self._complaint = text
+        else:
+            self._complaint = ""
 
     async def _note_now(self, lag_ms: int) -> None:
         now = asyncio.get_running_loop().time()

@@ -1,0 +1,57 @@
+"""A node's looks at itself, one after the other."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from headrace_broker.config_telemetry import TelemetrySection
+from headrace_broker.flow.account import Ledger
+from headrace_broker.flow.flow_limits import FlowLimits
+from headrace_broker.runtime.telemetry import telemetry as module
+from headrace_broker.runtime.telemetry.telemetry import Telemetry
+
+
+def test_a_look_that_fails_takes_nothing_but_itself(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "LOOK_SECONDS", 0.001)
+    listeners = SimpleNamespace(grpc="", grpcs="")
+    node: Any = SimpleNamespace(
+        config=SimpleNamespace(
+            node=SimpleNamespace(name="n1", id=1, data_dir=str(tmp_path)),
+            listeners=listeners,
+            address="127.0.0.1:1",
+        ),
+        raft=SimpleNamespace(send=lambda peer, data: False),
+        names={1: "n1"},
+        ledger=Ledger(FlowLimits()),
+    )
+    looks = 0
+    enough = asyncio.Event()
+
+    async def look(self: Telemetry, lag_ms: int) -> None:
+        nonlocal looks
+        looks += 1
+        if looks == 5:
+            enough.set()
+        if looks < 4:
+            raise OverflowError("int too big to convert")
+
+    monkeypatch.setattr(Telemetry, "_note_now", look)
+    monkeypatch.setattr(Telemetry, "_make_takers", lambda self: None)
+
+    async def scenario() -> None:
+        telemetry = Telemetry(node, TelemetrySection())
+        await telemetry.start()
+        await enough.wait()
+        await telemetry.stop()
+
+    with caplog.at_level(logging.ERROR):
+        asyncio.run(scenario())
+    assert looks > 5  # the last one is that of the stop
+    assert [record.message for record in caplog.records] == ["a look of telemetry is lost"]
