@@ -234,6 +234,7 @@ class BackupService(BackupServicer):
         after, left = request.after_id, request.messages_max or NUMBER_MAX
         most = request.chunk_messages or BACKUP_CHUNK_MESSAGES_MAX
         octets = request.chunk_octets or BACKUP_CHUNK_OCTETS
+        await context.send_initial_metadata(())  # else a first write that stalls cannot be ended
         while left > 0:
             asked = BackupRead(point=point, after=after, messages=min(most, left), octets=octets)
             answer = _checked(await self._client.read(node, asked))

@@ -240,6 +240,7 @@ class LeaseService(LeaseServicer):
         most = request.chunk_messages or LEASE_CHUNK_MESSAGES_MAX
         octets = request.chunk_octets or LEASE_CHUNK_OCTETS
         rows = LeaseRows() if request.format != pb.LEASE_FORMAT_BLOCKS else None
+        await context.send_initial_metadata(())  # else a first write that stalls cannot be ended
         while left > 0:
             chunk = await self._broker.leases.fetch(
                 place.queue,

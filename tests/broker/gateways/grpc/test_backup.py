@@ -291,6 +291,29 @@ def test_reader_that_goes_away_leaves_nothing(backup) -> None:
     backup(scenario)
 
 
+def test_reader_that_never_reads_is_ended(backup, monkeypatch) -> None:
+    monkeypatch.setattr(module, "STALL_SECONDS_MAX", 0.01)
+
+    async def scenario(world: BackupWorld) -> None:
+        for _ in range(4):
+            await world.publish(bytes(4 << 20))
+        point = (await world.open_point()).point
+        call = world.stub.Read(
+            pb.ReadPointRequest(point=point, chunk_octets=4 << 20), metadata=ADMIN
+        )
+        while not world.service.reads:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        await world.idle()
+
+        async def rest() -> None:
+            while await call.read() is not END:
+                pass
+
+        assert await refusal(rest()) == ("ABORTED", "NOT_READ", "")
+
+    backup(scenario)
+
+
 def test_reader_that_reads_nothing_is_ended(backup, monkeypatch) -> None:
     monkeypatch.setattr(module, "STALL_SECONDS_MAX", 0.5)
 
