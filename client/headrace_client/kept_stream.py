@@ -99,6 +99,10 @@ class KeptStream:
         self._task = asyncio.create_task(self._run(), name=f"headrace-{self._name}")
         try:
             await self._ready
+        except asyncio.CancelledError:
+            await self.stop()
+            self._task = self._ready = None  # as if it had not been called
+            raise
         except BaseException:
             await self.stop()
             raise

@@ -63,6 +63,22 @@ def test_what_is_sent_in_the_last_moment_was_not_held_back(play: Any) -> None:
     play(scenario)
 
 
+def test_what_was_not_opened_to_the_end_can_be_opened_again(play: Any) -> None:
+    async def scenario(broker: Any, client: Any) -> None:
+        publisher = client.publisher(routing_key="q")
+        opening = asyncio.create_task(publisher.open())
+        await asyncio.sleep(0)
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+        with pytest.raises(ClosedError, match="not open"):
+            await publisher.publish(b"x")
+        async with publisher:
+            assert publisher.is_connected
+
+    play(scenario)
+
+
 def test_options_and_properties_are_sent(play: Any) -> None:
     async def scenario(broker: Any, client: Any) -> None:
         broker.queues["k"] = deque()
