@@ -13,6 +13,8 @@ from typing import Final
 from headrace_operator.plans.observation import Cluster, PodState
 from headrace_operator.plans.step import Action, Step
 
+DRAIN: Final = "drain "  # with an ordinal: what is waited for while a node is drained
+
 Rule = Callable[[Cluster], Step | None]
 
 
@@ -98,7 +100,13 @@ def _well(seen: Cluster) -> Step | None:
 
 
 def _caught_up(seen: Cluster) -> Step | None:
-    """All replicas on nodes that stay have everything; that is waited for, within bounds."""
+    """All replicas on nodes that stay have everything; that is waited for, within bounds.
+
+    It was, where a node is drained meanwhile: to begin anew would be to wait for both in turns, and
+    for neither to its end. Whether a node may go then is looked at once more.
+    """
+    if seen.waiting.what.startswith(DRAIN):
+        return None
     staying = frozenset(range(seen.wanted))
     for each in seen.quorums:
         behind = (each.voters - each.current) & staying
@@ -152,7 +160,7 @@ def _left(seen: Cluster, ordinal: int) -> Step:
     node = seen.nodes[ordinal]
     if node.running and not node.draining:
         return Step(Action.DRAIN, ordinal, f"node {ordinal} is to leave")
-    what = f"drain {ordinal}"
+    what = f"{DRAIN}{ordinal}"
     if node.running and not node.drained and not _is_overdue(seen, what, seen.bounds.drain):
         return _wait(seen, what, seen.bounds.drain, f"node {ordinal} is drained before it leaves")
     quorum = seen.bound_to(ordinal)
@@ -187,7 +195,7 @@ def _restarted(seen: Cluster, ordinal: int) -> Step:
         return _wait(seen, f"quorum without {ordinal}", seen.bounds.catch_up, reason)
     if seen.wanted > 1 and not node.draining:
         return Step(Action.DRAIN, ordinal, f"pod {ordinal} is to restart from the new template")
-    what = f"drain {ordinal}"
+    what = f"{DRAIN}{ordinal}"
     if seen.wanted > 1 and not node.drained and not _is_overdue(seen, what, seen.bounds.drain):
         return _wait(seen, what, seen.bounds.drain, f"node {ordinal} is drained before it restarts")
     return Step(Action.RESTART, ordinal, f"pod {ordinal} restarts from the new template")

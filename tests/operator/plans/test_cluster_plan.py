@@ -151,6 +151,24 @@ def test_a_new_template_reaches_pods_without_which_there_is_no_majority() -> Non
     assert (step.action, step.subject) == (Action.RESTART, 2)
 
 
+def test_a_replica_that_never_catches_up_and_a_node_that_is_never_drained_are_left() -> None:
+    """Each is waited for within its bound, and not both in turns for ever."""
+    pods = {**OUTDATED, 3: READY, 4: Pod(PodState.READY, outdated=True)}
+    lagging = Quorum(ALL, frozenset({0, 2}), "queue 'q'")
+    seen = Cluster(5, 5, pods, dict.fromkeys(range(5), UP), (lagging,))
+    steps: list[Step] = []
+    while not steps or steps[-1].action is not Action.RESTART:
+        assert len(steps) < 400, steps[-3:]
+        step = next_step(seen)
+        name = step.what or step.action.value  # as the status has it
+        seconds = seen.waiting.seconds + 10 if name == seen.waiting.what else 0
+        seen = seen._replace(waiting=Waiting(name, seconds))
+        if step.action is Action.DRAIN:
+            seen = seen._replace(nodes={**seen.nodes, step.subject: DRAINING})
+        steps.append(step)
+    assert steps[-1].subject == 4
+
+
 def test_a_wait_says_when_it_takes_too_long() -> None:
     seen = cluster(pods=pod(1, PodState.PENDING), bounds=Bounds(catch_up=30))
     step = next_step(seen)
