@@ -112,6 +112,8 @@ class ShardLog:
         Raises:
             OSError: the directory cannot be used.
         """
+        self.close()
+        self._segments, self._incarnation = [], 0  # of an attempt that failed
         self._files.make_directory(self._directory)
         names = [name for name in self._files.names(self._directory) if is_segment(name)]
         paths = [os.path.join(self._directory, name) for name in names]
@@ -192,6 +194,8 @@ class ShardLog:
         Raises:
             OSError: the disk is full, or fails; none of the rows are noted.
         """
+        if not self.summary.incarnation:
+            self.open()  # what is there was not found at the start: nothing of it may be replaced
         if self._fd < 0:
             self._begin_segment()
         segment = self._segments[-1]

@@ -336,6 +336,27 @@ def test_group_that_cannot_be_written_is_as_it_was() -> None:
     assert log.groups()["job"].committed == 0
 
 
+def test_disk_that_fails_at_the_start_only_takes_nothing_that_was_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(self: ShardLog, path: str) -> bytes:
+        raise OSError(errno.EIO, "read failed", path)
+
+    files = MemoryFiles()
+    log = opened(files)
+    log.append(5, [rows(0)])
+    incarnation = log.summary.incarnation
+    log.close()
+    log = ShardLog(files, PLACE, SCHEMA, LARGE, Clock())
+    with monkeypatch.context() as patched:
+        patched.setattr(ShardLog, "_contents", fail)
+        with pytest.raises(OSError, match="read failed"):
+            log.open()
+    log.append(6, [rows(3)])
+    assert log.summary.incarnation == incarnation
+    assert read_all(log) == read_all(opened(files)) == [0, 1, 2, 3, 4, 5]
+
+
 def test_damaged_book_loses_the_groups_only() -> None:
     files = MemoryFiles()
     log = opened(files)
