@@ -88,7 +88,7 @@ def cluster_steps(file: DefinitionFile, view: CatalogView) -> Iterator[Step]:
     for at, each in enumerate(file.permissions):
         permission = Permission(each.user, each.vhost, each.configure, each.write, each.read)
         where = f"permissions[{at}] of '{each.user}' in '{each.vhost}'"
-        yield Step(where, 1, PutPermission(permission))
+        yield Step(where, 2, PutPermission(permission))  # not before what narrows it
     for at, told in enumerate(file.topic_permissions):
         fields = (told.user, told.vhost, told.exchange, told.write, told.read)
         where = f"topic_permissions[{at}] of '{told.user}' in '{told.vhost}'"

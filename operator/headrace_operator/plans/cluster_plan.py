@@ -178,10 +178,15 @@ def _left(seen: Cluster, ordinal: int) -> Step:
 
 
 def _rolled(seen: Cluster) -> Step | None:
-    """Outdated pods are restarted one at a time, the highest first, once their leaders are gone."""
-    for ordinal in reversed(range(seen.wanted)):
-        if seen.pod(ordinal).outdated:
-            return _restarted(seen, ordinal)
+    """Outdated pods are restarted one at a time, once their leaders are gone.
+
+    The highest goes first, but for those without which a queue has no majority: the replica that
+    it lacks may be on a pod below.
+    """
+    outdated = [each for each in reversed(range(seen.wanted)) if seen.pod(each).outdated]
+    safe = [each for each in outdated if seen.endangered(each) is None or seen.forced == each]
+    for ordinal in safe or outdated:
+        return _restarted(seen, ordinal)
     return None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from typing import Any
 
+import msgspec
 import pytest
 
 from headrace_broker.catalog.command import (
@@ -13,11 +14,14 @@ from headrace_broker.catalog.command import (
     DeclareQueue,
     PutPermission,
     PutPolicy,
+    PutTopicPermission,
     PutVhost,
     SetParameter,
     SetUserLimits,
     SetVhostLimits,
 )
+from headrace_broker.management.definition_file import DefinitionFile
+from headrace_broker.management.definition_import import cluster_steps
 from headrace_broker.model.definition import Binding, Exchange, Permission, Policy, Vhost
 
 
@@ -246,6 +250,15 @@ def test_the_files_of_other_brokers_hold_what_is_not_meant_for_this_one(api, nod
     }
     assert api("POST", "/api/definitions", file)[0] == 204
     assert node.view.queue("/", "new").kind == "quorum"
+
+
+def test_a_permission_does_not_come_before_what_narrows_it(node):
+    told = {"user": "alice", "vhost": "/", "write": "^a", "read": ".*"}
+    narrowing, permission = told | {"exchange": "amq.topic"}, told | {"configure": ""}
+    values = {"permissions": [permission], "topic_permissions": [narrowing]}
+    steps = cluster_steps(msgspec.convert(values, DefinitionFile), node.catalog)
+    stages = {type(each.command): each.stage for each in steps}
+    assert stages[PutTopicPermission] < stages[PutPermission]
 
 
 def test_definitions_are_for_administrators(refused, node):

@@ -88,7 +88,11 @@ STATES: list[tuple[dict[str, Any], Action, int, str]] = [
         "from the",
     ),
     ({"pods": OUTDATED, "nodes": node(2, DRAINED)}, Action.RESTART, 2, "restarts from the new"),
-    ({"pods": OUTDATED, "quorums": two(1, 2)}, Action.WAIT, -1, "it; a third replica would keep"),
+    ({"pods": OUTDATED, "quorums": two(1, 2)}, Action.DRAIN, 0, "pod 0 is to restart"),
+    (
+        {"pods": OUTDATED, "quorums": two(1, 2) + two(0, 1, at=(0, 1))},
+        *(Action.WAIT, -1, "it; a third replica would keep"),
+    ),
     ({"pods": OUTDATED, "quorums": two(1, 2), "forced": 2}, Action.DRAIN, 2, "is to restart"),
     ({"replicas": 4, "nodes": FOUR}, Action.DRAIN, 3, "is to leave"),
     ({"replicas": 4, "nodes": {**FOUR, 3: DRAINING}}, Action.WAIT, -1, "before it leaves"),
