@@ -13,8 +13,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, NamedTuple
 
-from headrace_operator.broker_api import BrokerError
-from headrace_operator.kube_api import KubeError
+from headrace_operator.foreseen import ForeseenError
 
 LOOK_SECONDS_MAX: Final = 300.0  # a look that takes longer is given up, and begun anew
 RETRY_SECONDS_MIN: Final = 1.0  # after a look that failed; doubled with each that fails again
@@ -115,7 +114,7 @@ class Keeper:
 
     async def _failed(self, key: Key, error: Exception, delay: float) -> None:
         """Log a failure and tell people; what fails in this is logged, and no more."""
-        foreseen = isinstance(error, BrokerError | KubeError | TimeoutError)
+        foreseen = isinstance(error, ForeseenError | TimeoutError)
         text = f"{self._kind} {key.namespace}/{key.name}: {str(error) or type(error).__name__}"
         log.warning("%s; again in %.0f s", text, delay, exc_info=None if foreseen else error)
         try:

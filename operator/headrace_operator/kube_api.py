@@ -17,6 +17,7 @@ import msgspec
 
 from headrace_operator.answer import read_answer
 from headrace_operator.builders.cluster import Manifest
+from headrace_operator.foreseen import ForeseenError
 from headrace_operator.kind import FIELD_MANAGER
 
 REQUEST_SECONDS: Final = 30.0  # until the API server counts as not answering
@@ -41,7 +42,7 @@ _MERGE: Final = "application/merge-patch+json"
 Login = Callable[[], kopf.ConnectionInfo | None]
 
 
-class KubeError(Exception):
+class KubeError(ForeseenError):
     """The API server refused, or did not answer.
 
     Attributes:

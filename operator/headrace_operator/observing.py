@@ -65,12 +65,13 @@ class Answers(NamedTuple):
     members: Mapping[tuple[str, str], Row]
 
 
-async def ask(api: BrokerApi, closely: bool) -> Answers | None:
+async def ask(api: BrokerApi, closely: bool, formed: bool = True) -> Answers | None:
     """Return what the brokers know, None when none of them answers, or knows a majority.
 
     Args:
         api: of the brokers.
         closely: also ask the leader of each queue whether its replicas have everything.
+        formed: the cluster has been founded; before that it knows no users.
 
     Raises:
         BrokerError: one answers, and refuses.
@@ -85,7 +86,7 @@ async def ask(api: BrokerApi, closely: bool) -> Answers | None:
             found = await each_of([api.get("queues", *name, "members") for name in names])
             members = {name: row for name, row in zip(names, found, strict=True) if row}
     except BrokerError as error:
-        if error.unreachable or error.status >= 500:
+        if error.unreachable or error.status >= 500 or (error.status == 401 and not formed):
             return None
         raise
     return Answers(nodes, details, queues, members)

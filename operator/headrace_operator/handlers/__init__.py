@@ -15,11 +15,23 @@ import aiohttp
 import kopf
 
 from headrace_operator.builders.cluster import CLUSTER_LABEL
+from headrace_operator.declaring.access import declarations
+from headrace_operator.declaring.topology import DECLARATIONS
 from headrace_operator.handlers.cluster import ClusterHandler
+from headrace_operator.handlers.topology import DeclarationHandler
 from headrace_operator.keeper import Keeper, Key
-from headrace_operator.kind import BROKER_CLUSTER, GROUP, VERSION, Kind
+from headrace_operator.kind import (
+    BROKER_CLUSTER,
+    CONSUMER_SCALER,
+    GROUP,
+    KINDS,
+    PIPELINE_RUN,
+    VERSION,
+    Kind,
+)
 from headrace_operator.kube_api import KubeApi
 from headrace_operator.operator_context import Operator
+from headrace_operator.reaching import Ways
 from headrace_operator.settings import Settings, read_settings
 
 log = logging.getLogger(__name__)
@@ -41,6 +53,10 @@ class Running:
         self.keepers: dict[str, Keeper] = {
             BROKER_CLUSTER.plural: Keeper(BROKER_CLUSTER.name, clusters.look, clusters.fail),
         }
+        ways = Ways(self.operator)
+        for each in (*declarations(), *DECLARATIONS):
+            handler = DeclarationHandler(self.operator, ways, each)
+            self.keepers[each.kind.plural] = Keeper(each.kind.name, handler.look, handler.fail)
 
     async def stop(self) -> None:
         """End all tasks, and close connections."""
@@ -51,7 +67,9 @@ class Running:
 
 
 _running: list[Running] = []  # one at most: kopf calls functions of modules
-_KINDS: Final[tuple[Kind, ...]] = (BROKER_CLUSTER,)
+_KINDS: Final[tuple[Kind, ...]] = tuple(
+    [each for each in KINDS if each is not PIPELINE_RUN and each is not CONSUMER_SCALER]
+)
 
 
 def log_in(settings: kopf.OperatorSettings) -> kopf.ConnectionInfo | None:

@@ -90,7 +90,7 @@ class ClusterHandler:
         body = await self._operator.resource(BROKER_CLUSTER, *key)
         if body is None or body["metadata"].get("deletionTimestamp"):
             return
-        _, status = read(body)
+        status = msgspec.convert(body.get("status") or {}, BrokerClusterStatus)
         generation, now = body["metadata"].get("generation", 0), self._operator.now()
         found = msgspec.to_builtins(status)
         ready = next((each for each in status.conditions if each.type == READY), None)
@@ -165,7 +165,7 @@ class ClusterHandler:
         self, cluster: Cluster, status: BrokerClusterStatus, objects: Objects, closely: bool
     ) -> View:
         api = await connect(self._operator, cluster, objects.pods)
-        answers = await ask(api, closely)
+        answers = await ask(api, closely, status.formed)
         founders = status.founders or cluster.spec.replicas
         wanted = cluster.spec.replicas if status.formed else founders
         now = self._operator.now()

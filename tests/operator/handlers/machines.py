@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import hashlib
 import json
 from typing import Any, Final
@@ -14,6 +15,7 @@ SETS: Final = "apps/v1/statefulsets"
 PODS: Final = "v1/pods"
 CLAIMS: Final = "v1/persistentvolumeclaims"
 PODS_MAX: Final = 5
+READY: Final = {"conditions": [{"type": "Ready", "status": "True"}]}
 
 
 class Broker:
@@ -95,8 +97,9 @@ class Machines:
     def __init__(self, server: KubeServer, broker: Broker) -> None:
         self._server = server
         self._broker = broker
-        self._store: Store = server.store
+        self.store: Store = server.store
         self.restarts = 0
+        self._started: dict[Name, str] = {}  # uids
 
     def __enter__(self) -> Machines:
         asyncio.run_coroutine_threadsafe(self._begin(), self._server.loop).result()
@@ -106,6 +109,11 @@ class Machines:
         asyncio.run_coroutine_threadsafe(self._end(), self._server.loop).result()
 
     async def _begin(self) -> None:
+        await self.begin()
+        self._task = asyncio.create_task(self._work())
+
+    async def begin(self) -> None:
+        """Have a broker answer."""
         app = web.Application()
         app.router.add_route("*", "/api/{rest:.*}", self._broker.answer)
         self._runner = web.AppRunner(app)
@@ -113,24 +121,39 @@ class Machines:
         for ordinal in range(PODS_MAX):
             await web.TCPSite(self._runner, address(ordinal), self._broker.port).start()
             self._broker.port = self._runner.addresses[0][1]
-        self._task = asyncio.create_task(self._work())
+
+    async def end(self) -> None:
+        """Have no broker answer any more."""
+        await self._runner.cleanup()
+
+    def start(self, name: Name) -> None:
+        """A pod was made: its node runs."""
+        self._broker.join(name.name)
+        self.store.patch(name, "status", "merge", {"status": copy.deepcopy(READY)})
+
+    async def stop(self, name: Name) -> None:
+        """A pod is gone."""
+        self._broker.leave(name.name)
 
     async def _end(self) -> None:
         self._task.cancel()
-        await self._runner.cleanup()
+        await self.end()
 
     async def _work(self) -> None:
         while True:
-            changed = self._store.changed
-            for name, found in list(self._store.objects.items()):
+            changed = self.store.changed
+            for pod in [each for each in self._started if self._is_gone(each)]:
+                del self._started[pod]
+                await self.stop(pod)
+            for name, found in list(self.store.objects.items()):
                 if name.resource == SETS:
                     self._tend(name, found)
-            running = {name.name for name in self._store.objects if name.resource == PODS}
-            for node in list(self._broker.nodes):
-                if node not in running:
-                    self._broker.leave(node)
-            if changed is self._store.changed:
+            if changed is self.store.changed:
                 await changed.wait()
+
+    def _is_gone(self, pod: Name) -> bool:
+        found = self.store.objects.get(pod)
+        return found is None or found["metadata"]["uid"] != self._started[pod]
 
     def _tend(self, name: Name, found: Object) -> None:
         spec = found["spec"]
@@ -139,24 +162,25 @@ class Machines:
         generation = found["metadata"]["generation"]
         status = {"observedGeneration": generation, "updateRevision": revision}
         if found.get("status") != status:
-            self._store.replace(name, {**found, "status": status})
+            self.store.replace(name, {**found, "status": status})
         uid = found["metadata"]["uid"]
         for ordinal in range(spec["replicas"]):
             pod = Name(PODS, name.namespace, f"{name.name}-{ordinal}")
-            if pod not in self._store.objects:
-                self._store.create(pod, _pod(spec["template"], revision, uid, ordinal))
+            if pod not in self.store.objects:
+                self.store.create(pod, _pod(spec["template"], revision, uid, ordinal))
                 self.restarts += 1
-                self._broker.join(pod.name)
+                self._started[pod] = self.store.objects[pod]["metadata"]["uid"]
+                self.start(pod)
             claim = Name(CLAIMS, name.namespace, f"data-{pod.name}")
-            if claim not in self._store.objects:
+            if claim not in self.store.objects:
                 labels = spec["template"]["metadata"]["labels"]
                 template_claim = spec["volumeClaimTemplates"][0]
                 body = {"metadata": {"labels": labels}, "spec": template_claim["spec"]}
-                self._store.create(claim, body)
-        for each in list(self._store.objects):
+                self.store.create(claim, body)
+        for each in list(self.store.objects):
             number = each.name.rpartition("-")[2]
             if each.resource == PODS and int(number) >= spec["replicas"]:
-                self._store.remove(each)
+                self.store.remove(each)
 
 
 def address(ordinal: int) -> str:
@@ -177,6 +201,5 @@ def _pod(template: Object, revision: str, owner: str, ordinal: int) -> Object:
         "status": {
             "phase": "Running",
             "podIP": address(ordinal),
-            "conditions": [{"type": "Ready", "status": "True"}],
         },
     }

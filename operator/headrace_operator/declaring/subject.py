@@ -1,0 +1,80 @@
+"""What a declaration is about."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+from headrace_operator.broker_api import BrokerApi
+from headrace_operator.foreseen import ForeseenError
+from headrace_operator.kind import Kind
+from headrace_operator.operator_context import Operator
+from headrace_operator.reaching import Way
+
+
+class Subject(NamedTuple):
+    """A resource, and where it is to be declared.
+
+    Attributes:
+        operator: what handlers need.
+        body: the resource.
+        way: to its cluster.
+    """
+
+    operator: Operator
+    body: dict[str, Any]
+    way: Way
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """What is wanted; defaults that the API server has not filled in are left out."""
+        found: dict[str, Any] = self.body["spec"]
+        return found
+
+    @property
+    def name(self) -> str:
+        """What the thing is called in the broker."""
+        found: str = self.spec.get("name") or self.body["metadata"]["name"]
+        return found
+
+    @property
+    def vhost(self) -> str:
+        """The vhost that it is in."""
+        found: str = self.spec.get("vhost") or "/"
+        return found
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of the resource."""
+        found: str = self.body["metadata"]["namespace"]
+        return found
+
+    @property
+    def api(self) -> BrokerApi:
+        """The brokers' API."""
+        return self.way.api
+
+
+class ConflictError(ForeseenError):
+    """What is in the broker is another thing than the resource says, and cannot be changed."""
+
+
+class Declaration(NamedTuple):
+    """How a kind is declared.
+
+    Attributes:
+        kind: of the resources.
+        apply: has the thing be as the resource says; returns fields of the status.
+        delete: has it be gone; returns why it is kept, "" once it is gone.
+        careful: whether it is refused to delete what is not empty, where the spec says nothing.
+    """
+
+    kind: Kind
+    apply: Callable[[Subject], Awaitable[dict[str, Any]]]
+    delete: Callable[[Subject], Awaitable[str]]
+    careful: bool = False
+
+
+def differs(found: dict[str, Any] | None, wanted: dict[str, Any]) -> bool:
+    """Return whether something is not there, or not as it is wanted."""
+    return found is None or any(found.get(key) != value for key, value in wanted.items())

@@ -1,0 +1,7 @@
+"""Errors that are no faults of the operator's: they are told, and it is tried again."""
+
+from __future__ import annotations
+
+
+class ForeseenError(Exception):
+    """Something outside refuses, does not answer, or is not there; the text says what."""
