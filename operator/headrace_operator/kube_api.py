@@ -90,6 +90,14 @@ class KubeApi:
                 return None
             raise
 
+    async def fetch(self, path: str) -> Manifest:
+        """Return what is at a path, such as a part of an object.
+
+        Raises:
+            KubeError: it is refused or not there, or there is no answer.
+        """
+        return await self._request("GET", path) or {}
+
     async def select(
         self, api_version: str, kind: str, namespace: str, labels: Mapping[str, str] | None = None
     ) -> list[Manifest]:

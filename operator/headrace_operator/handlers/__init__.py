@@ -18,6 +18,7 @@ from headrace_operator.builders.cluster import CLUSTER_LABEL
 from headrace_operator.declaring.access import declarations
 from headrace_operator.declaring.topology import DECLARATIONS
 from headrace_operator.handlers.cluster import ClusterHandler
+from headrace_operator.handlers.scaler import ScalerHandler
 from headrace_operator.handlers.topology import DeclarationHandler
 from headrace_operator.keeper import Keeper, Key
 from headrace_operator.kind import (
@@ -57,6 +58,10 @@ class Running:
         for each in (*declarations(), *DECLARATIONS):
             handler = DeclarationHandler(self.operator, ways, each)
             self.keepers[each.kind.plural] = Keeper(each.kind.name, handler.look, handler.fail)
+        scalers = ScalerHandler(self.operator, ways)
+        self.keepers[CONSUMER_SCALER.plural] = Keeper(
+            CONSUMER_SCALER.name, scalers.look, scalers.fail
+        )
 
     async def stop(self) -> None:
         """End all tasks, and close connections."""
@@ -67,9 +72,7 @@ class Running:
 
 
 _running: list[Running] = []  # one at most: kopf calls functions of modules
-_KINDS: Final[tuple[Kind, ...]] = tuple(
-    [each for each in KINDS if each is not PIPELINE_RUN and each is not CONSUMER_SCALER]
-)
+_KINDS: Final[tuple[Kind, ...]] = tuple([each for each in KINDS if each is not PIPELINE_RUN])
 
 
 def log_in(settings: kopf.OperatorSettings) -> kopf.ConnectionInfo | None:

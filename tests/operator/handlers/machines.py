@@ -26,6 +26,7 @@ class Broker:
         queues: rows of /api/queues.
         calls: what changed something: method and path.
         stage: of the memory alarm of the first node.
+        backlog: messages that wait in any queue that is asked for.
     """
 
     def __init__(self) -> None:
@@ -35,6 +36,7 @@ class Broker:
         self.founders = 3
         self.formed = False
         self.stage = 0
+        self.backlog = 0
         self.port = 0
         self.silent = False
 
@@ -59,7 +61,7 @@ class Broker:
             self.nodes[name]["running"] = False
 
     async def answer(self, request: web.Request) -> web.Response:
-        parts = request.path.removeprefix("/api/").split("/")
+        parts = request.rel_url.raw_path.removeprefix("/api/").split("/")
         if request.headers.get("Authorization") is None:
             return web.json_response({"reason": "no log-in"}, status=401)
         self.formed = self.formed or len(self.nodes) >= self.founders
@@ -78,6 +80,8 @@ class Broker:
             rows = [{"name": name, "version": "0.1.0", "mem_stage": 0} for name in self.nodes]
             rows[0]["mem_stage"] = self.stage
             return rows
+        if parts[0] == "queues" and len(parts) == 3:
+            return {"name": parts[2], "messages_ready": self.backlog}
         return self.queues if parts == ["queues"] else []
 
     def _change(self, method: str, parts: list[str]) -> web.Response:
