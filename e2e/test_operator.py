@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import kopf.testing
 import pytest
-from e2e.harness.cluster import own_port
+from e2e.harness.cluster import own_port, wait_for
 from e2e.harness.kubelet import Kubelet
 from tests.operator.handlers.kube_server import KubeServer, Name, Object, Store, condition
 from tests.operator.handlers.machines import address
@@ -77,6 +77,13 @@ def declare(server: KubeServer, plural: str, name: str, **spec: Any) -> None:
     server.wait(f"{plural} {name}", ready(plural, name))
 
 
+def told(reason: str) -> Callable[[Store], bool]:
+    """Return what tells whether there is an event for a reason."""
+    return lambda store: any(
+        each["reason"] == reason for name, each in store.objects.items() if _is_event(name)
+    )
+
+
 def ended(server: KubeServer, plural: str, name: str) -> None:
     key = Name(f"{GROUP}/{plural}", "shop", name)
     server.wait(f"the end of {name}", lambda store: key not in store.objects)
@@ -116,6 +123,8 @@ def test_a_topology_is_declared_kept_and_deleted(kubernetes: KubeServer) -> None
         # Whoever changes it by hand finds it changed back.
         changed = {"pattern": "^x", "definition": limits}
         assert client.request("PUT", "/api/policies/orders/short", changed).status == 204
+        path = "/api/policies/orders/short"
+        wait_for("the policy as it was", lambda: client.get(path)[1]["pattern"] == "^t")
         # A queue with messages stays, and so does its resource.
         publish: Object = {"routing_key": "tasks", "payload": "x", "payload_encoding": "string"}
         publish |= {"properties": {}}
@@ -141,7 +150,7 @@ def test_a_topology_is_declared_kept_and_deleted(kubernetes: KubeServer) -> None
         kubernetes.delete(f"{GROUP}/brokerclusters", "mill")
         kubernetes.delete(f"{GROUP}/exchanges", "jobs")
         ended(kubernetes, "exchanges", "jobs")
-        assert any(reason == "GivenUp" for reason, _ in kubernetes.events())
+        kubernetes.wait("that it is told", told("GivenUp"))
 
 
 def test_a_cluster_of_three_is_founded_and_rolled(kubernetes: KubeServer) -> None:
@@ -155,6 +164,10 @@ def test_a_cluster_of_three_is_founded_and_rolled(kubernetes: KubeServer) -> Non
         assert [row["state"] for row in found["status"]["nodes"]] == ["running"] * 3
         restarted = [text for reason, text in kubernetes.events() if reason == "Restart"]
         assert [text.split()[1] for text in restarted] == ["2", "1", "0"]
+
+
+def _is_event(name: Name) -> bool:
+    return name.resource == "v1/events"
 
 
 def _reason(found: Object) -> str:
