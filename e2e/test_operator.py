@@ -153,6 +153,48 @@ def test_a_topology_is_declared_kept_and_deleted(kubernetes: KubeServer) -> None
         kubernetes.wait("that it is told", told("GivenUp"))
 
 
+def test_an_alarm_of_a_broker_scales_consumers_and_its_end_does_not_at_once(
+    kubernetes: KubeServer,
+) -> None:
+    clusters, target = f"{GROUP}/brokerclusters", Name("apps/v1/deployments", "shop", "worker")
+    kubernetes.create(clusters, "mill", cluster(1))
+    kubernetes.create(target.resource, "worker", {"spec": {"replicas": 1}})
+    with running():
+        kubernetes.wait("a cluster", ready("brokerclusters", "mill"))
+        declare(kubernetes, "queues", "tasks", replicas=1)
+        declare(
+            *(kubernetes, "consumerscalers", "tasks"),
+            targetRef={"name": "worker"},
+            queues=[{"vhost": "/", "name": "tasks"}],
+            maxReplicas=4,
+            alarmReaction={"blocked": "Max"},
+            stabilization={"scaleDownSeconds": 3600},
+        )
+        scaler = Name(f"{GROUP}/consumerscalers", "shop", "tasks")
+        # The watermark is lowered at run time, and with that the alarm is on.
+        watermark(kubernetes, "0.000000001")
+        kubernetes.wait("consumers", lambda store: replicas(store, target) == 4)
+        watermark(kubernetes, None)
+        kubernetes.wait("its end", lambda store: not _stage(store.objects[scaler]))
+    rows = kubernetes.do(lambda store: [each for _, name, each in store.changes if name == target])
+    assert [row["spec"]["replicas"] for row in rows] == [1, 4]
+    decision = kubernetes.do(lambda store: store.objects[scaler]["status"]["decisions"][0])
+    assert (decision["reason"], decision["alarmStage"]) == ("AlarmStage2", 2)
+
+
+def watermark(server: KubeServer, value: str | None) -> None:
+    limits = {"flowLimits": {"memoryHighWatermark": value}}
+    server.merge(f"{GROUP}/brokerclusters", "mill", {"spec": limits})
+
+
+def replicas(store: Store, target: Name) -> int:
+    return int(store.objects[target]["spec"]["replicas"])
+
+
+def _stage(found: Object) -> int:
+    return int((found.get("status") or {}).get("alarmStage", 0))
+
+
 def test_a_cluster_of_three_is_founded_and_rolled(kubernetes: KubeServer) -> None:
     kubernetes.create(f"{GROUP}/brokerclusters", "mill", cluster(3))
     with running():

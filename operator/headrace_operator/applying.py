@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -21,8 +21,12 @@ from headrace_operator.builders.secret import (
     node_certificates,
     node_secret_problem,
 )
+from headrace_operator.keeper import Key
+from headrace_operator.kube_api import KubeError
 from headrace_operator.operator_context import Operator
 from headrace_operator.specs.cluster import CertificateStatus
+
+MONITORING: Final = "monitoring.coreos.com/"
 
 
 class Applied(NamedTuple):
@@ -31,12 +35,14 @@ class Applied(NamedTuple):
     Attributes:
         certificates: of the operator's authority.
         news: what was done to certificates, for events.
-        problem: why the cluster cannot work, "" when it can.
+        problem: what is missing, "" for nothing.
+        reason: the same in one word.
     """
 
     certificates: list[CertificateStatus]
     news: list[str]
     problem: str
+    reason: str = "SecretMissing"
 
 
 class Applier:
@@ -44,11 +50,17 @@ class Applier:
 
     def __init__(self, operator: Operator) -> None:
         self._operator = operator
-        self._applied: dict[str, tuple[str, float]] = {}  # hash and time, by the cluster's uid
+        self._applied: dict[Key, tuple[str, float]] = {}  # hash and time
+        self._refused: dict[Key, str] = {}  # monitors that the API server knows nothing of
 
-    def forget(self, uid: str) -> None:
+    def forget(self, key: Key) -> None:
         """Forget what was applied for a cluster."""
-        self._applied.pop(uid, None)
+        self._applied.pop(key, None)
+        self._refused.pop(key, None)
+
+    def refused(self, key: Key) -> str:
+        """Return what the API server knows nothing of, "" when it knows all."""
+        return self._refused.get(key, "")
 
     async def secrets(self, cluster: Cluster) -> Applied:
         """Have the Secrets be there that a cluster needs.
@@ -119,15 +131,31 @@ class Applier:
         wanted = cluster_manifests(cluster)
         digest = hashlib.sha256(msgspec.json.encode(wanted)).hexdigest()
         now = self._operator.now().timestamp()
-        before, at = self._applied.get(cluster.uid, ("", 0.0))
+        key = Key(cluster.namespace, cluster.name)
+        before, at = self._applied.get(key, ("", 0.0))
         if before == digest and now - at < self._operator.settings.resync_seconds:
             return False
+        self._refused.pop(key, None)
         for manifest in wanted:
-            await self._operator.kube.apply(manifest)
+            await self._apply(key, manifest)
         for api_version, kind, name in unwanted(cluster):
             await self._remove(cluster, api_version, kind, name)
-        self._applied[cluster.uid] = (digest, now)
+        self._applied[key] = (digest, now)
         return True
+
+    async def _apply(self, key: Key, manifest: Manifest) -> None:
+        """Apply a manifest; a cluster does without a monitor that nobody would read.
+
+        Raises:
+            KubeError: the API server refuses, or does not answer.
+        """
+        try:
+            await self._operator.kube.apply(manifest)
+        except KubeError as error:
+            if error.status != 404 or not manifest["apiVersion"].startswith(MONITORING):
+                raise
+            text = f"there is no {manifest['kind']}: the Prometheus operator is not installed"
+            self._refused[key] = text
 
     async def _remove(self, cluster: Cluster, api_version: str, kind: str, name: str) -> None:
         """Delete what an earlier spec asked for, if it is this cluster's."""

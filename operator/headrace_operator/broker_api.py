@@ -72,6 +72,16 @@ class BrokerApi:
         self._session = session
         self._endpoint = endpoint
 
+    @property
+    def login(self) -> tuple[str, str]:
+        """Who asks: name and password."""
+        return self._endpoint.username, self._endpoint.password
+
+    def logged_in(self, username: str, password: str) -> BrokerApi:
+        """Return a client of the same nodes for another log-in."""
+        endpoint = self._endpoint._replace(username=username, password=password)
+        return BrokerApi(self._session, endpoint)
+
     def without(self, url: str) -> BrokerApi:
         """Return a client that does not ask one of the nodes."""
         urls = tuple([each for each in self._endpoint.urls if each != url])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ssl
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from headrace_operator.broker_api import BrokerApi, BrokerError, Endpoint
@@ -69,6 +71,24 @@ async def _tls(operator: Operator, cluster: Cluster) -> ssl.SSLContext:
     found = decoded(await operator.kube.get("v1", "Secret", cluster.namespace, name))
     authority = found.get("ca.crt", b"").decode()
     try:
-        return ssl.create_default_context(cadata=authority or None)
-    except ssl.SSLError as error:
-        raise BrokerError(0, f"Secret {name}: ca.crt: {error}") from error
+        context = ssl.create_default_context(cadata=authority or None)
+        if cluster.spec.tls.clients.verify != "None":
+            _show(context, found)
+    except (ssl.SSLError, KeyError) as error:
+        raise BrokerError(0, f"Secret {name}: {error}") from error
+    return context
+
+
+def _show(context: ssl.SSLContext, secret: dict[str, bytes]) -> None:
+    """Have a certificate be shown; the library reads them from files only.
+
+    Raises:
+        KeyError: the Secret has none.
+        ssl.SSLError: what is in it is none.
+    """
+    with tempfile.TemporaryDirectory() as directory:
+        paths = [Path(directory, name) for name in ("tls.crt", "tls.key")]
+        for path in paths:
+            path.touch(mode=0o600)
+            path.write_bytes(secret[path.name])
+        context.load_cert_chain(*paths)

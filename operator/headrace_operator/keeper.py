@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from headrace_operator.foreseen import ForeseenError
+from headrace_operator.metrics import Metrics
 
 LOOK_SECONDS_MAX: Final = 300.0  # a look that takes longer is given up, and begun anew
 RETRY_SECONDS_MIN: Final = 1.0  # after a look that failed; doubled with each that fails again
@@ -31,14 +31,25 @@ class Key(NamedTuple):
 
 
 Body = dict[str, Any]
-Look = Callable[[Key], Awaitable[float]]  # returns the seconds until the next one, or NEVER
-Fail = Callable[[Key, Exception], Awaitable[None]]
+
+
+class Handler(Protocol):
+    """What is done about resources of one kind."""
+
+    async def look(self, key: Key) -> float:
+        """Have things be as a resource says; return the seconds until the next look, or NEVER."""
+
+    async def fail(self, key: Key, error: Exception) -> None:
+        """Tell people that a look has failed."""
+
+    def forget(self, key: Key) -> None:
+        """Forget what is remembered of a resource that is not there any more."""
 
 
 class _Kept:
     """A resource that is looked after."""
 
-    def __init__(self, marks: object) -> None:
+    def __init__(self, marks: Body) -> None:
         self.marks = marks
         self.wake = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
@@ -48,26 +59,36 @@ class Keeper:
     """Looks after all resources of one kind.
 
     Args:
-        kind: of the resources, for the log.
-        look: has things be as a resource says.
-        fail: tells people that a look has failed.
+        kind: of the resources.
+        handler: of the kind.
+        metrics: where looks are counted.
     """
 
-    def __init__(self, kind: str, look: Look, fail: Fail) -> None:
+    def __init__(self, kind: str, handler: Handler, metrics: Metrics) -> None:
         self._kind = kind
-        self._look = look
-        self._fail = fail
+        self._handler = handler
+        self._metrics = metrics
         self._kept: dict[Key, _Kept] = {}
+        metrics.resources(kind, lambda: len(self._kept))
 
-    def seen(self, key: Key, body: Body) -> None:
-        """Note that a resource is there; it is looked at if it is new or has changed."""
+    def seen(self, key: Key, body: Body) -> bool:
+        """Note that a resource is there; return whether it is new or has changed.
+
+        It is looked at then.
+        """
         marks, kept = _marks(body), self._kept.get(key)
-        if kept is None:
+        if kept is None or (kept.task is not None and kept.task.done()):
+            self._handler.forget(key)
             kept = self._kept[key] = _Kept(marks)
             kept.task = asyncio.create_task(self._keep(key, kept), name=f"{self._kind} {key.name}")
-        elif kept.marks != marks:
+            return True
+        if kept.marks != marks:
+            if kept.marks["uid"] != marks["uid"]:  # another one of the same name
+                self._handler.forget(key)
             kept.marks = marks
             kept.wake.set()
+            return True
+        return False
 
     def wake(self, key: Key) -> None:
         """Have a resource looked at now, if there is one."""
@@ -85,6 +106,7 @@ class Keeper:
         kept = self._kept.pop(key, None)
         if kept is not None and kept.task is not None:
             kept.task.cancel()
+        self._handler.forget(key)
 
     async def stop(self) -> None:
         """Look after nothing any more."""
@@ -100,10 +122,12 @@ class Keeper:
             kept.wake.clear()
             try:
                 async with asyncio.timeout(LOOK_SECONDS_MAX):
-                    delay = await self._look(key)
+                    self._metrics.count("looks", "kind", self._kind)
+                    delay = await self._handler.look(key)
                 failures = 0
             except Exception as error:  # noqa: BLE001 - the outermost loop: told, and tried again
                 failures += 1
+                self._metrics.count("look_failures", "kind", self._kind)
                 delay = min(RETRY_SECONDS_MIN * 2 ** min(failures - 1, 16), RETRY_SECONDS_MAX)
                 await self._failed(key, error, delay)
             if delay == NEVER:
@@ -119,13 +143,14 @@ class Keeper:
         log.warning("%s; again in %.0f s", text, delay, exc_info=None if foreseen else error)
         try:
             async with asyncio.timeout(RETRY_SECONDS_MAX):
-                await self._fail(key, error)
+                await self._handler.fail(key, error)
         except Exception as again:  # noqa: BLE001 - likewise
             log.warning("%s: its status cannot be written: %s", text, again)
 
 
-def _marks(body: Body) -> object:
-    """Return what tells whether a resource has changed, but for its status."""
+def _marks(body: Body) -> Body:
+    """Return what tells whether a resource has changed: of its status only what others wait for."""
     meta = body.get("metadata", {})
     names = ("uid", "generation", "deletionTimestamp", "annotations", "labels")
-    return {name: meta.get(name) for name in names}
+    formed = (body.get("status") or {}).get("formed")
+    return {"formed": formed, **{name: meta.get(name) for name in names}}

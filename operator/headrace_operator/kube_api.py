@@ -69,6 +69,7 @@ class KubeApi:
     def __init__(self, login: Login) -> None:
         self._login = login
         self._session: aiohttp.ClientSession | None = None
+        self._headers: dict[str, str] = {}
         self._server = ""
 
     async def close(self) -> None:
@@ -169,12 +170,13 @@ class KubeApi:
         except KubeError as error:
             if error.status != 401:
                 raise
-        await self.close()  # a token lives for an hour, and its file has another one meanwhile
+        # A token lives for an hour, and its file has another one meanwhile.
+        self._headers = self._logged_in().as_http_headers()
         return await self._once(method, path, body, content_type)
 
     async def _once(self, method: str, path: str, body: Any, content_type: str) -> Manifest | None:
         session = self._connected()
-        headers = {"Content-Type": content_type} if content_type else {}
+        headers = {**self._headers, **({"Content-Type": content_type} if content_type else {})}
         data = msgspec.json.encode(body) if body is not None else None
         try:
             async with (
@@ -196,16 +198,19 @@ class KubeApi:
 
     def _connected(self) -> aiohttp.ClientSession:
         if self._session is None:
-            info = self._login()
-            if info is None:
-                raise KubeError(0, "there is neither a service account nor a kubeconfig")
+            info = self._logged_in()
+            self._headers = info.as_http_headers()
             self._server = info.server.rstrip("/")
             is_secure = self._server.startswith("https")
             connector = aiohttp.TCPConnector(ssl=info.as_ssl_context()) if is_secure else None
-            self._session = aiohttp.ClientSession(
-                connector=connector, headers=info.as_http_headers(), trust_env=info.trust_env
-            )
+            self._session = aiohttp.ClientSession(connector=connector, trust_env=info.trust_env)
         return self._session
+
+    def _logged_in(self) -> kopf.ConnectionInfo:
+        info = self._login()
+        if info is None:
+            raise KubeError(0, "there is neither a service account nor a kubeconfig")
+        return info
 
 
 def object_path(api_version: str, kind: str, namespace: str, name: str = "", part: str = "") -> str:

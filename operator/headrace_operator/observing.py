@@ -28,6 +28,7 @@ Row = dict[str, Any]
 DRAINED_ANNOTATION: Final = f"{GROUP}/drained"  # ordinals of nodes that the operator drains
 FORCE_ANNOTATION: Final = f"{GROUP}/force-restart"  # ordinal of the pod that may go whatever it is
 REVISION_LABEL: Final = "controller-revision-hash"
+LAG_MAX: Final = 1000  # entries of the log that are on their way while much is published
 GROUP_SIZE: Final = 3  # replicas of a quorum queue whose declaration says nothing
 SIZE_ARGUMENTS: Final = ("x-quorum-target-group-size", "x-quorum-initial-group-size")
 
@@ -206,11 +207,17 @@ def _voters(members: Row, ordinals: Mapping[str, int]) -> tuple[frozenset[int], 
     """Return where the voters of a queue are, and those of them that have everything."""
     rows = [row for row in members["members"] if row["node"] in ordinals]
     voting = [row for row in rows if row["role"] in ("voter", "leaving")]
-    current = [row for row in voting if row["online"] and not row["fetching"] and not row["lag"]]
+    current = [row for row in voting if _has_all(row)]
     return (
         frozenset([ordinals[row["node"]] for row in voting]),
         frozenset([ordinals[row["node"]] for row in current]),
     )
+
+
+def _has_all(row: Row) -> bool:
+    """Return whether a replica answers and has everything, but for what is on its way."""
+    lag = row["lag"]
+    return bool(row["online"] and not row["fetching"] and lag is not None and lag <= LAG_MAX)
 
 
 def _catalog_voters(answers: Answers, ordinals: Mapping[str, int]) -> frozenset[int]:

@@ -10,6 +10,7 @@ import kopf
 
 from headrace_operator.kind import API_VERSION, Kind
 from headrace_operator.kube_api import KubeApi, object_path
+from headrace_operator.metrics import Metrics
 from headrace_operator.settings import Settings
 from headrace_operator.status_patch import merge_patch
 
@@ -21,12 +22,20 @@ class Operator:
         kube: the API server.
         session: whose connections to brokers are used.
         settings: of the operator.
+        metrics: where it is counted what is done.
     """
 
-    def __init__(self, kube: KubeApi, session: aiohttp.ClientSession, settings: Settings) -> None:
+    def __init__(
+        self,
+        kube: KubeApi,
+        session: aiohttp.ClientSession,
+        settings: Settings,
+        metrics: Metrics,
+    ) -> None:
         self.kube = kube
         self.session = session
         self.settings = settings
+        self.metrics = metrics
 
     def now(self) -> datetime:
         """Return the time."""

@@ -71,7 +71,9 @@ class Ways:
         now = self._operator.now().timestamp()
         at, way = self._kept.get(key, (0.0, None))
         if way is None or not 0 <= now - at < KEEP_SECONDS:
-            self._kept.pop(key, None)
+            self._kept = {
+                each: kept for each, kept in self._kept.items() if 0 <= now - kept[0] < KEEP_SECONDS
+            }
             way = await self._look(key)
             self._kept[key] = (now, way)
         if not way.cluster.spec.allows(key.namespace, namespace):
@@ -81,6 +83,10 @@ class Ways:
             text = f"BrokerCluster {key.namespace}/{key.name} has not been founded yet"
             raise NoWayError(CLUSTER_NOT_READY, text)
         return way
+
+    def forget(self, key: Key) -> None:
+        """Forget what was found of a cluster, which has changed."""
+        self._kept.pop(key, None)
 
     async def _look(self, key: Key) -> Way:
         body = await self._operator.resource(BROKER_CLUSTER, *key)

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from headrace_operator.builders.secret import decoded, new_password
 from headrace_operator.declaring.subject import ConflictError, Declaration, Subject, differs
+from headrace_operator.keeper import Key
 from headrace_operator.kind import API_VERSION, PERMISSION, USER, VHOST
 from headrace_operator.status_patch import timestamp
 
@@ -23,11 +24,13 @@ async def apply_vhost(subject: Subject) -> dict[str, Any]:
     spec, name = subject.spec, subject.name
     wanted: dict[str, Any] = {
         "description": spec.get("description", ""),
-        "tags": spec.get("tags") or [],
+        "tags": sorted(spec.get("tags") or []),
     }
     if spec.get("defaultQueueType"):
         wanted["default_queue_type"] = spec["defaultQueueType"]
-    if differs(await subject.api.get("vhosts", name), wanted):
+    found = await subject.api.get("vhosts", name)
+    shown = {**found, "tags": sorted(found.get("tags") or [])} if found is not None else None
+    if differs(shown, wanted):
         await subject.api.put(wanted, "vhosts", name)
     await _limit(subject, "vhost-limits", name)
     return {}
@@ -118,7 +121,11 @@ class Passwords:
     """
 
     def __init__(self) -> None:
-        self._set: dict[str, tuple[str, str]] = {}  # password and hash, by the resource's uid
+        self._set: dict[Key, tuple[str, str]] = {}  # password and hash
+
+    def forget(self, key: Key) -> None:
+        """Forget the password of a user."""
+        self._set.pop(key, None)
 
     async def apply(self, subject: Subject) -> dict[str, Any]:
         """Create or change a user.
@@ -127,7 +134,7 @@ class Passwords:
             ConflictError: the Secret with the password is not there.
             BrokerError: it is refused.
         """
-        spec, name, uid = subject.spec, subject.name, subject.body["metadata"]["uid"]
+        spec, name = subject.spec, subject.name
         wanted = {"tags": spec.get("tags") or []}
         status: dict[str, Any] = {"username": name}
         password = ""
@@ -136,19 +143,19 @@ class Passwords:
             status |= more
         found = await subject.api.get("users", name)
         known = (found or {}).get("password_hash", "")
-        is_set = self._set.get(uid) == (password, known) if password else not known
+        is_set = self._set.get(subject.key) == (password, known) if password else not known
         if not is_set or differs(_sorted(found), _sorted(wanted) or {}):
             body = {**wanted, "password": password} if password else wanted
             await subject.api.put(body, "users", name)
             found = await subject.api.get("users", name) or {}
-            self._set[uid] = (password, found.get("password_hash", ""))
+            self._set[subject.key] = (password, found.get("password_hash", ""))
         await _limit(subject, "user-limits", name)
         return status
 
     async def delete(self, subject: Subject) -> str:
         """Delete a user."""
         await subject.api.delete("users", subject.name)
-        self._set.pop(subject.body["metadata"]["uid"], None)
+        self.forget(subject.key)
         return ""
 
     async def _password(self, subject: Subject) -> tuple[str, dict[str, Any]]:
@@ -225,6 +232,6 @@ def declarations() -> tuple[Declaration, ...]:
     passwords = Passwords()
     return (
         Declaration(VHOST, apply_vhost, delete_vhost, careful=True),
-        Declaration(USER, passwords.apply, passwords.delete),
+        Declaration(USER, passwords.apply, passwords.delete, forget=passwords.forget),
         Declaration(PERMISSION, apply_permission, delete_permission),
     )

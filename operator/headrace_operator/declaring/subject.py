@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from headrace_operator.broker_api import BrokerApi
 from headrace_operator.foreseen import ForeseenError
+from headrace_operator.keeper import Key
 from headrace_operator.kind import Kind
 from headrace_operator.operator_context import Operator
 from headrace_operator.reaching import Way
@@ -44,6 +45,11 @@ class Subject(NamedTuple):
         return found
 
     @property
+    def key(self) -> Key:
+        """Which resource it is."""
+        return Key(self.namespace, self.body["metadata"]["name"])
+
+    @property
     def namespace(self) -> str:
         """The namespace of the resource."""
         found: str = self.body["metadata"]["namespace"]
@@ -59,6 +65,11 @@ class ConflictError(ForeseenError):
     """What is in the broker is another thing than the resource says, and cannot be changed."""
 
 
+def nothing(key: Key) -> None:
+    """Forget nothing of a resource, where nothing is remembered."""
+    del key
+
+
 class Declaration(NamedTuple):
     """How a kind is declared.
 
@@ -67,12 +78,14 @@ class Declaration(NamedTuple):
         apply: has the thing be as the resource says; returns fields of the status.
         delete: has it be gone; returns why it is kept, "" once it is gone.
         careful: whether it is refused to delete what is not empty, where the spec says nothing.
+        forget: forgets what is remembered of a resource that is not there any more.
     """
 
     kind: Kind
     apply: Callable[[Subject], Awaitable[dict[str, Any]]]
     delete: Callable[[Subject], Awaitable[str]]
     careful: bool = False
+    forget: Callable[[Key], None] = nothing
 
 
 def differs(found: dict[str, Any] | None, wanted: dict[str, Any]) -> bool:

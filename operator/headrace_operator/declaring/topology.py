@@ -61,8 +61,9 @@ async def apply_queue(subject: Subject) -> dict[str, Any]:
         found = await subject.api.get(*at) or {}
     else:
         what = f"queue '{subject.name}'"
-        _check_alike(what, found, {**wanted, "type": kind})
-        _check_alike(what, _declared(found["arguments"], given), _declared(given, given))
+        declared = _declared(found["arguments"], given)
+        shown = {**found, "arguments": declared}
+        _check_alike(what, shown, {**wanted, "type": kind, "arguments": _declared(given, given)})
         if replicas:
             await _resize(subject, found["members"], replicas)
     return {
@@ -129,9 +130,9 @@ def _check_alike(what: str, found: dict[str, Any], wanted: dict[str, Any]) -> No
     Raises:
         ConflictError: it is otherwise.
     """
-    for key in sorted({*wanted, *(found if "type" not in wanted else ())}):
-        if found.get(key) != wanted.get(key):
-            is_that = f"{key} is {found.get(key)!r} and not {wanted.get(key)!r}"
+    for key, value in wanted.items():
+        if found.get(key) != value:
+            is_that = f"{key} is {found.get(key)!r} and not {value!r}"
             raise ConflictError(f"{what} has been declared otherwise: {is_that}")
 
 

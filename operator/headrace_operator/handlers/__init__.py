@@ -20,7 +20,7 @@ from headrace_operator.declaring.topology import DECLARATIONS
 from headrace_operator.handlers.cluster import ClusterHandler
 from headrace_operator.handlers.scaler import ScalerHandler
 from headrace_operator.handlers.topology import DeclarationHandler
-from headrace_operator.keeper import Keeper, Key
+from headrace_operator.keeper import Handler, Keeper, Key
 from headrace_operator.kind import (
     BROKER_CLUSTER,
     CONSUMER_SCALER,
@@ -31,6 +31,7 @@ from headrace_operator.kind import (
     Kind,
 )
 from headrace_operator.kube_api import KubeApi
+from headrace_operator.metrics import Metrics, MetricServer
 from headrace_operator.operator_context import Operator
 from headrace_operator.reaching import Ways
 from headrace_operator.settings import Settings, read_settings
@@ -49,22 +50,34 @@ class Running:
     def __init__(self, settings: Settings, kopf_settings: kopf.OperatorSettings) -> None:
         self.kube = KubeApi(functools.partial(log_in, kopf_settings))
         self.session = aiohttp.ClientSession()
-        self.operator = Operator(self.kube, self.session, settings)
-        clusters = ClusterHandler(self.operator)
-        self.keepers: dict[str, Keeper] = {
-            BROKER_CLUSTER.plural: Keeper(BROKER_CLUSTER.name, clusters.look, clusters.fail),
+        metrics = Metrics()
+        self.metric_server = MetricServer(metrics, settings.metrics_port)
+        self.operator = Operator(self.kube, self.session, settings, metrics)
+        self._ways = ways = Ways(self.operator)
+        handlers: list[tuple[Kind, Handler]] = [
+            (BROKER_CLUSTER, ClusterHandler(self.operator)),
+            (CONSUMER_SCALER, ScalerHandler(self.operator, ways)),
+        ]
+        handlers += [
+            (each.kind, DeclarationHandler(self.operator, ways, each))
+            for each in (*declarations(), *DECLARATIONS)
+        ]
+        self.keepers = {
+            kind.plural: Keeper(kind.name, handler, metrics) for kind, handler in handlers
         }
-        ways = Ways(self.operator)
-        for each in (*declarations(), *DECLARATIONS):
-            handler = DeclarationHandler(self.operator, ways, each)
-            self.keepers[each.kind.plural] = Keeper(each.kind.name, handler.look, handler.fail)
-        scalers = ScalerHandler(self.operator, ways)
-        self.keepers[CONSUMER_SCALER.plural] = Keeper(
-            CONSUMER_SCALER.name, scalers.look, scalers.fail
-        )
+
+    def seen(self, plural: str, key: Key, body: dict[str, Any]) -> None:
+        """Have a resource looked after; others that wait for a cluster are looked at with it."""
+        changed = self.keepers[plural].seen(key, body)
+        if changed and plural == BROKER_CLUSTER.plural:
+            self._ways.forget(key)
+            for other, keeper in self.keepers.items():
+                if other != plural:
+                    keeper.wake_all()
 
     async def stop(self) -> None:
         """End all tasks, and close connections."""
+        await self.metric_server.stop()
         for keeper in self.keepers.values():
             await keeper.stop()
         await self.session.close()
@@ -91,14 +104,19 @@ def login(settings: kopf.OperatorSettings, **_: Any) -> kopf.ConnectionInfo | No
 @kopf.on.startup()
 async def start(settings: kopf.OperatorSettings, **_: Any) -> None:
     """Set kopf up, and begin."""
-    own = read_settings(os.environ)
+    try:
+        own = read_settings(os.environ)
+    except ValueError as error:
+        raise kopf.PermanentError(str(error)) from error
     settings.peering.standalone = True
     settings.posting.level = logging.WARNING
     settings.posting.loggers = False
     settings.scanning.disabled = own.scope == "Namespaces"
     settings.networking.request_timeout = 60.0
     settings.watching.server_timeout = 300.0
-    _running[:] = [Running(own, settings)]
+    running = Running(own, settings)
+    await running.metric_server.start()
+    _running[:] = [running]
 
 
 @kopf.on.cleanup()
@@ -115,11 +133,10 @@ async def resource_seen(resource: kopf.Resource, event: kopf.RawEvent, **_: Any)
     meta = body["metadata"]
     key = Key(meta["namespace"], meta["name"])
     for running in _running:
-        keeper = running.keepers[resource.plural]
         if event["type"] == "DELETED":
-            keeper.gone(key)
+            running.keepers[resource.plural].gone(key)
         else:
-            keeper.seen(key, body)
+            running.seen(resource.plural, key, body)
 
 
 for _kind in _KINDS:

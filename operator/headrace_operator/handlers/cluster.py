@@ -6,29 +6,29 @@ waited for in its status, nodes that the operator has drained in an annotation.
 
 from __future__ import annotations
 
-import contextlib
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from headrace_operator.administrator import Administrators
 from headrace_operator.applying import Applied, Applier, claim_size
 from headrace_operator.broker_api import BrokerApi, BrokerError
 from headrace_operator.builders.cluster import Cluster
-from headrace_operator.builders.config_file import flow_limits
 from headrace_operator.carrying import CAREFUL, Carrier
 from headrace_operator.connection import connect
+from headrace_operator.flow_limiting import keep_limits
 from headrace_operator.handlers.cluster_status import Report, cluster_status
 from headrace_operator.keeper import NEVER, Key
 from headrace_operator.kind import BROKER_CLUSTER, PAUSED_ANNOTATION
-from headrace_operator.observing import Answers, Objects, ask, seen_cluster
+from headrace_operator.observing import Answers, Objects, seen_cluster
 from headrace_operator.operator_context import Operator
 from headrace_operator.plans.cluster_plan import next_step
 from headrace_operator.plans.observation import Cluster as Seen
 from headrace_operator.plans.step import Action, Step
 from headrace_operator.specs.cluster import BrokerClusterSpec, BrokerClusterStatus
 from headrace_operator.specs.status import DEGRADED, READY
-from headrace_operator.status_patch import conditions_of
+from headrace_operator.status_patch import MESSAGE_MAX, conditions_of
 
 _STILL: Final = frozenset([Action.NOTHING, Action.WAIT])
 
@@ -57,6 +57,7 @@ class ClusterHandler:
     def __init__(self, operator: Operator) -> None:
         self._operator = operator
         self._applier = Applier(operator)
+        self._administrators = Administrators()
 
     async def look(self, key: Key) -> float:
         """Bring a cluster one step further; return the seconds until the next look.
@@ -109,6 +110,11 @@ class ClusterHandler:
             self._operator.tell(body, reason, message, warning=True)
         await self._operator.write_status(BROKER_CLUSTER, body, found)
 
+    def forget(self, key: Key) -> None:
+        """Forget what is remembered of a cluster that is not there any more."""
+        self._applier.forget(key)
+        self._administrators.forget(key)
+
     async def _founded(
         self, body: dict[str, Any], spec: BrokerClusterSpec, status: BrokerClusterStatus
     ) -> BrokerClusterStatus:
@@ -159,13 +165,17 @@ class ClusterHandler:
             if grown:
                 text = f"volumes grow to {cluster.spec.storage.size}: {', '.join(grown)}"
                 self._operator.tell(objects.body, "VolumesGrow", text)
+            missing = self._applier.refused(Key(cluster.namespace, cluster.name))
+            if missing:
+                applied = applied._replace(problem=missing, reason="MonitorMissing")
         return applied, objects
 
     async def _view(
         self, cluster: Cluster, status: BrokerClusterStatus, objects: Objects, closely: bool
     ) -> View:
         api = await connect(self._operator, cluster, objects.pods)
-        answers = await ask(api, closely, status.formed)
+        key = Key(cluster.namespace, cluster.name)
+        answers = await self._administrators.ask(key, api, closely, status.formed)
         founders = status.founders or cluster.spec.replicas
         wanted = cluster.spec.replicas if status.formed else founders
         now = self._operator.now()
@@ -204,7 +214,9 @@ class ClusterHandler:
         body, now = view.objects.body, self._operator.now()
         await self._write(view, status, applied, step, now)
         if step.action not in _STILL:
-            self._operator.tell(body, str(step.action), step.reason)
+            self._operator.metrics.count("steps", "action", str(step.action))
+            if status.step is None or status.step.message != step.reason[:MESSAGE_MAX]:
+                self._operator.tell(body, str(step.action), step.reason)
             carrier = Carrier(self._operator, view.cluster, view.objects, view.api, view.answers)
             if step.action is Action.SCALE:
                 nodes = max(view.cluster.nodes, step.subject)
@@ -216,9 +228,9 @@ class ClusterHandler:
                 if more:
                     self._operator.tell(body, f"{step.action}Unfinished", more, warning=True)
         elif not view.seen.paused and view.answers is not None:
-            await self._limits(view)
+            await keep_limits(self._operator, body, view.cluster, view.api)
         settings = self._operator.settings
-        is_calm = step.action is Action.NOTHING and not applied.problem
+        is_calm = step.action is Action.NOTHING
         return settings.resync_seconds if is_calm else settings.step_seconds
 
     async def _write(
@@ -239,21 +251,6 @@ class ClusterHandler:
                 self._operator.tell(body, each.reason, each.message, warning=True)
         await self._operator.write_status(BROKER_CLUSTER, body, msgspec.to_builtins(found))
 
-    async def _limits(self, view: View) -> None:
-        """Have the limits of flow control be as the spec says, those that it names.
-
-        Raises:
-            BrokerError: a node refuses one.
-        """
-        wanted = flow_limits(view.cluster)
-        if not wanted:
-            return
-        rows = {row["name"]: row for row in await view.api.rows("flow", "limits")}
-        for name, value in wanted.items():
-            shown = rows.get(name, {})
-            if not shown.get("set") or not _alike(shown.get("value"), value):
-                await view.api.put({"value": _number(value)}, "flow", "limits", name)
-
 
 def read(body: dict[str, Any]) -> tuple[BrokerClusterSpec, BrokerClusterStatus]:
     """Return spec and status of a BrokerCluster.
@@ -269,13 +266,3 @@ def is_paused(body: dict[str, Any]) -> bool:
     """Return whether a person has the operator change nothing of a resource."""
     annotations = body["metadata"].get("annotations") or {}
     return annotations.get(PAUSED_ANNOTATION) == "true"
-
-
-def _number(value: int | str) -> int | float | str:
-    with contextlib.suppress(ValueError):
-        return float(value) if isinstance(value, str) else value
-    return value
-
-
-def _alike(shown: Any, wanted: int | str) -> bool:
-    return bool(shown == _number(wanted) or str(shown) == str(wanted))

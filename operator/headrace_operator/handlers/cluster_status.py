@@ -79,14 +79,14 @@ def _conditions(report: Report) -> tuple[Told, Told, Told]:
     serves = f"{well} of {seen.wanted} nodes serve"
     all_serve = well == seen.wanted
     ready = (all_serve, "NodesServe" if all_serve else "NodesMissing", serves)
-    if problem:
-        return ready, (True, "SecretMissing", problem), (True, "SecretMissing", problem)
     if seen.paused:
         return ready, (False, "Paused", "paused: nothing is changed"), (False, "Paused", "")
     is_still = step.action is Action.NOTHING
     progressing = (not is_still, "AsWanted" if is_still else str(step.action), step.reason)
-    degraded = (step.overdue, "Overdue" if step.overdue else "AsExpected", step.reason)
-    return ready, progressing, degraded if step.overdue else (False, "AsExpected", "")
+    degraded = (step.overdue, "Overdue", step.reason) if step.overdue else (False, "AsExpected", "")
+    if problem:
+        degraded = (True, report.applied.reason, problem)
+    return ready, progressing, degraded
 
 
 def _step(step: Step, before: BrokerClusterStatus, now: datetime) -> StepStatus | None:

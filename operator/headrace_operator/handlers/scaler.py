@@ -44,8 +44,13 @@ class ScalerHandler:
     def __init__(self, operator: Operator, ways: Ways) -> None:
         self._operator = operator
         self._ways = ways
-        self._memories: dict[str, Memory] = {}  # by the resource's uid
-        self._written: dict[str, float] = {}  # when its status was, likewise
+        self._memories: dict[Key, Memory] = {}
+        self._written: dict[Key, float] = {}  # when the status was
+
+    def forget(self, key: Key) -> None:
+        """Forget what is remembered of a scaler that is not there any more."""
+        self._memories.pop(key, None)
+        self._written.pop(key, None)
 
     async def look(self, key: Key) -> float:
         """Decide and scale; return the seconds until the next look.
@@ -60,7 +65,6 @@ class ScalerHandler:
             return NEVER
         spec = msgspec.convert(body["spec"], ConsumerScalerSpec)
         status = msgspec.convert(body.get("status") or {}, ConsumerScalerStatus)
-        uid = body["metadata"]["uid"]
         settings = self._operator.settings
         problem = await self._problem(spec, key.namespace)
         path = self._scale_path(spec, key.namespace)
@@ -73,17 +77,18 @@ class ScalerHandler:
             told = (True, *problem)
             await self._write(body, status, load, None, told)
             return settings.resync_seconds
-        memory = self._memories.get(uid) or remembered(status)
+        memory = self._memories.get(key) or remembered(status)
         verdict = decide(spec, load, memory)
         paused = spec.paused or is_paused(body)
         if paused:
             kept = verdict.memory._replace(changed_at=memory.changed_at)
             verdict = verdict._replace(memory=kept)
-        self._memories[uid] = verdict.memory
+        self._memories[key] = verdict.memory
         changes = verdict.replicas != load.replicas and not paused
         await self._write(body, status, load, verdict, (False, "AsExpected", ""), changes, paused)
         if changes:
             self._operator.tell(body, verdict.reason, verdict.message)
+            self._operator.metrics.count("scalings", "reason", verdict.reason)
             await self._operator.kube.merge(path, {"spec": {"replicas": verdict.replicas}})
         return settings.step_seconds
 
@@ -130,13 +135,14 @@ class ScalerHandler:
         paused: bool = False,
     ) -> None:
         """Write the status, not at every look where only figures have changed."""
-        uid, now = body["metadata"]["uid"], self._operator.now()
+        meta, now = body["metadata"], self._operator.now()
+        key = Key(meta["namespace"], meta["name"])
         status = scaler_status(body, before, load, verdict, degraded, changes, paused, now)
         stage_changes = status.alarm_stage != before.alarm_stage
         alike = [_essence(each) for each in (status, before)]
-        is_due = now.timestamp() - self._written.get(uid, 0.0) >= WRITE_SECONDS
+        is_due = now.timestamp() - self._written.get(key, 0.0) >= WRITE_SECONDS
         if changes or stage_changes or is_due or alike[0] != alike[1]:
-            self._written[uid] = now.timestamp()
+            self._written[key] = now.timestamp()
             await self._operator.write_status(CONSUMER_SCALER, body, msgspec.to_builtins(status))
 
 

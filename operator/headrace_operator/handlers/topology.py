@@ -77,6 +77,10 @@ class DeclarationHandler:
         told = (True, reason, message)
         await self._write(body, {}, (False, reason, message), (True, "Retrying", message), told)
 
+    def forget(self, key: Key) -> None:
+        """Forget what is remembered of a resource that is not there any more."""
+        self._declaration.forget(key)
+
     async def _write(
         self,
         body: dict[str, Any],

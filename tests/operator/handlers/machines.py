@@ -15,6 +15,7 @@ SETS: Final = "apps/v1/statefulsets"
 PODS: Final = "v1/pods"
 CLAIMS: Final = "v1/persistentvolumeclaims"
 PODS_MAX: Final = 5
+KEPT: Final = ("vhosts", "users", "exchanges", "policies", "permissions")
 READY: Final = {"conditions": [{"type": "Ready", "status": "True"}]}
 
 
@@ -25,6 +26,7 @@ class Broker:
         nodes: rows of /api/cluster/nodes, by name.
         queues: rows of /api/queues.
         calls: what changed something: method and path.
+        things: what was declared, by its path.
         stage: of the memory alarm of the first node.
         backlog: messages that wait in any queue that is asked for.
     """
@@ -36,6 +38,7 @@ class Broker:
         self.founders = 3
         self.formed = False
         self.stage = 0
+        self.things: dict[str, dict[str, Any]] = {}
         self.backlog = 0
         self.port = 0
         self.silent = False
@@ -71,7 +74,24 @@ class Broker:
             self.calls.append((request.method, "/".join(parts)))
         if parts[:2] == ["cluster", "nodes"] and len(parts) > 2:
             return self._change(request.method, parts)
+        if parts[0] in KEPT and len(parts) > 1:
+            return await self._keep(request, "/".join(parts))
         return web.json_response(self._read(parts))
+
+    async def _keep(self, request: web.Request, path: str) -> web.Response:
+        """Keep what is put, as it is; a password is shown as something like a hash."""
+        if request.method == "PUT":
+            self.things[path] = body = await request.json()
+            if "password" in body:
+                body["password_hash"] = f"hash of {body['password']}"
+            return web.Response(status=204)
+        found = self.things.get(path)
+        if found is None:
+            return web.json_response({"reason": "not there"}, status=404)
+        if request.method == "DELETE":
+            del self.things[path]
+            return web.Response(status=204)
+        return web.json_response(found)
 
     def _read(self, parts: list[str]) -> Any:
         if parts == ["cluster", "nodes"]:
