@@ -43,10 +43,15 @@ async def connect(operator: Operator, cluster: Cluster, pods: Sequence[Manifest]
 
 def node_url(cluster: Cluster, pod: Manifest) -> str:
     """Return where the node of a pod answers."""
+    scheme = "http" if cluster.serves_plain else "https"
+    return f"{scheme}://{node_target(cluster, pod, scheme)}"
+
+
+def node_target(cluster: Cluster, pod: Manifest, port: str) -> str:
+    """Return address and port of the node of a pod, the port by its name."""
     address = address_of(pod)
     host = f"[{address}]" if ":" in address else address
-    scheme = "http" if cluster.serves_plain else "https"
-    return f"{scheme}://{host}:{cluster.ports[scheme]}"
+    return f"{host}:{cluster.ports[port]}"
 
 
 def address_of(pod: Manifest) -> str:

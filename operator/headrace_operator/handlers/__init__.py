@@ -14,6 +14,7 @@ from typing import Any, Final
 import aiohttp
 import kopf
 
+from headrace_operator.alarm_watch import AlarmWatches
 from headrace_operator.builders.cluster import CLUSTER_LABEL
 from headrace_operator.declaring.access import declarations
 from headrace_operator.declaring.topology import DECLARATIONS
@@ -53,9 +54,10 @@ class Running:
         metrics = Metrics()
         self.metric_server = MetricServer(metrics, settings.metrics_port)
         self.operator = Operator(self.kube, self.session, settings, metrics)
+        self.watches = AlarmWatches(self.alarm_changed)
         self._ways = ways = Ways(self.operator)
         handlers: list[tuple[Kind, Handler]] = [
-            (BROKER_CLUSTER, ClusterHandler(self.operator)),
+            (BROKER_CLUSTER, ClusterHandler(self.operator, self.watches)),
             (CONSUMER_SCALER, ScalerHandler(self.operator, ways)),
         ]
         handlers += [
@@ -75,8 +77,14 @@ class Running:
                 if other != plural:
                     keeper.wake_all()
 
+    def alarm_changed(self, key: Key) -> None:
+        """Look at a cluster whose alarms have changed, and at who reacts to alarms."""
+        self.keepers[BROKER_CLUSTER.plural].wake(key)
+        self.keepers[CONSUMER_SCALER.plural].wake_all()
+
     async def stop(self) -> None:
         """End all tasks, and close connections."""
+        await self.watches.stop()
         await self.metric_server.stop()
         for keeper in self.keepers.values():
             await keeper.stop()

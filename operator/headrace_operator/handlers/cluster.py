@@ -12,11 +12,12 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from headrace_operator.administrator import Administrators
+from headrace_operator.alarm_watch import AlarmWatches
 from headrace_operator.applying import Applied, Applier, claim_size
 from headrace_operator.broker_api import BrokerApi, BrokerError
 from headrace_operator.builders.cluster import Cluster
 from headrace_operator.carrying import CAREFUL, Carrier
-from headrace_operator.connection import connect
+from headrace_operator.connection import connect, is_ready, node_target
 from headrace_operator.flow_limiting import keep_limits
 from headrace_operator.handlers.cluster_status import Report, cluster_status
 from headrace_operator.keeper import NEVER, Key
@@ -52,10 +53,16 @@ class View(NamedTuple):
 
 
 class ClusterHandler:
-    """Looks after clusters."""
+    """Looks after clusters.
 
-    def __init__(self, operator: Operator) -> None:
+    Args:
+        operator: what handlers need.
+        watches: by which alarms are followed.
+    """
+
+    def __init__(self, operator: Operator, watches: AlarmWatches) -> None:
         self._operator = operator
+        self._watches = watches
         self._applier = Applier(operator)
         self._administrators = Administrators()
 
@@ -80,6 +87,7 @@ class ClusterHandler:
             applied, objects = await self._apply(cluster, objects)
         view = await self._view(cluster, status, objects, False)
         status = await self._formed(view, status)
+        self._follow(key, view)
         step = self._decide(view)
         if step.action in CAREFUL:
             view = await self._view(cluster, status, objects, True)
@@ -114,6 +122,7 @@ class ClusterHandler:
         """Forget what is remembered of a cluster that is not there any more."""
         self._applier.forget(key)
         self._administrators.forget(key)
+        self._watches.forget(key)
 
     async def _founded(
         self, body: dict[str, Any], spec: BrokerClusterSpec, status: BrokerClusterStatus
@@ -195,6 +204,15 @@ class ClusterHandler:
         await self._operator.write_status(BROKER_CLUSTER, body, msgspec.to_builtins(status))
         self._operator.tell(body, "Founded", f"the cluster has {len(known)} nodes")
         return status
+
+    def _follow(self, key: Key, view: View) -> None:
+        """Follow alarms through a node that is ready; over TLS they are only asked for."""
+        if view.answers is None or not view.cluster.serves_plain:
+            return
+        ready = next((pod for pod in view.objects.pods if is_ready(pod)), None)
+        if ready is not None:
+            target = node_target(view.cluster, ready, "grpc")
+            self._watches.follow(key, target, view.api.login)
 
     def _decide(self, view: View) -> Step:
         """Return the next step, or wait for the controller of StatefulSets to have seen ours."""
