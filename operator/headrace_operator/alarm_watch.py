@@ -76,8 +76,8 @@ class AlarmWatches:
         metadata = (("authorization", f"Basic {text}"),)
         try:
             async with grpc.aio.insecure_channel(target) as channel:
-                call = channel.unary_stream(METHOD)(b"", metadata=metadata)
-                await self._read(key, call)
+                method = channel.unary_stream(METHOD, bytes, bytes)
+                await self._read(key, method(b"", metadata=metadata))
         except (grpc.RpcError, TimeoutError) as error:
             why = error.code().name if isinstance(error, grpc.aio.AioRpcError) else "silent"
             log.info("cluster %s/%s: alarms through %s: %s", *key, target, why)
@@ -89,10 +89,11 @@ class AlarmWatches:
             TimeoutError: nothing comes.
             grpc.RpcError: the node refuses, or is gone.
         """
+        messages = aiter(call)
         while True:
             async with asyncio.timeout(SILENCE_SECONDS):
-                message = await call.read()
-            if message is grpc.aio.EOF:
+                message = await anext(messages, None)
+            if message is None:
                 return
             if message[:1] == ALARMS:
                 self._changed(key)

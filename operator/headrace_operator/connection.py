@@ -96,4 +96,4 @@ def _show(context: ssl.SSLContext, secret: dict[str, bytes]) -> None:
         for path in paths:
             path.touch(mode=0o600)
             path.write_bytes(secret[path.name])
-        context.load_cert_chain(*paths)
+        context.load_cert_chain(paths[0], paths[1])

@@ -84,10 +84,10 @@ class Running:
 
     async def stop(self) -> None:
         """End all tasks, and close connections."""
-        await self.watches.stop()
         await self.metric_server.stop()
         for keeper in self.keepers.values():
             await keeper.stop()
+        await self.watches.stop()
         await self.session.close()
         await self.kube.close()
 
