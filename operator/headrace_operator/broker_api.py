@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
@@ -189,13 +189,13 @@ class BrokerApi:
         return found
 
 
-async def each_of(questions: Sequence[Any]) -> list[Any]:
-    """Await many questions, a few at a time, and return the answers in their order."""
+async def each_of(questions: Sequence[Callable[[], Awaitable[Any]]]) -> list[Any]:
+    """Ask many questions, a few at a time, and return the answers in their order."""
     slots = asyncio.Semaphore(AT_ONCE)
 
-    async def ask(question: Any) -> Any:
+    async def ask(question: Callable[[], Awaitable[Any]]) -> Any:
         async with slots:
-            return await question
+            return await question()
 
     return list(await asyncio.gather(*[ask(question) for question in questions]))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 from headrace_operator.broker_api import FORGET_SECONDS, BrokerApi, BrokerError, each_of
@@ -105,7 +106,9 @@ class Carrier:
                 return str(error)
             return ""
 
-        problems = [each for each in await each_of([add(*each) for each in queues]) if each]
+        problems = [
+            each for each in await each_of([partial(add, *each) for each in queues]) if each
+        ]
         return problems[0] if problems else ""
 
     async def _forget(self, ordinal: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from headrace_operator.broker_api import BrokerApi, BrokerError, each_of
@@ -84,7 +85,7 @@ async def ask(api: BrokerApi, closely: bool, formed: bool = True) -> Answers | N
         members: dict[tuple[str, str], Row] = {}
         if closely:
             names = [(row["vhost"], row["name"]) for row in queues if row["type"] == "quorum"]
-            found = await each_of([api.get("queues", *name, "members") for name in names])
+            found = await each_of([partial(api.get, "queues", *name, "members") for name in names])
             members = {name: row for name, row in zip(names, found, strict=True) if row}
     except BrokerError as error:
         if error.unreachable or error.status >= 500 or (error.status == 401 and not formed):

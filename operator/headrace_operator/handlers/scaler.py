@@ -8,6 +8,7 @@ remembers could be made twice within one window.
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -170,7 +171,7 @@ async def seen_load(api: BrokerApi, spec: ConsumerScalerSpec, replicas: int, now
         BrokerError: a node refuses, or none answers.
     """
     names = [(each.vhost, each.name) for each in spec.queues]
-    rows = await each_of([api.get("queues", *name) for name in names])
+    rows = await each_of([partial(api.get, "queues", *name) for name in names])
     backlog = sum(row.get("messages_ready") or 0 for row in rows if row is not None)
     nodes = await api.rows("nodes")
     stages = [STAGE_BLOCKED if row.get("disk_free_alarm") else alarm_stage(row) for row in nodes]
