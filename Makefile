@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 CONSTRAINTS := constraints.txt
-INTERPRETED := PYTHONPATH=raftlog:broker:client:operator PYTHONDONTWRITEBYTECODE=1
+INTERPRETED := PYTHONPATH=raftlog:broker:client:operator:pipeline PYTHONDONTWRITEBYTECODE=1
 SOURCES := $(shell find raftlog broker client operator -name '*.py' -o -type d ! -name __pycache__)
 
 NODES ?= 3
@@ -70,7 +70,7 @@ run: $(VENV)/stamp-install ## start a cluster on this machine and show it; Ctrl-
 lint: $(VENV)/stamp-tools $(VENV)/stamp-install ## ruff, mypy strict, import contracts, Dockerfiles
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy raftlog broker client operator tests e2e bench conformance hatch_build.py
+	$(BIN)/mypy raftlog broker client operator pipeline tests e2e bench conformance hatch_build.py
 	$(INTERPRETED) $(BIN)/lint-imports
 	$(BIN)/hadolint broker/Dockerfile operator/Dockerfile
 

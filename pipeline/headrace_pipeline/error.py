@@ -1,0 +1,36 @@
+"""What goes wrong in the pipeline, so that whoever reads it knows what to do next."""
+
+from __future__ import annotations
+
+
+class PipelineError(Exception):
+    """Whatever is told to a user without a trace."""
+
+
+class OptionError(PipelineError, ValueError):
+    """An option is missing, unknown, or not what it must be.
+
+    Args:
+        name: of the option, as the user writes it.
+        rule: what it must be, and what it is.
+    """
+
+    def __init__(self, name: str, rule: str) -> None:
+        super().__init__(name, rule)  # both, so that it can be pickled
+        self.name = name
+        self.rule = rule
+
+    def __str__(self) -> str:
+        return f"option {self.name}: {self.rule}"
+
+
+class DataLossError(PipelineError):
+    """Rows that were to be read are gone."""
+
+
+class FencedError(PipelineError):
+    """Another query reads with the same group, and this one must stop."""
+
+
+class SchemaError(PipelineError):
+    """Rows have not the columns or types that were declared."""
