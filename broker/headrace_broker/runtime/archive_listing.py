@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
 
 from headrace_broker.core.queue.archive_effect import ArchiveInfo
 from headrace_broker.model.archive import ArchiveGroupStatus, ArchiveStatus
 from headrace_broker.model.definition import Queue
-from headrace_broker.model.limits import LISTING_ROWS_MAX, LISTING_TURN_ROWS
 from headrace_broker.runtime.archiving import ArchiveClient
-from headrace_broker.runtime.inquiry import Archives, Inquiries, NoAnswerError
+from headrace_broker.runtime.everywhere import Asked, ask_everywhere
+from headrace_broker.runtime.inquiry import Archives, Inquiries
 from headrace_broker.runtime.queue_host import QueueHost
 
 
@@ -46,27 +44,11 @@ class ArchiveListing:
 
     async def everywhere(self) -> tuple[list[ArchiveStatus], tuple[str, ...]]:
         """Return the archives of all queues, and the names of the nodes that did not answer."""
-        found: list[ArchiveStatus] = []
-        for row in islice(self._rows(Archives()), LISTING_ROWS_MAX):
-            found.append(row)
-            if len(found) % LISTING_TURN_ROWS == 0:
-                await asyncio.sleep(0)
-        peers = {peer: name for peer, name in self._names.items() if peer != self._node}
-        missing: list[str] = []
-        answers = await asyncio.gather(*(self._asked(peer) for peer in peers))
-        for name, answer in zip(peers.values(), answers, strict=True):
-            if answer is None:
-                missing.append(name)
-            else:
-                found += answer
-        return found, tuple(missing)
-
-    async def _asked(self, peer: int) -> list[ArchiveStatus] | None:
-        try:
-            rows, _ = await self._inquiries.rows(peer, Archives(), ArchiveStatus, LISTING_ROWS_MAX)
-        except NoAnswerError:
-            return None
-        return rows
+        others = {peer: name for peer, name in self._names.items() if peer != self._node}
+        question = Archives()
+        asked = Asked(question, ArchiveStatus)
+        found = await ask_everywhere(self._inquiries, others, asked, self._rows(question))
+        return found.rows, found.missing
 
     def _rows(self, _question: Archives) -> Iterator[ArchiveStatus]:
         node = self._names[self._node]

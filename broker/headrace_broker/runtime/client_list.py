@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator
-from itertools import islice
 from typing import Any, Final
 
 import msgspec
 
 from headrace_broker.catalog.event import Event, UserChanged, VhostRemoved
-from headrace_broker.model.limits import LISTING_ROWS_MAX, LISTING_TURN_ROWS
+from headrace_broker.model.limits import LISTING_ROWS_MAX
 from headrace_broker.model.status import ChannelStatus, ConnectionStatus, TlsStatus
+from headrace_broker.runtime.everywhere import Asked, ask_everywhere
 from headrace_broker.runtime.flow_state import activity_status, state_name
 from headrace_broker.runtime.inquiry import Close, Inquiries, List, NoAnswerError
 from headrace_broker.runtime.plain_table import json_table
@@ -93,32 +93,11 @@ class ClientList:
             channels: these.
             rows_max: most rows.
         """
-        limit = rows_max + 1
-        rows: list[ClientRow] = []
-        for row in islice(self._rows(List(channels)), limit):
-            rows.append(row)
-            if len(rows) % LISTING_TURN_ROWS == 0:
-                await asyncio.sleep(0)
-        peers = dict(self._peers)
-        asked = [self._listed(peer, channels, limit) for peer in peers]
-        missing: list[str] = []
-        left_out = 0
-        for name, found in zip(peers.values(), await asyncio.gather(*asked), strict=True):
-            if found is None:
-                missing.append(name)
-            else:
-                rows += found[0]
-                left_out += found[1]
-        left_out += max(len(rows) - rows_max, 0)
-        return ClientListing(rows[:rows_max], tuple(missing), left_out)
-
-    async def _listed(
-        self, peer: int, channels: bool, limit: int
-    ) -> tuple[list[ClientRow], int] | None:
-        try:
-            return await self.inquiries.rows(peer, List(channels), ClientRow, limit)
-        except NoAnswerError:
-            return None
+        question = List(channels)
+        asked = Asked(question, ClientRow, rows_max + 1)
+        found = await ask_everywhere(self.inquiries, self._peers, asked, self._rows(question))
+        left_out = found.left_out + max(len(found.rows) - rows_max, 0)
+        return ClientListing(found.rows[:rows_max], found.missing, left_out)
 
     async def close(self, name: str, reason: str) -> tuple[int, tuple[str, ...]]:
         """Close the connections with a name or id, wherever they are.

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from itertools import islice
 from typing import Final, NamedTuple, TypeVar
 
 import msgspec
@@ -34,8 +32,8 @@ from headrace_broker.model.limits import (
     FLOW_CANDIDATES_MAX,
     FLOW_ROWS_MAX,
     LISTING_ROWS_MAX,
-    LISTING_TURN_ROWS,
 )
+from headrace_broker.runtime.everywhere import Asked, ask_everywhere, ask_node
 from headrace_broker.runtime.flow_facts import (
     ACCOUNT,
     CONNECTION,
@@ -49,7 +47,6 @@ from headrace_broker.runtime.inquiry import (
     ANSWER_SECONDS_MAX,
     Flow,
     Inquiries,
-    NoAnswerError,
 )
 from headrace_broker.runtime.quotas import PUBLISH_RATE_BYTES, PUBLISH_RATE_MESSAGES
 
@@ -175,37 +172,16 @@ class FlowReport:
 
     async def rows_of(self, peer: int, question: Flow, most: int) -> list[FlowRow] | None:
         """Return another node's rows, at most so many, None when it does not answer."""
-        answer = await self._asked(peer, question, most, ANSWER_SECONDS_MAX)
+        asked = Asked(question, FlowRow, most, ANSWER_SECONDS_MAX)
+        answer = await ask_node(self._inquiries, peer, asked)
         return answer[0] if answer is not None else None
 
     async def ask(self, question: Flow, seconds: float = ANSWER_SECONDS_MAX) -> Listing:
         """Return the rows of all nodes that answer within some seconds."""
         most = min(question.rows_max * len(question.parts) + 1, LISTING_ROWS_MAX)
-        found = Listing()
-        for row in islice(self.facts.rows(question), most):
-            found.rows.append(row)
-            if len(found.rows) % LISTING_TURN_ROWS == 0:
-                await asyncio.sleep(0)
-        peers = dict(self._peers)
-        answers = await asyncio.gather(
-            *(self._asked(peer, question, most, seconds) for peer in peers)
-        )
-        for name, answer in zip(peers.values(), answers, strict=True):
-            if answer is None:
-                found.missing = (*found.missing, name)
-            else:
-                found.rows += answer[0]
-                found.left_out += answer[1]
-        return found
-
-    async def _asked(
-        self, peer: int, question: Flow, most: int, seconds: float
-    ) -> tuple[list[FlowRow], int] | None:
-        try:
-            async with asyncio.timeout(seconds):
-                return await self._inquiries.rows(peer, question, FlowRow, most)
-        except (NoAnswerError, TimeoutError):
-            return None
+        asked = Asked(question, FlowRow, most, seconds)
+        rows = self.facts.rows(question)
+        return Listing(*await ask_everywhere(self._inquiries, self._peers, asked, rows))
 
     # Listings
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
 
 from headrace_broker.core.queue.lease_effect import HELD, GroupInfo
 from headrace_broker.model.definition import Queue
-from headrace_broker.model.limits import LISTING_ROWS_MAX, LISTING_TURN_ROWS
 from headrace_broker.model.reply_code import INTERNAL_ERROR, NOT_FOUND, AmqpError
 from headrace_broker.model.status import LeaseGroupStatus
 from headrace_broker.runtime import audit
+from headrace_broker.runtime.everywhere import Asked, ask_everywhere
 from headrace_broker.runtime.group_commands import TooEarlyError
-from headrace_broker.runtime.inquiry import Inquiries, LeaseGroups, NoAnswerError
+from headrace_broker.runtime.inquiry import Inquiries, LeaseGroups
 from headrace_broker.runtime.leader_client import LeaderUnavailableError, QueueGoneError
 from headrace_broker.runtime.leasing import LeaseClient
 from headrace_broker.runtime.queue_host import QueueHost
@@ -50,28 +48,11 @@ class LeaseListing:
 
     async def everyone(self) -> tuple[list[LeaseGroupStatus], tuple[str, ...]]:
         """Return the groups of all queues, and the names of the nodes that did not answer."""
-        found: list[LeaseGroupStatus] = []
-        for row in islice(self._rows(LeaseGroups()), LISTING_ROWS_MAX):
-            found.append(row)
-            if len(found) % LISTING_TURN_ROWS == 0:
-                await asyncio.sleep(0)
-        peers = {peer: name for peer, name in self._names.items() if peer != self._node}
-        missing: list[str] = []
-        answers = await asyncio.gather(*(self._asked(peer) for peer in peers))
-        for name, answer in zip(peers.values(), answers, strict=True):
-            if answer is None:
-                missing.append(name)
-            else:
-                found += answer
-        return found, tuple(missing)
-
-    async def _asked(self, peer: int) -> list[LeaseGroupStatus] | None:
-        try:
-            question = LeaseGroups()
-            rows, _ = await self._inquiries.rows(peer, question, LeaseGroupStatus, LISTING_ROWS_MAX)
-        except NoAnswerError:
-            return None
-        return rows
+        others = {peer: name for peer, name in self._names.items() if peer != self._node}
+        question = LeaseGroups()
+        asked = Asked(question, LeaseGroupStatus)
+        found = await ask_everywhere(self._inquiries, others, asked, self._rows(question))
+        return found.rows, found.missing
 
     def _rows(self, _question: LeaseGroups) -> Iterator[LeaseGroupStatus]:
         node = self._names[self._node]

@@ -9,7 +9,6 @@ import resource
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +18,6 @@ from headrace_broker.flow.history import FINE_MS, History
 from headrace_broker.model.limits import (
     CONNECTIONS_MAX,
     HISTORY_QUEUES_MAX,
-    LISTING_ROWS_MAX,
     LISTING_TURN_ROWS,
 )
 from headrace_broker.model.stats import (
@@ -32,8 +30,9 @@ from headrace_broker.model.stats import (
 from headrace_broker.model.status import MessageCounters, ObjectTotals
 from headrace_broker.runtime.authenticator import DELAYED, PROTOCOLS, REFUSED, SUCCEEDED
 from headrace_broker.runtime.churn import Churn
+from headrace_broker.runtime.everywhere import Asked, ask_everywhere
 from headrace_broker.runtime.histories import Histories, samples
-from headrace_broker.runtime.inquiry import ANSWER_SECONDS_MAX, NoAnswerError, Stats
+from headrace_broker.runtime.inquiry import ANSWER_SECONDS_MAX, Stats
 from headrace_broker.runtime.queue_host import QueueHost
 
 if TYPE_CHECKING:
@@ -213,30 +212,12 @@ class StatsBook:
         self, question: Stats, seconds: float = ANSWER_SECONDS_MAX
     ) -> tuple[list[StatsRow], tuple[str, ...]]:
         """Return the rows of all nodes, and the names of those that did not answer in time."""
-        found: list[StatsRow] = []
-        for row in islice(self.rows(question), LISTING_ROWS_MAX):
-            found.append(row)
-            if len(found) % LISTING_TURN_ROWS == 0:
-                await asyncio.sleep(0)
         own = self._node.config.node.id
-        peers = {each: name for each, name in self._node.names.items() if each != own}
-        answers = await asyncio.gather(*(self._asked(peer, question, seconds) for peer in peers))
-        missing: list[str] = []
-        for name, answer in zip(peers.values(), answers, strict=True):
-            if answer is None:
-                missing.append(name)
-            else:
-                found += answer
-        return found, tuple(missing)
-
-    async def _asked(self, peer: int, question: Stats, seconds: float) -> list[StatsRow] | None:
+        others = {each: name for each, name in self._node.names.items() if each != own}
+        asked = Asked(question, StatsRow, seconds=seconds)
         inquiries = self._node.clients.inquiries
-        try:
-            async with asyncio.timeout(seconds):
-                rows, _ = await inquiries.rows(peer, question, StatsRow, LISTING_ROWS_MAX)
-        except (NoAnswerError, TimeoutError):
-            return None
-        return rows
+        found = await ask_everywhere(inquiries, others, asked, self.rows(question))
+        return found.rows, found.missing
 
 
 def open_files() -> int:
