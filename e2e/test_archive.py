@@ -8,7 +8,8 @@ import pika
 import pytest
 from e2e.harness.cluster import Cluster, wait_for
 from e2e.harness.export_driver import ExportDriver
-from e2e.harness.lease_driver import LeaseDriver, RefusedError
+from e2e.harness.lease_driver import LeaseDriver
+from e2e.harness.node_driver import RefusedError
 
 from headrace_broker.gateways.grpc.pb import export_pb2 as pb
 

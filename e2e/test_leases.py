@@ -6,7 +6,8 @@ import contextlib
 
 import pytest
 from e2e.harness.cluster import Cluster, wait_for
-from e2e.harness.lease_driver import LeaseDriver, RefusedError
+from e2e.harness.lease_driver import LeaseDriver
+from e2e.harness.node_driver import RefusedError
 
 from headrace_broker.cli.api_client import ApiError
 

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import time
-from types import TracebackType
 from typing import Any
 
-import grpc
-from e2e.harness.lease_driver import (
-    CALL_SECONDS,
-    GIVE_UP_SECONDS,
-    LOG_IN,
-    RefusedError,
-    reason_of,
-)
+from e2e.harness.node_driver import NodeDriver
 
 from headrace_broker.codecs.column_block import ColumnBlock, Schema, decode_columns
 from headrace_broker.gateways.grpc.pb import export_pb2 as pb
 from headrace_broker.gateways.grpc.pb.export_pb2_grpc import ExportStub
 
 
-class ExportDriver:
+class ExportDriver(NodeDriver):
     """Works for one group.
 
     Args:
@@ -32,42 +23,10 @@ class ExportDriver:
     def __init__(
         self, addresses: list[str], log: pb.ExportLog.ValueType, group: str = "job"
     ) -> None:
-        self._channels = [grpc.insecure_channel(address) for address in addresses]
-        self._turn = 0
+        super().__init__(addresses, ExportStub, "Read")
         self._group = group
         self.log = log
         self.epoch = 0
-
-    def __enter__(self) -> ExportDriver:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        for channel in self._channels:
-            channel.close()
-
-    def call(self, method: str, request: Any) -> Any:
-        """Make a call, again while nobody can answer.
-
-        Raises:
-            RefusedError: the broker can, and refuses it.
-        """
-        deadline = time.monotonic() + GIVE_UP_SECONDS
-        while True:
-            stub = ExportStub(self._channels[self._turn % len(self._channels)])
-            try:
-                answer = getattr(stub, method)(request, metadata=LOG_IN, timeout=CALL_SECONDS)
-                return list(answer) if method == "Read" else answer
-            except grpc.RpcError as error:
-                unavailable = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
-                if error.code() not in unavailable or time.monotonic() > deadline:
-                    raise RefusedError(reason_of(error) or str(error)) from error
-                self._turn += 1
-                time.sleep(0.2)
 
     def shards(self, vhost: str = "", queue: str = "") -> list[pb.ExportShard]:
         """List what there is."""

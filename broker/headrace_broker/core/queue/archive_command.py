@@ -1,46 +1,34 @@
-"""Commands of groups that read a queue's archive; layout as in `command`, version 1.
+"""Commands of groups that read archives, version 1: what follows the name in `group_command`.
 
-    OPEN_ARCHIVE    u64 request | u8 n | n octets name | u8 m | m octets opener
-    COMMIT_ARCHIVE  u64 request | u8 n | n octets name | u64 epoch | u64 up to
-    CLOSE_ARCHIVE   u64 request | u8 n | n octets name | u64 epoch, 0 for whatever the group has
+    OPEN_ARCHIVE    u8 n | n octets id of who opens
+    COMMIT_ARCHIVE  u64 epoch | u64 up to
+    CLOSE_ARCHIVE   u64 epoch, 0 for whatever the group has
 
-They are not numbered: each may be repeated, and is answered by what holds then. `request` names
-whoever waits for the answer.
+They are those of a group, and are not numbered.
 """
 
 from __future__ import annotations
 
 from typing import final
 
-from librt.strings import BytesWriter, write_i64_be
+from librt.strings import write_i64_be
 from mypy_extensions import i64
 
 from headrace_broker.core.queue.command import (
     CLOSE_ARCHIVE,
-    COMMAND_VERSION,
     COMMIT_ARCHIVE,
     NUMBER_MAX,
     OPEN_ARCHIVE,
     Command,
     Malformed,
 )
+from headrace_broker.core.queue.group_command import GroupCommand, begin_command
 from headrace_broker.core.queue.octet_reader import OctetReader
 from headrace_broker.model.limits import LEASE_OPENER_OCTETS_MAX, NAME_OCTETS_MAX
 
 
-class ArchiveCommand(Command):
-    """Base of the commands of groups that read.
-
-    Attributes:
-        request: who waits for the answer.
-        name: of the group.
-        epoch: of who works for it.
-    """
-
-    def __init__(self, request: i64, name: bytes, epoch: i64) -> None:
-        self.request = request
-        self.name = name
-        self.epoch = epoch
+class ArchiveCommand(GroupCommand):
+    """Base of the commands of groups that read an archive."""
 
 
 @final
@@ -72,7 +60,7 @@ class CloseArchive(ArchiveCommand):
 
 def encode_open_archive(request: i64, name: bytes, opener: bytes) -> bytes:
     """Encode OPEN_ARCHIVE."""
-    out = _command(OPEN_ARCHIVE, request, name)
+    out = begin_command(OPEN_ARCHIVE, request, name)
     out.append(len(opener))
     out.write(opener)
     return out.getvalue()
@@ -80,7 +68,7 @@ def encode_open_archive(request: i64, name: bytes, opener: bytes) -> bytes:
 
 def encode_commit_archive(request: i64, name: bytes, epoch: i64, up_to: i64) -> bytes:
     """Encode COMMIT_ARCHIVE."""
-    out = _command(COMMIT_ARCHIVE, request, name)
+    out = begin_command(COMMIT_ARCHIVE, request, name)
     write_i64_be(out, epoch)
     write_i64_be(out, up_to)
     return out.getvalue()
@@ -88,19 +76,9 @@ def encode_commit_archive(request: i64, name: bytes, epoch: i64, up_to: i64) -> 
 
 def encode_close_archive(request: i64, name: bytes, epoch: i64) -> bytes:
     """Encode CLOSE_ARCHIVE."""
-    out = _command(CLOSE_ARCHIVE, request, name)
+    out = begin_command(CLOSE_ARCHIVE, request, name)
     write_i64_be(out, epoch)
     return out.getvalue()
-
-
-def _command(kind: int, request: i64, name: bytes) -> BytesWriter:
-    out = BytesWriter()
-    out.append(kind)
-    out.append(COMMAND_VERSION)
-    write_i64_be(out, request)
-    out.append(len(name))
-    out.write(name)
-    return out
 
 
 def decode_archive_command(kind: i64, reader: OctetReader) -> Command:

@@ -22,6 +22,7 @@ from headrace_broker.core.queue.lane import Lane
 from headrace_broker.core.queue.octet_reader import OctetReader
 from headrace_broker.core.queue.queue_state import QueueState
 from headrace_broker.core.queue.ready_list import KEY_LAST_VALUE
+from headrace_broker.core.queue.restoring_section import read_acquired
 from headrace_broker.core.queue.snapshot_section import write_message
 
 READY: Final = 1  # it waits
@@ -286,20 +287,7 @@ def _decode_messages(block: bytes) -> list[Acquired]:
     reader = OctetReader(block, 0)
     messages: list[Acquired] = []
     while not reader.at_end():
-        message = Acquired(
-            reader.varint(),
-            reader.varint(),
-            reader.varint(),
-            reader.varint(),
-            reader.varint(),
-            reader.varint(),
-        )
-        message.arrived_ms = reader.varint()
-        message.expires_ms = reader.varint()
-        message.priority = reader.u8()
-        message.acquired_ms = reader.varint()
-        message.due_ms = reader.varint()
-        message.key = reader.octets(reader.varint())
+        message = read_acquired(reader)
         assert not reader.failed, "what was written down here is read here"
         messages.append(message)
     return messages

@@ -1,6 +1,4 @@
-"""Commands of groups that lease messages; layout as in `command`, version 1.
-
-    u64 request | u8 n | n bytes name of the group | fields
+"""Commands of groups that lease messages, version 1: what follows the name in `group_command`.
 
     OPEN_GROUP      u64 time to live in ms | u8 n | n bytes id of who opens
     LEASE           u64 epoch | u64 number | u32 messages | u64 octets | u64 time to live in ms
@@ -9,20 +7,18 @@
     RELEASE_LEASES  u64 epoch | u64 number of the first one | u8 1 for a failed delivery
     CLOSE_GROUP     u64 epoch, 0 for any
 
-They are not numbered: each may be repeated, and is answered by what holds then. `request` names
-whoever waits for the answer.
+They are those of a group, and are not numbered.
 """
 
 from __future__ import annotations
 
 from typing import final
 
-from librt.strings import BytesWriter, write_i64_be
+from librt.strings import write_i64_be
 from mypy_extensions import i64
 
 from headrace_broker.core.queue.command import (
     CLOSE_GROUP,
-    COMMAND_VERSION,
     LEASE,
     NUMBER_MAX,
     OPEN_GROUP,
@@ -33,6 +29,7 @@ from headrace_broker.core.queue.command import (
     Malformed,
     write_u32,
 )
+from headrace_broker.core.queue.group_command import GroupCommand, begin_command
 from headrace_broker.core.queue.octet_reader import OctetReader
 from headrace_broker.model.limits import (
     LEASE_OPENER_OCTETS_MAX,
@@ -41,19 +38,8 @@ from headrace_broker.model.limits import (
 )
 
 
-class LeaseCommand(Command):
-    """Base of the commands of groups.
-
-    Attributes:
-        request: who waits for the answer.
-        name: of the group.
-        epoch: of who works for it.
-    """
-
-    def __init__(self, request: i64, name: bytes, epoch: i64) -> None:
-        self.request = request
-        self.name = name
-        self.epoch = epoch
+class LeaseCommand(GroupCommand):
+    """Base of the commands of groups that lease."""
 
 
 @final
@@ -134,7 +120,7 @@ class CloseGroup(LeaseCommand):
 
 def encode_open_group(request: i64, name: bytes, ttl_ms: i64, opener: bytes) -> bytes:
     """Encode OPEN_GROUP."""
-    out = _command(OPEN_GROUP, request, name)
+    out = begin_command(OPEN_GROUP, request, name)
     write_i64_be(out, ttl_ms)
     out.append(len(opener))
     out.write(opener)
@@ -145,7 +131,7 @@ def encode_lease(
     request: i64, name: bytes, epoch: i64, number: i64, messages: i64, octets: i64, ttl_ms: i64
 ) -> bytes:
     """Encode LEASE."""
-    out = _command(LEASE, request, name)
+    out = begin_command(LEASE, request, name)
     write_i64_be(out, epoch)
     write_i64_be(out, number)
     write_u32(out, messages)
@@ -156,7 +142,7 @@ def encode_lease(
 
 def encode_renew(request: i64, name: bytes, epoch: i64, ttl_ms: i64) -> bytes:
     """Encode RENEW."""
-    out = _command(RENEW, request, name)
+    out = begin_command(RENEW, request, name)
     write_i64_be(out, epoch)
     write_i64_be(out, ttl_ms)
     return out.getvalue()
@@ -164,7 +150,7 @@ def encode_renew(request: i64, name: bytes, epoch: i64, ttl_ms: i64) -> bytes:
 
 def encode_settle_leases(request: i64, name: bytes, epoch: i64, last: i64) -> bytes:
     """Encode SETTLE_LEASES."""
-    out = _command(SETTLE_LEASES, request, name)
+    out = begin_command(SETTLE_LEASES, request, name)
     write_i64_be(out, epoch)
     write_i64_be(out, last)
     return out.getvalue()
@@ -172,7 +158,7 @@ def encode_settle_leases(request: i64, name: bytes, epoch: i64, last: i64) -> by
 
 def encode_release_leases(request: i64, name: bytes, epoch: i64, first: i64, failed: bool) -> bytes:
     """Encode RELEASE_LEASES."""
-    out = _command(RELEASE_LEASES, request, name)
+    out = begin_command(RELEASE_LEASES, request, name)
     write_i64_be(out, epoch)
     write_i64_be(out, first)
     out.append(1 if failed else 0)
@@ -181,19 +167,9 @@ def encode_release_leases(request: i64, name: bytes, epoch: i64, first: i64, fai
 
 def encode_close_group(request: i64, name: bytes, epoch: i64) -> bytes:
     """Encode CLOSE_GROUP."""
-    out = _command(CLOSE_GROUP, request, name)
+    out = begin_command(CLOSE_GROUP, request, name)
     write_i64_be(out, epoch)
     return out.getvalue()
-
-
-def _command(kind: int, request: i64, name: bytes) -> BytesWriter:
-    out = BytesWriter()
-    out.append(kind)
-    out.append(COMMAND_VERSION)
-    write_i64_be(out, request)
-    out.append(len(name))
-    out.write(name)
-    return out
 
 
 def decode_lease_command(kind: i64, reader: OctetReader) -> Command:

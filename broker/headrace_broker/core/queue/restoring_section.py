@@ -31,8 +31,8 @@ def read_text(reader: OctetReader) -> bytes:
     return reader.octets(reader.varint())
 
 
-def read_message(reader: OctetReader, state: QueueState) -> Acquired:
-    """Read a message whose entry is alive."""
+def read_acquired(reader: OctetReader) -> Acquired:
+    """Read what `write_message` wrote; the caller looks whether it is one."""
     message = Acquired(
         reader.varint(),
         reader.varint(),
@@ -47,6 +47,12 @@ def read_message(reader: OctetReader, state: QueueState) -> Acquired:
     message.acquired_ms = reader.varint()
     message.due_ms = reader.varint()
     message.key = read_text(reader)
+    return message
+
+
+def read_message(reader: OctetReader, state: QueueState) -> Acquired:
+    """Read a message whose entry is alive."""
+    message = read_acquired(reader)
     if reader.failed or message.priority > PRIORITY_MAX:
         raise LookupError(f"message {message.message_id}")
     if message.entry_index not in state.ready.entries.counts:
