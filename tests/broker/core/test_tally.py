@@ -14,6 +14,8 @@ from headrace_broker.core.queue.effect import (
 from headrace_broker.core.queue.settings import (
     DEAD_LETTER_AT_LEAST_ONCE,
     DEAD_LETTER_AT_MOST_ONCE,
+    OVERFLOW_REJECT_PUBLISH,
+    OVERFLOW_REJECT_PUBLISH_DLX,
 )
 from headrace_broker.core.queue.tally import Tally
 
@@ -51,3 +53,19 @@ def test_each_reason_is_counted_on_its_own(queue: QueueLog) -> None:
     queue.settle(ANNA, 2, REJECT, (1, 1, 1))
     queue.tick(after_ms=5000)
     assert tally.lettered == NONE | {REASON_REJECTED: 1, REASON_EXPIRED: 1}
+
+
+def test_what_is_refused_is_counted_where_it_is_a_letter(queue: QueueLog) -> None:
+    tally = Tally()
+    queue.machine.count_into(tally)
+    letters = {"max_length": 1, "dead_letter": DEAD_LETTER_AT_MOST_ONCE}
+    queue.configure(**letters, overflow=OVERFLOW_REJECT_PUBLISH)
+    queue.publish(PLAIN, PLAIN)
+    assert tally.lettered == tally.dropped == NONE
+    queue.configure(**letters, overflow=OVERFLOW_REJECT_PUBLISH_DLX)
+    queue.publish(PLAIN, PLAIN)
+    assert tally.lettered == NONE | {REASON_MAXLEN: 2}
+    queue.machine.count_into(None)
+    queue.publish(PLAIN)
+    assert tally.lettered == NONE | {REASON_MAXLEN: 2}
+    assert tally.dropped == NONE

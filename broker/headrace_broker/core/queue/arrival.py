@@ -278,6 +278,8 @@ def _bury_refused(
         message.arrived_ms = state.now_ms
         refused.append(message)
     if refused:
+        if state.tally is not None:
+            state.tally.note(REASON_MAXLEN, True, len(refused))
         effects.append(DeadLettered(refused, REASON_MAXLEN))
 
 
