@@ -29,7 +29,7 @@ NODE_KEY: Final = "headrace-node"  # in what ends a call well: the name of the n
 
 
 # How the names of methods begin that only look.
-_READS: Final = ("List", "Describe", "Watch", "Get", "Why", "Top")
+_READS: Final = ("List", "Describe", "Watch", "Get", "Read", "Why", "Top")
 
 
 class Method(NamedTuple):

@@ -456,6 +456,21 @@ def test_who_may_not_look_at_everything_is_refused(export, method: str) -> None:
     export(scenario)
 
 
+def test_a_look_that_is_refused_is_no_change(export, caplog) -> None:
+    async def scenario(world: World) -> None:
+        caplog.set_level("INFO", "headrace.audit")
+        world.broker.tags = ("management",)
+        looks = world.call("Read", pb.ReadExportRequest(log=LOG, shard="n1", incarnation=1))
+        assert (await refusal(looks.read()))[0] == "PERMISSION_DENIED"
+        changes = world.call("OpenGroup", pb.OpenExportGroupRequest(name=named(), request_id="a"))
+        assert (await refusal(changes))[0] == "PERMISSION_DENIED"
+        lines = [each.getMessage() for each in caplog.records if each.name == "headrace.audit"]
+        [line] = lines
+        assert "target=headrace.broker.v1.Export/OpenGroup outcome=" in line
+
+    export(scenario)
+
+
 def test_reads_are_bounded_and_one_that_is_cancelled_makes_room(export, monkeypatch) -> None:
     assert EXPORT_READS_MAX > READS
     monkeypatch.setattr(module, "EXPORT_READS_MAX", READS)
