@@ -110,7 +110,8 @@ class ShardLog:
         """Find what is there, and be ready to append.
 
         Raises:
-            OSError: the directory cannot be used.
+            OSError: the directory cannot be used; or there is no room for another file, and what
+                was found can be read all the same.
         """
         self.close()
         self._segments, self._incarnation = [], 0  # of an attempt that failed
@@ -131,8 +132,12 @@ class ShardLog:
             self._incarnation = int.from_bytes(self._files.random(8), "big") & INCARNATION_MAX or 1
         self._drop_gaps()
         self._book.load(self._incarnation)
-        self._begin_segment()
-        self.trim()
+        if self._segments:
+            self._summarize()  # that there is room for more is not needed to read, and to drop
+        try:
+            self._begin_segment()
+        finally:
+            self.trim()
 
     def close(self) -> None:
         """Release the file that is written."""
@@ -259,13 +264,21 @@ class ShardLog:
         """Drop what all groups are done with, and what is too much or too old.
 
         Raises:
-            OSError: a file cannot be removed; it counts no more all the same.
+            OSError: a file cannot be removed, which counts no more all the same; or there is no
+                room for another one, so that the last one stays.
         """
+        if not self.summary.incarnation:
+            return  # what is there is not known
         now_ms = self._clock_ms()
         last = self._segments[-1]
-        if last.row_count and (self._fd < 0 or self._is_full(last, now_ms)):
-            self.close()
-            self._begin_segment()
+        try:
+            if last.row_count and (self._fd < 0 or self._is_full(last, now_ms)):
+                self.close()
+                self._begin_segment()
+        finally:
+            self._drop_front(now_ms)
+
+    def _drop_front(self, now_ms: int) -> None:
         done = self._book.least()
         oldest_ms = now_ms - self._bounds.age_ms_max
         octets_max = self._bounds.octets_max - self._bounds.octets_max // SEGMENTS

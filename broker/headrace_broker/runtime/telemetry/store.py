@@ -125,9 +125,11 @@ class TelemetryStore:
     def _note(self, at_ms: int, blocks: Mapping[str, list[ColumnBlock]]) -> None:
         for name, each in self._logs.items():
             try:
-                if blocks.get(name):
-                    each.append(at_ms, blocks[name])
-                each.trim()
+                try:
+                    if blocks.get(name):
+                        each.append(at_ms, blocks[name])
+                finally:
+                    each.trim()  # a disk that is full above all
             except OSError as error:
                 self._fail(name, error)
             else:

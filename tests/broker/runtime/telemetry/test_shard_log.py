@@ -175,6 +175,29 @@ def test_full_disk_loses_what_does_not_fit_and_nothing_else() -> None:
     assert read_all(opened(files)) == [0, 1, 2, 3, 4, 5]
 
 
+def test_full_disk_keeps_nothing_that_is_too_old() -> None:
+    files, clock = MemoryFiles(), Clock()
+    bounds = Bounds(1 << 30, 16_000)
+    log = opened(files, bounds, clock)
+    for _ in range(4):
+        fill(log, clock, 1)
+        clock.now_ms += 1_000  # so that each has a file
+    files.capacity_bytes = 1
+    clock.now_ms += 13_500
+    with pytest.raises(OSError, match="no space"):
+        log.trim()
+    assert read_all(log) == [6, 7, 8, 9, 10, 11]
+    clock.now_ms += 1_000
+    again = ShardLog(files, PLACE, SCHEMA, bounds, clock)
+    with pytest.raises(OSError, match="no space"):
+        again.open()
+    assert read_all(again) == [9, 10, 11]
+    files.capacity_bytes = 0
+    again.append(clock.now_ms, [rows(12)])
+    assert again.summary.incarnation == log.summary.incarnation
+    assert read_all(again) == read_all(opened(files, bounds, clock)) == list(range(9, 15))
+
+
 def test_damage_takes_what_is_before_it_and_says_so() -> None:
     files = MemoryFiles()
     log = opened(files)

@@ -77,6 +77,41 @@ def test_log_that_cannot_be_opened_is_unavailable_and_says_why() -> None:
     run(store_on(files, "a"), scenario)
 
 
+def test_log_that_cannot_be_opened_takes_no_rows_of_another() -> None:
+    files = MemoryFiles()
+    files.fault = failing("/t/a")
+
+    async def scenario(store: TelemetryStore) -> None:
+        await note(store, "b")
+        shard = await store.answer(AskShard("b"))
+        assert isinstance(shard, Shard)
+        assert shard.next_index == 2
+
+    run(store_on(files, "a", "b"), scenario)
+
+
+def test_log_drops_what_is_too_old_while_it_cannot_be_appended_to() -> None:
+    files, now_ms = MemoryFiles(), [1000]
+    bounds = {"a": Bounds(16 << 20, 16_000)}
+    store = TelemetryStore(
+        Place("n1", "h:1"), "/t", {"a": SCHEMA}, bounds, files, lambda: now_ms[0]
+    )
+
+    async def scenario(store: TelemetryStore) -> None:
+        block = encode_columns(SCHEMA, [[1, 2]])
+        for _ in range(3):
+            await store.note(now_ms[0], lambda: {"a": [block]})
+            now_ms[0] += 1000  # after which a file is full
+        files.capacity_bytes = 1
+        now_ms[0] += 60_000
+        await store.note(now_ms[0], lambda: {"a": [block]})
+        shard = await store.answer(AskShard("a"))
+        assert isinstance(shard, Shard)
+        assert (shard.first_index, shard.next_index) == (6, 6)
+
+    run(store, scenario)
+
+
 def test_node_without_telemetry_has_no_shard() -> None:
     async def scenario(store: TelemetryStore) -> None:
         for question in (AskShard("a"), AskRows("a", 1, 0, 1)):
