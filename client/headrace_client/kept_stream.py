@@ -193,6 +193,8 @@ class KeptStream:
                 writer.cancel()
                 await asyncio.wait({writer})
             call.cancel()
+            if writer is not None and not writer.cancelled():
+                writer.result()  # its fault, if it has one, is why the stream has ended
 
     async def _open(self, call: Any, endpoint: str) -> Any:
         try:
@@ -208,8 +210,12 @@ class KeptStream:
         return answer
 
     async def _write(self, call: Any) -> None:
-        with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            await self._user.write(call)
+        try:
+            with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+                await self._user.write(call)
+        except Exception:
+            call.cancel()  # or who reads would go on, and nothing be written any more
+            raise
 
     def _may_try_again(self, failure: HeadraceError) -> bool:
         if failure is self._fatal:

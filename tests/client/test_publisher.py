@@ -15,6 +15,7 @@ from headrace_client import (
     ClosedError,
     ConnectFailedError,
     FencedError,
+    HeadraceError,
     HeldBackError,
     InvalidArgumentError,
     Properties,
@@ -58,6 +59,25 @@ def test_what_is_sent_in_the_last_moment_was_not_held_back(play: Any) -> None:
         assert (await late).sequence == 2
         with pytest.raises(HeldBackError):
             await publisher.publish(b"z", timeout_s=0)
+        await publisher._end()
+
+    play(scenario)
+
+
+def test_a_fault_while_writing_is_told_to_who_waits(play: Any) -> None:
+    async def scenario(broker: Any, client: Any) -> None:
+        publisher = await client.publisher(routing_key="q").open()
+
+        def fail() -> None:
+            raise RuntimeError("a batch that cannot be")
+
+        publisher._buffer.next_batch = fail
+        confirm = await publisher.publish(b"x")
+        with pytest.raises(HeadraceError, match="a fault of the client.*a batch that cannot be"):
+            await confirm
+        with pytest.raises(HeadraceError, match="a batch that cannot be"):
+            await publisher.publish(b"y")
+        assert len(broker.streams) == 1
         await publisher._end()
 
     play(scenario)
