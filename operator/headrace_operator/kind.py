@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -28,6 +28,12 @@ API_VERSION: Final = f"{GROUP}/{VERSION}"
 FINALIZER: Final = f"{GROUP}/finalizer"
 PAUSED_ANNOTATION: Final = f"{GROUP}/paused"
 FIELD_MANAGER: Final = "headrace-operator"
+
+
+def is_paused(body: dict[str, Any]) -> bool:
+    """Return whether a person has the operator change nothing of a resource."""
+    annotations = body["metadata"].get("annotations") or {}
+    return bool(annotations.get(PAUSED_ANNOTATION) == "true")
 
 
 class Column(NamedTuple):

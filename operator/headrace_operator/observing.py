@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from headrace_operator.broker_api import BrokerApi, BrokerError, each_of
 from headrace_operator.builders.cluster import Cluster, ordinal_of
 from headrace_operator.connection import is_ready
-from headrace_operator.kind import GROUP, PAUSED_ANNOTATION
+from headrace_operator.kind import GROUP, is_paused
 from headrace_operator.plans.observation import (
     Bounds,
     BrokerNode,
@@ -127,7 +127,7 @@ def seen_cluster(
         bounds=Bounds(rollout.drain_seconds, rollout.catch_up_seconds, rollout.move_seconds),
         drained_by_us=drained_by_us(annotations) & frozenset(nodes),
         answers=answers is not None,
-        paused=spec.paused or annotations.get(PAUSED_ANNOTATION) == "true",
+        paused=spec.paused or is_paused(objects.body),
         forced=forced(annotations),
         delete_claims=spec.storage.when_deleted == "Delete" and not spec.storage.ephemeral,
     )

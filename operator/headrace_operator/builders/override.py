@@ -10,7 +10,7 @@ def merged(base: Any, override: Any) -> Any:
     """Return `base` with `override` over it.
 
     Objects are merged key by key, and null takes a key away. Lists of objects that all have a name
-    are merged by name, what is new coming last; other lists are replaced.
+    are merged by name, what is new coming last; other lists are replaced, and an empty list clears.
     """
     if isinstance(base, Mapping) and isinstance(override, Mapping):
         found = dict(base)
@@ -20,7 +20,7 @@ def merged(base: Any, override: Any) -> Any:
             else:
                 found[key] = merged(found.get(key), value)
         return found
-    if _named(base) and _named(override):
+    if _named(base) and override and _named(override):
         return _merged_rows(base, override)
     if isinstance(override, Mapping):
         return merged({}, override)  # without its nulls

@@ -21,7 +21,7 @@ from headrace_operator.connection import connect, is_ready, node_target
 from headrace_operator.flow_limiting import keep_limits
 from headrace_operator.handlers.cluster_status import Report, cluster_status
 from headrace_operator.keeper import NEVER, Key
-from headrace_operator.kind import BROKER_CLUSTER, PAUSED_ANNOTATION
+from headrace_operator.kind import BROKER_CLUSTER, is_paused
 from headrace_operator.observing import Answers, Objects, seen_cluster
 from headrace_operator.operator_context import Operator
 from headrace_operator.plans.cluster_plan import next_step
@@ -278,9 +278,3 @@ def read(body: dict[str, Any]) -> tuple[BrokerClusterSpec, BrokerClusterStatus]:
     """
     spec = msgspec.convert(body["spec"], BrokerClusterSpec)
     return spec, msgspec.convert(body.get("status") or {}, BrokerClusterStatus)
-
-
-def is_paused(body: dict[str, Any]) -> bool:
-    """Return whether a person has the operator change nothing of a resource."""
-    annotations = body["metadata"].get("annotations") or {}
-    return annotations.get(PAUSED_ANNOTATION) == "true"

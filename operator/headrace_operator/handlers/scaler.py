@@ -17,7 +17,7 @@ import msgspec
 from headrace_operator.broker_api import BrokerApi, BrokerError, each_of
 from headrace_operator.handlers.cluster_status import alarm_stage
 from headrace_operator.keeper import NEVER, Key
-from headrace_operator.kind import CONSUMER_SCALER, PAUSED_ANNOTATION
+from headrace_operator.kind import CONSUMER_SCALER, is_paused
 from headrace_operator.kube_api import object_path
 from headrace_operator.operator_context import Operator
 from headrace_operator.plans.scaler_plan import STAGE_BLOCKED, Load, Memory, Verdict, decide
@@ -150,12 +150,6 @@ class ScalerHandler:
 def _essence(status: ConsumerScalerStatus) -> object:
     rows = [(each.type, each.status, each.reason) for each in status.conditions]
     return status.observed_generation, status.replicas, rows
-
-
-def is_paused(body: dict[str, Any]) -> bool:
-    """Return whether a person has the operator change nothing."""
-    annotations = body["metadata"].get("annotations") or {}
-    return annotations.get(PAUSED_ANNOTATION) == "true"
 
 
 async def seen_load(api: BrokerApi, spec: ConsumerScalerSpec, replicas: int, now: datetime) -> Load:

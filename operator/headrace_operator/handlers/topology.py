@@ -10,7 +10,7 @@ import msgspec
 from headrace_operator.broker_api import BrokerError
 from headrace_operator.declaring.subject import ConflictError, Declaration, Subject
 from headrace_operator.keeper import NEVER, Key
-from headrace_operator.kind import FINALIZER, GROUP, PAUSED_ANNOTATION
+from headrace_operator.kind import FINALIZER, GROUP, is_paused
 from headrace_operator.kube_api import KubeError
 from headrace_operator.operator_context import Operator, resource_path
 from headrace_operator.reaching import CLUSTER_MISSING, NOT_ALLOWED, NoWayError, Ways
@@ -53,7 +53,7 @@ class DeclarationHandler:
         annotations = meta.get("annotations") or {}
         if meta.get("deletionTimestamp"):
             return await self._leave(body)
-        if annotations.get(PAUSED_ANNOTATION) == "true":
+        if is_paused(body):
             return self._operator.settings.resync_seconds
         if FINALIZER not in (meta.get("finalizers") or []):
             await self._finalize(body, [*(meta.get("finalizers") or []), FINALIZER])

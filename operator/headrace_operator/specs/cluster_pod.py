@@ -107,7 +107,7 @@ class Pod(Spec, frozen=True, kw_only=True):
             its node is told to stop, so that nobody is sent to it meanwhile.
         extra_env: variables of the container, such as HEADRACE_RAFT_TICK_MS.
         override: merged into the pod template at last, for what is not foreseen here. Lists of
-            objects with names are merged by name.
+            objects with names are merged by name; an empty list clears.
     """
 
     RULES = (

@@ -21,6 +21,8 @@ from headrace_operator.builders.override import merged
             {"a": [{"name": "z"}, {"name": "x", "w": 2}]},
             {"a": [{"name": "x", "v": 1, "w": 2}, {"name": "y"}, {"name": "z"}]},
         ),
+        ({"a": [{"name": "x"}], "b": 1}, {"a": []}, {"a": [], "b": 1}),
+        ({"a": []}, {"a": [{"name": "x"}]}, {"a": [{"name": "x"}]}),
         ({"a": [{"key": "x"}]}, {"a": [{"key": "y"}]}, {"a": [{"key": "y"}]}),
         ({}, {}, {}),
     ],
