@@ -73,7 +73,7 @@ def test_a_fault_while_writing_is_told_to_who_waits(play: Any) -> None:
 
         publisher._buffer.next_batch = fail
         confirm = await publisher.publish(b"x")
-        with pytest.raises(HeadraceError, match="a fault of the client.*a batch that cannot be"):
+        with pytest.raises(HeadraceError, match=r"a fault of the client.*a batch that cannot be"):
             await confirm
         with pytest.raises(HeadraceError, match="a batch that cannot be"):
             await publisher.publish(b"y")
