@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from headrace_client import client as asynchronous
+from headrace_client import export as exports
 from headrace_client import flow as flows
 from headrace_client import topology as topologies
 from headrace_client import watch as watches
@@ -154,6 +155,21 @@ class Flow:
         return Watch(self._thread, self._inner.watch_alarms())
 
 
+class Export:
+    """See `headrace_client.export.Export`."""
+
+    def __init__(self, thread: LoopThread, inner: exports.Export) -> None:
+        self._thread = thread
+        self._inner = inner
+
+    shards = waiting(exports.Export.shards)
+    open_group = waiting(exports.Export.open_group)
+    commit = waiting(exports.Export.commit)
+    groups = waiting(exports.Export.groups)
+    close_group = waiting(exports.Export.close_group)
+    read = listing(exports.Export.read)
+
+
 class Client:
     """See `headrace_client.client.Client`; a context manager that closes it."""
 
@@ -164,6 +180,7 @@ class Client:
         self.vhost = inner.vhost
         self.topology = Topology(thread, inner.topology)
         self.flow = Flow(thread, inner.flow)
+        self.export = Export(thread, inner.export)
 
     @classmethod
     def connect(
@@ -238,6 +255,7 @@ __all__ = [
     "Confirm",
     "Consumer",
     "Delivery",
+    "Export",
     "Flow",
     "HeadraceError",
     "Properties",

@@ -12,6 +12,7 @@ from headrace_client.consumer import Consumer, ConsumerOptions
 from headrace_client.delivery import Delivery
 from headrace_client.endpoint import Tls, parse_endpoints
 from headrace_client.error import AccessRefusedError
+from headrace_client.export import Export
 from headrace_client.flow import Flow
 from headrace_client.flow_value import Alarm, Explanation
 from headrace_client.limits import (
@@ -42,6 +43,7 @@ class Client:
     Attributes:
         topology: what the cluster defines.
         flow: flow control: why, top, watches, limits.
+        export: logs that the brokers keep: archives of queues, and telemetry.
         vhost: where none is given.
         link: for services that have no part of their own here: `link.call`.
     """
@@ -51,6 +53,7 @@ class Client:
         self.vhost = vhost
         self.topology = Topology(link, vhost)
         self.flow = Flow(link, vhost)
+        self.export = Export(link)
 
     @classmethod
     async def connect(

@@ -99,6 +99,45 @@ class FencedError(AbortedError):
     """Somebody else goes on with this publisher id or group, under a later epoch."""
 
 
+class NodeDownError(UnavailableError):
+    """The node that has what is asked for does not answer; it is back some time."""
+
+
+class UnknownShardError(NotFoundError):
+    """A log has no such shard, or none any more."""
+
+
+class UnknownGroupError(NotFoundError):
+    """A group was never opened there, or was closed."""
+
+
+class DataGoneError(InvalidArgumentError):
+    """Rows that are asked for were dropped."""
+
+    @property
+    def first_index(self) -> int:
+        """Of the first row that can be read."""
+        return int(self.metadata.get("first_index", 0))
+
+
+class NotYetError(InvalidArgumentError):
+    """There are no such rows yet."""
+
+    @property
+    def next_index(self) -> int:
+        """Of the row that comes next."""
+        return int(self.metadata.get("next_index", 0))
+
+
+class OtherIncarnationError(PreconditionError):
+    """A shard was lost with its disk, and began anew."""
+
+    @property
+    def incarnation(self) -> int:
+        """That it has now."""
+        return int(self.metadata.get("incarnation", 0))
+
+
 class TooLateError(HeadraceError, TimeoutError):
     """It took too long."""
 
@@ -148,7 +187,15 @@ _BY_CODE: Final[dict[grpc.StatusCode, type[HeadraceError]]] = {
     grpc.StatusCode.CANCELLED: AbortedError,
     grpc.StatusCode.DEADLINE_EXCEEDED: TooLateError,
 }
-_BY_REASON: Final[dict[str, type[HeadraceError]]] = {FENCED: FencedError}
+_BY_REASON: Final[dict[str, type[HeadraceError]]] = {
+    FENCED: FencedError,
+    "DATA_GONE": DataGoneError,
+    "NODE_DOWN": NodeDownError,
+    "NOT_YET": NotYetError,
+    "OTHER_INCARNATION": OtherIncarnationError,
+    "UNKNOWN_GROUP": UnknownGroupError,
+    "UNKNOWN_SHARD": UnknownShardError,
+}
 _CODES: Final = {int(each.value[0]): each for each in grpc.StatusCode}
 
 

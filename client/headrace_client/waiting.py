@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from headrace_client.loop_thread import LoopThread
@@ -29,7 +29,7 @@ def waiting(
 def listing(
     method: Callable[Concatenate[A, P], AsyncIterator[T]],
 ) -> Callable[Concatenate[Any, P], Iterator[T]]:
-    """Return a method whose iterator waits."""
+    """Return a method whose iterator waits; who leaves it early ends the asynchronous one."""
 
     @functools.wraps(method)
     def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
@@ -40,7 +40,11 @@ def listing(
                 return [row]
             return []
 
-        while found := self._thread.run(following()):
-            yield from found
+        try:
+            while found := self._thread.run(following()):
+                yield from found
+        finally:
+            if isinstance(rows, AsyncGenerator):
+                self._thread.run(rows.aclose())
 
     return call

@@ -1,0 +1,219 @@
+"""A read of a log, which goes on at another node when one is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import zlib
+from collections.abc import AsyncGenerator, Iterable
+from typing import Any, NamedTuple
+
+import grpc
+
+from headrace_client.error import (
+    BrokerFaultError,
+    ExhaustedError,
+    HeadraceError,
+    TooLateError,
+    from_call,
+)
+from headrace_client.limits import OPEN_SECONDS
+from headrace_client.link import Attempts, Link, is_cancelled, is_passing
+from headrace_client.pb import export_pb2 as pb
+from headrace_client.pb.export_pb2_grpc import ExportStub
+
+log = logging.getLogger(__name__)
+
+
+class Columns(NamedTuple):
+    """What the rows of a block have.
+
+    Attributes:
+        version: grows when columns are added at the end; none is ever removed or changed.
+        columns: names, and types by their numbers in `ExportType` of export.proto.
+    """
+
+    version: int
+    columns: tuple[tuple[str, int], ...]
+
+
+class Block(NamedTuple):
+    """Rows that stand one behind the other, as buffers that Arrow can use as they are.
+
+    Attributes:
+        schema: of the rows.
+        first_index: of the first one.
+        rows: how many.
+        buffer_octets: length of each buffer: two of each column, three of UTF8 and BINARY ones.
+        body: the buffers, each at a multiple of 8 octets.
+        start: index of the first row that is wanted; the block may begin before.
+        end: of the row behind the last that is; the block may reach beyond.
+    """
+
+    schema: Columns
+    first_index: int
+    rows: int
+    buffer_octets: tuple[int, ...]
+    body: bytes
+    start: int
+    end: int
+
+
+class Wanted(NamedTuple):
+    """What is read; see `Export.read`."""
+
+    log: pb.ExportLog.ValueType
+    shard: str
+    incarnation: int
+    start: int
+    end: int
+    octets_max: int
+    compressed: bool
+
+
+class ReadStream:
+    """One read.
+
+    Args:
+        link: to the cluster.
+        wanted: what is read.
+        node: that is asked first, where the endpoints hold it.
+        address: likewise.
+        give_up_after_s: seconds without a row after which it fails.
+    """
+
+    def __init__(
+        self, link: Link, wanted: Wanted, node: str, address: str, give_up_after_s: float
+    ) -> None:
+        self._link = link
+        self._wanted = wanted
+        self._place = address if address in link.endpoints else link.endpoint_of(node)
+        self._give_up_after_s = give_up_after_s
+        self._index = wanted.start
+        self._octets = 0  # of blocks that were handed out
+        self._schema: Columns | None = None
+
+    async def blocks(self) -> AsyncGenerator[Block, None]:
+        """Return the blocks, once.
+
+        Raises:
+            HeadraceError: there are no more.
+        """
+        loop = asyncio.get_running_loop()
+        attempts = Attempts(self._link)
+        moved_at = loop.time()
+        while not self._is_done():
+            endpoint, self._place = self._place or self._link.current, None
+            call = self._begin(endpoint)
+            try:
+                while (answer := await self._read(call, endpoint)) is not None:
+                    for block in self._take(answer):
+                        yield block
+                        moved_at = loop.time()  # as long as who reads may take over it
+                    attempts.succeeded()
+                if self._is_done():
+                    return
+                failure: HeadraceError = BrokerFaultError(f"{endpoint} has ended the stream early")
+            except HeadraceError as error:
+                failure = error
+            finally:
+                with contextlib.suppress(grpc.aio.AioRpcError):
+                    call.cancel()
+            if not (is_passing(failure) or isinstance(failure, ExhaustedError)):
+                raise failure
+            pause_s = attempts.failed(endpoint, failure)
+            if loop.time() + pause_s - moved_at > self._give_up_after_s:
+                raise failure
+            text = "shard %s: %s: %s; again in %.1f s"
+            log.info(text, self._wanted.shard, endpoint, failure.text, pause_s)
+            await asyncio.sleep(pause_s)
+
+    def _is_done(self) -> bool:
+        wanted = self._wanted
+        enough = 0 < wanted.octets_max <= self._octets
+        return self._index >= wanted.end or enough
+
+    def _begin(self, endpoint: str) -> Any:
+        """Begin a stream where the last one has ended."""
+        wanted = self._wanted
+        request = pb.ReadExportRequest(
+            log=wanted.log,
+            shard=wanted.shard,
+            incarnation=wanted.incarnation,
+            start=self._index,
+            end=wanted.end,
+            octets_max=max(wanted.octets_max - self._octets, 0),
+            compressed=wanted.compressed,
+        )
+        self._schema = None
+        return ExportStub(self._link.channel(endpoint)).Read(request, metadata=self._link.metadata)
+
+    async def _read(self, call: Any, endpoint: str) -> pb.ReadExportResponse | None:
+        """Return the next answer, None at the end.
+
+        Raises:
+            HeadraceError: the stream is lost.
+        """
+        try:
+            async with asyncio.timeout(OPEN_SECONDS):
+                answer = await call.read()
+        except TimeoutError:
+            raise TooLateError(f"{endpoint} is silent") from None
+        except grpc.aio.AioRpcError as error:
+            raise from_call(error) from None
+        except asyncio.CancelledError:
+            if is_cancelled():
+                raise
+            raise self._link.cut_off() from None
+        return None if answer is grpc.aio.EOF else answer  # type: ignore[attr-defined]
+
+    def _take(self, answer: pb.ReadExportResponse) -> Iterable[Block]:
+        """Return the blocks of an answer; each counts when it is asked for."""
+        if answer.HasField("schema"):
+            columns = tuple((each.name, int(each.type)) for each in answer.schema.columns)
+            self._schema = Columns(answer.schema.version, columns)
+        for each in answer.blocks:
+            block = self._block(each)
+            self._index = block.end
+            self._octets += len(each.body)
+            yield block
+
+    def _block(self, each: pb.ExportBlock) -> Block:
+        """Return a block as it was before it was compressed.
+
+        Raises:
+            BrokerFaultError: it is not what was asked for.
+        """
+        behind = each.first_index + each.rows
+        if self._schema is None or not each.first_index <= self._index < behind:
+            raise BrokerFaultError(f"shard {self._wanted.shard}: rows do not follow each other")
+        return Block(
+            self._schema,
+            each.first_index,
+            each.rows,
+            tuple(each.buffer_octets),
+            _body(each),
+            self._index,
+            min(behind, self._wanted.end),
+        )
+
+
+def _body(block: pb.ExportBlock) -> bytes:
+    """Return a block's body, inflated to what it says it has, and no more.
+
+    Raises:
+        BrokerFaultError: it is damaged.
+    """
+    body = block.body
+    if block.compression == pb.EXPORT_COMPRESSION_ZLIB:
+        inflater = zlib.decompressobj()
+        try:
+            body = inflater.decompress(body, block.body_octets)
+        except zlib.error as error:
+            raise BrokerFaultError(f"a block cannot be inflated: {error}") from None
+    elif block.compression != pb.EXPORT_COMPRESSION_UNSPECIFIED:
+        raise BrokerFaultError(f"a block has the unknown compression {block.compression}")
+    if len(body) != block.body_octets:
+        raise BrokerFaultError(f"a block has {len(body)} octets, not {block.body_octets}")
+    return body
