@@ -64,7 +64,7 @@ def encode_columns(schema: Schema, columns: Sequence[Sequence[Any]]) -> ColumnBl
     Args:
         schema: of the block.
         columns: of each column the values, all as many: int, float, bool, str or bytes, None for
-            none.
+            none. Text may be bytes, where they are UTF-8.
 
     Raises:
         ValueError: a column is missing, or has another number of values than the first one.
@@ -102,11 +102,15 @@ def _encode_column(buffers: list[bytes], kind: int, values: Sequence[Any]) -> No
     if kind == BOOL:
         buffers.append(_bitmap(values))
     elif kind == UTF8:
-        _encode_octets(buffers, [text.encode("utf-8", "replace") for text in values])
+        _encode_octets(buffers, [_utf8(text) for text in values])
     elif kind == BINARY:
         _encode_octets(buffers, values)
     else:
         buffers.append(_octets(array(_TYPECODES[kind], values)))
+
+
+def _utf8(text: str | bytes) -> bytes:
+    return text if isinstance(text, bytes) else text.encode("utf-8", "replace")
 
 
 def _encode_nothing(buffers: list[bytes], kind: int, rows: int) -> None:

@@ -15,7 +15,7 @@ from headrace_broker.model.status import ChannelStatus, ConnectionStatus, TlsSta
 from headrace_broker.runtime.everywhere import Asked, ask_everywhere
 from headrace_broker.runtime.flow_state import activity_status, state_name
 from headrace_broker.runtime.inquiry import Close, Inquiries, List, NoAnswerError
-from headrace_broker.runtime.plain_table import json_table
+from headrace_broker.runtime.json_value import json_table
 from headrace_broker.runtime.port import ConnectionInfo
 
 DEFAULT_REASON: Final = "Closed via management API"

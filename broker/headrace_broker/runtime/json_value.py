@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-import base64
-import datetime
-from decimal import Decimal
+from collections.abc import Mapping
 from typing import Any
+
+from headrace_broker.codecs.header_values import octets_text
+from headrace_broker.runtime.plain_table import plain_value
 
 
 def plain(value: Any) -> Any:
     """Return a field's value as JSON has it; octets that are no UTF-8 in base64."""
-    if isinstance(value, datetime.datetime):
-        return int(value.timestamp())
-    if isinstance(value, Decimal):
-        return float(value)
-    if isinstance(value, (bytes, bytearray)):
-        try:
-            return value.decode("utf-8")
-        except UnicodeDecodeError:
-            return base64.b64encode(value).decode()
+    value = plain_value(value)
+    if isinstance(value, bytes):
+        return octets_text(value)
     if isinstance(value, dict):
-        return {printable(str(name)): plain(inner) for name, inner in value.items()}
+        return json_table(value)
     if isinstance(value, list):
         return [plain(inner) for inner in value]
     return printable(value) if isinstance(value, str) else value
+
+
+def json_table(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a table with values that JSON has; the given one stays as it is."""
+    return {printable(str(name)): plain(value) for name, value in table.items()}
 
 
 def printable(text: str) -> str:

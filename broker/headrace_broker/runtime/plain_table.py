@@ -33,20 +33,3 @@ def plain_value(value: object) -> object:
 def plain_table(table: Mapping[str, Any]) -> dict[str, Any]:
     """Return a table with plain values; the given one stays as it is."""
     return {name: plain_value(value) for name, value in table.items()}
-
-
-def json_value(value: object) -> object:
-    """Return a field's value with what JSON has: octets become text, as far as they are."""
-    plain = plain_value(value)
-    if isinstance(plain, bytes):
-        return plain.decode("utf-8", "replace")
-    if isinstance(plain, list):
-        return [json_value(item) for item in plain]
-    if isinstance(plain, dict):
-        return {str(name): json_value(item) for name, item in plain.items()}
-    return plain
-
-
-def json_table(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a table with values that JSON has; the given one stays as it is."""
-    return {str(name): json_value(value) for name, value in table.items()}

@@ -15,7 +15,7 @@ from headrace_broker.model.limits import PREFETCH_UNLIMITED
 from headrace_broker.model.reply_code import CONNECTION_FORCED, AmqpError
 from headrace_broker.model.status import ChannelStatus, ConsumerStatus
 from headrace_broker.runtime.flow_state import activity_status, state_name
-from headrace_broker.runtime.plain_table import json_table
+from headrace_broker.runtime.json_value import json_table
 from headrace_broker.runtime.port import ConnectionControl, ConnectionInfo
 from headrace_broker.runtime.traffic import ClientTraffic
 

@@ -11,7 +11,7 @@ from headrace_broker.gateways.grpc.pb.messaging_pb2 import ConsumeOpen
 from headrace_broker.gateways.grpc.stream_control import forced
 from headrace_broker.model.status import ChannelStatus, ConsumerStatus
 from headrace_broker.runtime.flow_state import activity_status, state_name
-from headrace_broker.runtime.plain_table import json_table
+from headrace_broker.runtime.json_value import json_table
 from headrace_broker.runtime.port import ConnectionControl, ConnectionInfo
 from headrace_broker.runtime.traffic import ClientTraffic
 

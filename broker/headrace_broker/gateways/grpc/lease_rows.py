@@ -1,4 +1,4 @@
-"""Chunks of leases as messages, one by one."""
+"""Chunks of leases as messages, one by one, and as they are."""
 
 from __future__ import annotations
 
@@ -6,30 +6,45 @@ import struct
 from typing import Final
 
 from headrace_broker.codecs.batch import message_body, message_properties, message_route
-from headrace_broker.gateways.grpc.pb.lease_pb2 import LeasedMessage
+from headrace_broker.gateways.grpc.pb import lease_pb2 as pb
 from headrace_broker.gateways.grpc.pb.message_pb2 import Properties
 from headrace_broker.gateways.grpc.properties import PropertyMemory
+from headrace_broker.model.limits import LEASE_CHUNK_MESSAGES_MAX, LEASE_DECODED_MESSAGES_MAX
 from headrace_broker.runtime.leasing import Fetched
 
-_HEAD: Final = struct.Struct(">QQIIII")  # as in `runtime.lease_chunk`
+HEAD: Final = struct.Struct(">QQIIII")  # as in `runtime.lease_chunk`
+
+
+class LeaseBlocks:
+    """Leaves chunks as they come from the queue's leader."""
+
+    messages_max = LEASE_CHUNK_MESSAGES_MAX
+
+    def add_to(self, response: pb.FetchLeaseResponse, chunk: Fetched) -> None:
+        """Write the messages of a chunk into an answer."""
+        response.format = pb.LEASE_FORMAT_BLOCKS
+        response.heads, response.batch = chunk.heads, chunk.batch
 
 
 class LeaseRows:
     """Makes the rows of one call."""
 
+    messages_max = LEASE_DECODED_MESSAGES_MAX
+
     def __init__(self) -> None:
         self._properties = PropertyMemory()
         self._routes: tuple[bytes, str, str] = (b"", "", "")
 
-    def of(self, chunk: Fetched) -> list[LeasedMessage]:
-        """Return the messages of a chunk."""
+    def add_to(self, response: pb.FetchLeaseResponse, chunk: Fetched) -> None:
+        """Write the messages of a chunk into an answer."""
+        response.format = pb.LEASE_FORMAT_MESSAGES
         batch = chunk.batch
         rows = []
-        for position, head in enumerate(_HEAD.iter_unpack(chunk.heads)):
+        for position, head in enumerate(HEAD.iter_unpack(chunk.heads)):
             message_id, enqueued_ms, acquired, failed, _, _ = head
             exchange, key = self._route(message_route(batch, 0, position))
             rows.append(
-                LeasedMessage(
+                pb.LeasedMessage(
                     message_id=message_id,
                     enqueued_ms=enqueued_ms,
                     acquired_count=acquired,
@@ -40,7 +55,7 @@ class LeaseRows:
                     body=message_body(batch, 0, position),
                 )
             )
-        return rows
+        response.rows.extend(rows)
 
     def _decoded(self, block: bytes) -> Properties | None:
         return self._properties.decode(block) if len(block) > 2 else None

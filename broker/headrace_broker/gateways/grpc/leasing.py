@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, Protocol
 
 import grpc
 
@@ -20,7 +21,8 @@ from headrace_broker.gateways.grpc.lease_answer import (
     leader_errors,
     lease_state,
 )
-from headrace_broker.gateways.grpc.lease_rows import LeaseRows
+from headrace_broker.gateways.grpc.lease_columns import LeaseColumns
+from headrace_broker.gateways.grpc.lease_rows import LeaseBlocks, LeaseRows
 from headrace_broker.gateways.grpc.messaging import check_vhost
 from headrace_broker.gateways.grpc.pb import lease_pb2 as pb
 from headrace_broker.gateways.grpc.pb.lease_pb2_grpc import (
@@ -53,6 +55,25 @@ class _Place(NamedTuple):
     queue: Queue
     group: bytes
     name: str
+
+
+class _Form(Protocol):
+    """How messages of a call are written.
+
+    Attributes:
+        messages_max: in one answer.
+    """
+
+    messages_max: int
+
+    def add_to(self, response: pb.FetchLeaseResponse, chunk: Fetched) -> None:
+        """Write the messages of a chunk, one or more, and name the form."""
+
+
+_FORMS: Final[dict[int, Callable[[], _Form]]] = {
+    pb.LEASE_FORMAT_BLOCKS: LeaseBlocks,
+    pb.LEASE_FORMAT_COLUMNS: LeaseColumns,
+}
 
 
 class LeaseService(LeaseServicer):
@@ -236,10 +257,10 @@ class LeaseService(LeaseServicer):
 
     async def _send(self, place: _Place, request: pb.FetchLeaseRequest, context: Any) -> None:
         """Send chunks until all that was asked for is sent."""
+        form = _FORMS.get(request.format, LeaseRows)()
         offset, left = request.offset, request.messages_max or LEASE_MESSAGES_MAX
-        most = request.chunk_messages or LEASE_CHUNK_MESSAGES_MAX
+        most = min(request.chunk_messages or LEASE_CHUNK_MESSAGES_MAX, form.messages_max)
         octets = request.chunk_octets or LEASE_CHUNK_OCTETS
-        rows = LeaseRows() if request.format != pb.LEASE_FORMAT_BLOCKS else None
         await context.send_initial_metadata(())  # else a first write that stalls cannot be ended
         while left > 0:
             chunk = await self._broker.leases.fetch(
@@ -252,22 +273,17 @@ class LeaseService(LeaseServicer):
                 octets,
             )
             check_status(chunk.status, place.name)
-            response = _response(chunk, offset, rows)
-            if not response.messages:
+            if not chunk.message_count:
                 return
+            response = _response(chunk, offset, form)
             offset += response.messages
             left -= response.messages
             await _write(context, response)
 
 
-def _response(chunk: Fetched, offset: int, rows: LeaseRows | None) -> pb.FetchLeaseResponse:
+def _response(chunk: Fetched, offset: int, form: _Form) -> pb.FetchLeaseResponse:
     response = pb.FetchLeaseResponse(offset=offset, messages=chunk.message_count, total=chunk.total)
-    if rows is None:
-        response.format = pb.LEASE_FORMAT_BLOCKS
-        response.heads, response.batch = chunk.heads, chunk.batch
-    else:
-        response.format = pb.LEASE_FORMAT_MESSAGES
-        response.rows.extend(rows.of(chunk))
+    form.add_to(response, chunk)
     return response
 
 
@@ -316,4 +332,4 @@ def _check_fetch(request: pb.FetchLeaseRequest) -> None:
     if request.chunk_octets > LEASE_CHUNK_OCTETS_MAX:
         raise bad_field("chunk_octets", f"must be at most {LEASE_CHUNK_OCTETS_MAX}")
     if request.format not in pb.LeaseFormat.values():
-        raise bad_field("format", "must be LEASE_FORMAT_MESSAGES or LEASE_FORMAT_BLOCKS")
+        raise bad_field("format", "must be a LeaseFormat that there is")

@@ -15,6 +15,7 @@ from tests.broker.gateways.grpc.lease_world import TTL, World, name
 
 from headrace_broker.catalog.event import PermissionChanged
 from headrace_broker.codecs.batch import batch_count, message_body
+from headrace_broker.codecs.column_block import ColumnBlock, Schema, decode_columns
 from headrace_broker.core.queue.queue_machine import MACHINE_VERSION
 from headrace_broker.gateways.grpc import leasing as module
 from headrace_broker.gateways.grpc.pb import lease_pb2 as pb
@@ -130,6 +131,70 @@ def test_blocks_hold_what_rows_hold(lease) -> None:
             for position in range(batch_count(chunk.batch, 0))
         ]
         assert bodies == [b"a", b"bb", b"ccc", b"d", b"", b"f"]
+
+    lease(scenario)
+
+
+def columns_of(chunk: Any, schema: Any) -> list[dict[str, Any]]:
+    """Rows of a chunk of columns."""
+    names = [column.name for column in schema.columns]
+    kinds = Schema(schema.version, tuple((each.name, each.type) for each in schema.columns))
+    block = chunk.block
+    assert (block.first_index, block.compression) == (chunk.offset, 0)
+    assert len(block.body) == block.body_octets
+    columns = decode_columns(kinds, ColumnBlock(block.rows, tuple(block.buffer_octets), block.body))
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def test_columns_hold_what_rows_hold(lease) -> None:
+    async def scenario(world: World) -> None:
+        block = b"\x88\x00\x0atext/plain\x05"  # content type and priority
+        await world.publish(b"g", properties=block)
+        await world.open()
+        await world.lease(1)
+        chunks = await world.fetch(1, offset=1, format=pb.LEASE_FORMAT_COLUMNS, chunk_messages=4)
+        assert [(chunk.offset, chunk.messages, chunk.total) for chunk in chunks] == [
+            (1, 4, 7),
+            (5, 2, 7),
+        ]
+        assert {chunk.format for chunk in chunks} == {pb.LEASE_FORMAT_COLUMNS}
+        assert [chunk.HasField("schema") for chunk in chunks] == [True, False]
+        found = [row for chunk in chunks for row in columns_of(chunk, chunks[0].schema)]
+        assert [row["queue_message_id"] for row in found] == [2, 3, 4, 5, 6, 7]
+        assert [row["payload"] for row in found] == [b"bb", b"ccc", b"d", b"", b"f", b"g"]
+        assert found[-1] == {
+            "queue_message_id": 7,
+            "exchange": "ex",
+            "routing_key": "key",
+            "message_id": None,
+            "correlation_id": None,
+            "content_type": "text/plain",
+            "content_encoding": None,
+            "priority": 5,
+            "headers": None,
+            "properties": block,
+            "payload": b"g",
+            "payload_bytes": 1,
+            "published_at": None,
+            "enqueued_at": world.clock.ms,
+            "acquired_count": 0,
+            "delivery_count": 0,
+        }
+        assert await world.fetch(1, offset=7, format=pb.LEASE_FORMAT_COLUMNS) == []
+
+    lease(scenario)
+
+
+def test_columns_say_how_often_a_message_was_had_before(lease) -> None:
+    async def scenario(world: World) -> None:
+        await world.open()
+        await world.lease(1, messages_max=2)
+        await world.call("Release", pb.ReleaseLeasesRequest(name=name(), epoch=1, failed=True))
+        await world.lease(2, messages_max=3)
+        [chunk] = await world.fetch(2, format=pb.LEASE_FORMAT_COLUMNS)
+        found = columns_of(chunk, chunk.schema)
+        assert [row["acquired_count"] for row in found] == [1, 1, 0]
+        assert [row["delivery_count"] for row in found] == [1, 1, 0]
 
     lease(scenario)
 

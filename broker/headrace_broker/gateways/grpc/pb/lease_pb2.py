@@ -22,60 +22,61 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from headrace_broker.gateways.grpc.pb import export_pb2 as headrace_dot_broker_dot_v1_dot_export__pb2
 from headrace_broker.gateways.grpc.pb import message_pb2 as headrace_dot_broker_dot_v1_dot_message__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1eheadrace/broker/v1/lease.proto\x12\x12headrace.broker.v1\x1a headrace/broker/v1/message.proto\"8\n\tGroupName\x12\r\n\x05vhost\x18\x01 \x01(\t\x12\r\n\x05queue\x18\x02 \x01(\t\x12\r\n\x05group\x18\x03 \x01(\t\"c\n\x10OpenGroupRequest\x12+\n\x04name\x18\x01 \x01(\x0b\x32\x1d.headrace.broker.v1.GroupName\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x0e\n\x06ttl_ms\x18\x03 \x01(\x04\"B\n\x11OpenGroupResponse\x12-\n\x05group\x18\x01 \x01(\x0b\x32\x1e.headrace.broker.v1.LeaseGroup\"\x93\x01\n\nLeaseGroup\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\x12\x12\n\nnext_lease\x18\x03 \x01(\x04\x12\x0f\n\x07settled\x18\x04 \x01(\x04\x12\x13\n\x0b\x64\x65\x61\x64line_ms\x18\x05 \x01(\x04\x12.\n\x06leases\x18\x06 \x03(\x0b\x32\x1e.headrace.broker.v1.LeaseState\"\xe7\x01\n\nLeaseState\x12\r\n\x05lease\x18\x01 \x01(\x04\x12\x33\n\x05state\x18\x02 \x01(\x0e\x32$.headrace.broker.v1.LeaseState.State\x12\x10\n\x08messages\x18\x03 \x01(\x04\x12\x0e\n\x06octets\x18\x04 \x01(\x04\x12.\n\x0bmessage_ids\x18\x05 \x03(\x0b\x32\x19.headrace.broker.v1.Range\"C\n\x05State\x12\x15\n\x11STATE_UNSPECIFIED\x10\x00\x12\x08\n\x04HELD\x10\x01\x12\x0b\n\x07\x45XPIRED\x10\x02\x12\x0c\n\x08RELEASED\x10\x03\"\x93\x01\n\x0cLeaseRequest\x12+\n\x04name\x18\x01 \x01(\x0b\x32\x1d.headrace.broker.v1.GroupName\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\x12\r\n\x05lease\x18\x03 \x01(\x04\x12\x14\n\x0cmessages_max\x18\x04 \x01(\r\x12\x12\n\noctets_max\x18\x05 \x01(\x04\x12\x0e\n\x06ttl_ms\x18\x06 \x01(\x04\"\x87\x01\n\rLeaseResponse\x12\r\n\x05lease\x18\x01 \x01(\x04\x12\x10\n\x08messages\x18\x02 \x01(\x04\x12\x0e\n\x06octets\x18\x03 \x01(\x04\x12\x16\n\x0emessages_ready\x18\x04 \x01(\x04\x12-\n\x05group\x18\x05 \x01(\x0b\x32\x1e.headrace.broker.v1.LeaseGroup\"D\n\x15\x44\x65scribeGroupsRequest\x12+\n\x04name\x18\x01 \x01(\x0b\x32\x1d.headrace.broker.v1.GroupName\"H\n\x16\x44\x65scribeGroupsResponse\x12.\n\x06groups\x18\x01 \x03(\x0b\x32\x1e.headrace.broker.v1.LeaseGroup\"\xe3\x01\n\x11\x46\x65tchLeaseRequest\x12+\n\x04name\x18\x01 \x01(\x0b\x32\x1d.headrace.broker.v1.GroupName\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\x12\r\n\x05lease\x18\x03 \x01(\x04\x12\x0e\n\x06offset\x18\x04 \x01(\x04\x12\x14\n\x0cmessages_max\x18\x05 \x01(\x04\x12/\n\x06\x66ormat\x18\x06 \x01(\x0e\x32\x1f.headrace.broker.v1.LeaseFormat\x12\x16\n\x0e\x63hunk_messages\x18\x07 \x01(\r\x12\x14\n\x0c\x63hunk_octets\x18\x08 \x01(\x04\"\xc5\x01\n\x12\x46\x65tchLeaseResponse\x12\x0e\n\x06offset\x18\x01 \x01(\x04\x12\x10\n\x08messages\x18\x02 \x01(\x04\x12\r\n\x05total\x18\x03 \x01(\x04\x12/\n\x06\x66ormat\x18\x04 \x01(\x0e\x32\x1f.headrace.broker.v1.LeaseFormat\x12/\n\x04rows\x18\x05 \x03(\x0b\x32!.headrace.broker.v1.LeasedMessage\x12\r\n\x05heads\x18\x06 \x01(\x0c\x12\r\n\x05\x62\x61tch\x18\x07 \x01(\x0c\"\xd1\x01\n\rLeasedMessage\x12\x12\n\nmessage_id\x18\x01 \x01(\x04\x12\x13\n\x0b\x65nqueued_ms\x18\x02 \x01(\x04\x12\x16\n\x0e\x61\x63quired_count\x18\x03 \x01(\r\x12\x16\n\x0e\x64\x65livery_count\x18\x04 \x01(\r\x12\x10\n\x08\x65xchange\x18\x05 \x01(\t\x12\x13\n\x0brouting_key\x18\x06 \x01(\t\x12\x32\n\nproperties\x18\x07 \x01(\x0b\x32\x1e.headrace.broker.v1.Properties\x12\x0c\n\x04\x62ody\x18\x08 \x01(\x0c\"`\n\x12RenewLeasesRequest\x12+\n\x04name\x18\x01 \x01(\x0b\x32\x1d.headrace.broker.v1.GroupName\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\x12\x0e\n\x06ttl_ms\x18\x03 \x01(\x04\"D\n\x13RenewLeasesResponse\x12-\n\x05group\x18\x01 \x01(\x0b\x32\x1e.headrace.broker.v1.LeaseGroup\"`\n\x13SettleLeasesRequest\x12+\n\x04name\x18\x01 \x01(\x0b\x32\x1d.headrace.broker.v1.GroupName\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\x12\r\n\x05up_to\x18\x03 \x01(\x04\"\x96\x01\n\x14SettleLeasesResponse\x12\x10\n\x08messages\x18\x01 \x01(\x04\x12\x0f\n\x07\x65xpired\x18\x02 \x01(\x08\x12,\n\x04gone\x18\x03 \x03(\x0b\x32\x1e.headrace.broker.v1.LeaseState\x12-\n\x05group\x18\x04 \x01(\x0b\x32\x1e.headrace.broker.v1.LeaseGroup\"p\n\x14ReleaseLeasesRequest\x12+\n\x04name\x18\x01 \x01(\x0b\x32\x1d.headrace.broker.v1.GroupName\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\x12\x0c\n\x04\x66rom\x18\x03 \x01(\x04\x12\x0e\n\x06\x66\x61iled\x18\x04 \x01(\x08\"X\n\x15ReleaseLeasesResponse\x12\x10\n\x08messages\x18\x01 \x01(\x04\x12-\n\x05group\x18\x02 \x01(\x0b\x32\x1e.headrace.broker.v1.LeaseGroup\"O\n\x11\x43loseGroupRequest\x12+\n\x04name\x18\x01 \x01(\x0b\x32\x1d.headrace.broker.v1.GroupName\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\"&\n\x12\x43loseGroupResponse\x12\x10\n\x08messages\x18\x01 \x01(\x04*_\n\x0bLeaseFormat\x12\x1c\n\x18LEASE_FORMAT_UNSPECIFIED\x10\x00\x12\x19\n\x15LEASE_FORMAT_MESSAGES\x10\x01\x12\x17\n\x13LEASE_FORMAT_BLOCKS\x10\x02\x32\xe0\x05\n\x05Lease\x12X\n\tOpenGroup\x12$.headrace.broker.v1.OpenGroupRequest\x1a%.headrace.broker.v1.OpenGroupResponse\x12L\n\x05Lease\x12 .headrace.broker.v1.LeaseRequest\x1a!.headrace.broker.v1.LeaseResponse\x12\x61\n\x08\x44\x65scribe\x12).headrace.broker.v1.DescribeGroupsRequest\x1a*.headrace.broker.v1.DescribeGroupsResponse\x12X\n\x05\x46\x65tch\x12%.headrace.broker.v1.FetchLeaseRequest\x1a&.headrace.broker.v1.FetchLeaseResponse0\x01\x12X\n\x05Renew\x12&.headrace.broker.v1.RenewLeasesRequest\x1a\'.headrace.broker.v1.RenewLeasesResponse\x12[\n\x06Settle\x12\'.headrace.broker.v1.SettleLeasesRequest\x1a(.headrace.broker.v1.SettleLeasesResponse\x12^\n\x07Release\x12(.headrace.broker.v1.ReleaseLeasesRequest\x1a).headrace.broker.v1.ReleaseLeasesResponse\x12[\n\nCloseGroup\x12%.headrace.broker.v1.CloseGroupRequest\x1a&.headrace.broker.v1.CloseGroupResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1eheadrace/broker/v1/lease.proto\x12\x12headrace.broker.v1\x1a\x1fheadrace/broker/v1/export.proto\x1a headrace/broker/v1/message.proto\"8\n\tGroupName\x12\r\n\x05vhost\x18\x01 \x01(\t\x12\r\n\x05queue\x18\x02 \x01(\t\x12\r\n\x05group\x18\x03 \x01(\t\"c\n\x10OpenGroupRequest\x12+\n\x04name\x18\x01 \x01(\x0b\x32\x1d.headrace.broker.v1.GroupName\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x0e\n\x06ttl_ms\x18\x03 \x01(\x04\"B\n\x11OpenGroupResponse\x12-\n\x05group\x18\x01 \x01(\x0b\x32\x1e.headrace.broker.v1.LeaseGroup\"\x93\x01\n\nLeaseGroup\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\x12\x12\n\nnext_lease\x18\x03 \x01(\x04\x12\x0f\n\x07settled\x18\x04 \x01(\x04\x12\x13\n\x0b\x64\x65\x61\x64line_ms\x18\x05 \x01(\x04\x12.\n\x06leases\x18\x06 \x03(\x0b\x32\x1e.headrace.broker.v1.LeaseState\"\xe7\x01\n\nLeaseState\x12\r\n\x05lease\x18\x01 \x01(\x04\x12\x33\n\x05state\x18\x02 \x01(\x0e\x32$.headrace.broker.v1.LeaseState.State\x12\x10\n\x08messages\x18\x03 \x01(\x04\x12\x0e\n\x06octets\x18\x04 \x01(\x04\x12.\n\x0bmessage_ids\x18\x05 \x03(\x0b\x32\x19.headrace.broker.v1.Range\"C\n\x05State\x12\x15\n\x11STATE_UNSPECIFIED\x10\x00\x12\x08\n\x04HELD\x10\x01\x12\x0b\n\x07\x45XPIRED\x10\x02\x12\x0c\n\x08RELEASED\x10\x03\"\x93\x01\n\x0cLeaseRequest\x12+\n\x04name\x18\x01 \x01(\x0b\x32\x1d.headrace.broker.v1.GroupName\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\x12\r\n\x05lease\x18\x03 \x01(\x04\x12\x14\n\x0cmessages_max\x18\x04 \x01(\r\x12\x12\n\noctets_max\x18\x05 \x01(\x04\x12\x0e\n\x06ttl_ms\x18\x06 \x01(\x04\"\x87\x01\n\rLeaseResponse\x12\r\n\x05lease\x18\x01 \x01(\x04\x12\x10\n\x08messages\x18\x02 \x01(\x04\x12\x0e\n\x06octets\x18\x03 \x01(\x04\x12\x16\n\x0emessages_ready\x18\x04 \x01(\x04\x12-\n\x05group\x18\x05 \x01(\x0b\x32\x1e.headrace.broker.v1.LeaseGroup\"D\n\x15\x44\x65scribeGroupsRequest\x12+\n\x04name\x18\x01 \x01(\x0b\x32\x1d.headrace.broker.v1.GroupName\"H\n\x16\x44\x65scribeGroupsResponse\x12.\n\x06groups\x18\x01 \x03(\x0b\x32\x1e.headrace.broker.v1.LeaseGroup\"\xe3\x01\n\x11\x46\x65tchLeaseRequest\x12+\n\x04name\x18\x01 \x01(\x0b\x32\x1d.headrace.broker.v1.GroupName\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\x12\r\n\x05lease\x18\x03 \x01(\x04\x12\x0e\n\x06offset\x18\x04 \x01(\x04\x12\x14\n\x0cmessages_max\x18\x05 \x01(\x04\x12/\n\x06\x66ormat\x18\x06 \x01(\x0e\x32\x1f.headrace.broker.v1.LeaseFormat\x12\x16\n\x0e\x63hunk_messages\x18\x07 \x01(\r\x12\x14\n\x0c\x63hunk_octets\x18\x08 \x01(\x04\"\xa7\x02\n\x12\x46\x65tchLeaseResponse\x12\x0e\n\x06offset\x18\x01 \x01(\x04\x12\x10\n\x08messages\x18\x02 \x01(\x04\x12\r\n\x05total\x18\x03 \x01(\x04\x12/\n\x06\x66ormat\x18\x04 \x01(\x0e\x32\x1f.headrace.broker.v1.LeaseFormat\x12/\n\x04rows\x18\x05 \x03(\x0b\x32!.headrace.broker.v1.LeasedMessage\x12\r\n\x05heads\x18\x06 \x01(\x0c\x12\r\n\x05\x62\x61tch\x18\x07 \x01(\x0c\x12\x30\n\x06schema\x18\x08 \x01(\x0b\x32 .headrace.broker.v1.ExportSchema\x12.\n\x05\x62lock\x18\t \x01(\x0b\x32\x1f.headrace.broker.v1.ExportBlock\"\xd1\x01\n\rLeasedMessage\x12\x12\n\nmessage_id\x18\x01 \x01(\x04\x12\x13\n\x0b\x65nqueued_ms\x18\x02 \x01(\x04\x12\x16\n\x0e\x61\x63quired_count\x18\x03 \x01(\r\x12\x16\n\x0e\x64\x65livery_count\x18\x04 \x01(\r\x12\x10\n\x08\x65xchange\x18\x05 \x01(\t\x12\x13\n\x0brouting_key\x18\x06 \x01(\t\x12\x32\n\nproperties\x18\x07 \x01(\x0b\x32\x1e.headrace.broker.v1.Properties\x12\x0c\n\x04\x62ody\x18\x08 \x01(\x0c\"`\n\x12RenewLeasesRequest\x12+\n\x04name\x18\x01 \x01(\x0b\x32\x1d.headrace.broker.v1.GroupName\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\x12\x0e\n\x06ttl_ms\x18\x03 \x01(\x04\"D\n\x13RenewLeasesResponse\x12-\n\x05group\x18\x01 \x01(\x0b\x32\x1e.headrace.broker.v1.LeaseGroup\"`\n\x13SettleLeasesRequest\x12+\n\x04name\x18\x01 \x01(\x0b\x32\x1d.headrace.broker.v1.GroupName\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\x12\r\n\x05up_to\x18\x03 \x01(\x04\"\x96\x01\n\x14SettleLeasesResponse\x12\x10\n\x08messages\x18\x01 \x01(\x04\x12\x0f\n\x07\x65xpired\x18\x02 \x01(\x08\x12,\n\x04gone\x18\x03 \x03(\x0b\x32\x1e.headrace.broker.v1.LeaseState\x12-\n\x05group\x18\x04 \x01(\x0b\x32\x1e.headrace.broker.v1.LeaseGroup\"p\n\x14ReleaseLeasesRequest\x12+\n\x04name\x18\x01 \x01(\x0b\x32\x1d.headrace.broker.v1.GroupName\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\x12\x0c\n\x04\x66rom\x18\x03 \x01(\x04\x12\x0e\n\x06\x66\x61iled\x18\x04 \x01(\x08\"X\n\x15ReleaseLeasesResponse\x12\x10\n\x08messages\x18\x01 \x01(\x04\x12-\n\x05group\x18\x02 \x01(\x0b\x32\x1e.headrace.broker.v1.LeaseGroup\"O\n\x11\x43loseGroupRequest\x12+\n\x04name\x18\x01 \x01(\x0b\x32\x1d.headrace.broker.v1.GroupName\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\"&\n\x12\x43loseGroupResponse\x12\x10\n\x08messages\x18\x01 \x01(\x04*y\n\x0bLeaseFormat\x12\x1c\n\x18LEASE_FORMAT_UNSPECIFIED\x10\x00\x12\x19\n\x15LEASE_FORMAT_MESSAGES\x10\x01\x12\x17\n\x13LEASE_FORMAT_BLOCKS\x10\x02\x12\x18\n\x14LEASE_FORMAT_COLUMNS\x10\x03\x32\xe0\x05\n\x05Lease\x12X\n\tOpenGroup\x12$.headrace.broker.v1.OpenGroupRequest\x1a%.headrace.broker.v1.OpenGroupResponse\x12L\n\x05Lease\x12 .headrace.broker.v1.LeaseRequest\x1a!.headrace.broker.v1.LeaseResponse\x12\x61\n\x08\x44\x65scribe\x12).headrace.broker.v1.DescribeGroupsRequest\x1a*.headrace.broker.v1.DescribeGroupsResponse\x12X\n\x05\x46\x65tch\x12%.headrace.broker.v1.FetchLeaseRequest\x1a&.headrace.broker.v1.FetchLeaseResponse0\x01\x12X\n\x05Renew\x12&.headrace.broker.v1.RenewLeasesRequest\x1a\'.headrace.broker.v1.RenewLeasesResponse\x12[\n\x06Settle\x12\'.headrace.broker.v1.SettleLeasesRequest\x1a(.headrace.broker.v1.SettleLeasesResponse\x12^\n\x07Release\x12(.headrace.broker.v1.ReleaseLeasesRequest\x1a).headrace.broker.v1.ReleaseLeasesResponse\x12[\n\nCloseGroup\x12%.headrace.broker.v1.CloseGroupRequest\x1a&.headrace.broker.v1.CloseGroupResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'headrace.broker.v1.lease_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_LEASEFORMAT']._serialized_start=2517
-  _globals['_LEASEFORMAT']._serialized_end=2612
-  _globals['_GROUPNAME']._serialized_start=88
-  _globals['_GROUPNAME']._serialized_end=144
-  _globals['_OPENGROUPREQUEST']._serialized_start=146
-  _globals['_OPENGROUPREQUEST']._serialized_end=245
-  _globals['_OPENGROUPRESPONSE']._serialized_start=247
-  _globals['_OPENGROUPRESPONSE']._serialized_end=313
-  _globals['_LEASEGROUP']._serialized_start=316
-  _globals['_LEASEGROUP']._serialized_end=463
-  _globals['_LEASESTATE']._serialized_start=466
-  _globals['_LEASESTATE']._serialized_end=697
-  _globals['_LEASESTATE_STATE']._serialized_start=630
-  _globals['_LEASESTATE_STATE']._serialized_end=697
-  _globals['_LEASEREQUEST']._serialized_start=700
-  _globals['_LEASEREQUEST']._serialized_end=847
-  _globals['_LEASERESPONSE']._serialized_start=850
-  _globals['_LEASERESPONSE']._serialized_end=985
-  _globals['_DESCRIBEGROUPSREQUEST']._serialized_start=987
-  _globals['_DESCRIBEGROUPSREQUEST']._serialized_end=1055
-  _globals['_DESCRIBEGROUPSRESPONSE']._serialized_start=1057
-  _globals['_DESCRIBEGROUPSRESPONSE']._serialized_end=1129
-  _globals['_FETCHLEASEREQUEST']._serialized_start=1132
-  _globals['_FETCHLEASEREQUEST']._serialized_end=1359
-  _globals['_FETCHLEASERESPONSE']._serialized_start=1362
-  _globals['_FETCHLEASERESPONSE']._serialized_end=1559
-  _globals['_LEASEDMESSAGE']._serialized_start=1562
-  _globals['_LEASEDMESSAGE']._serialized_end=1771
-  _globals['_RENEWLEASESREQUEST']._serialized_start=1773
-  _globals['_RENEWLEASESREQUEST']._serialized_end=1869
-  _globals['_RENEWLEASESRESPONSE']._serialized_start=1871
-  _globals['_RENEWLEASESRESPONSE']._serialized_end=1939
-  _globals['_SETTLELEASESREQUEST']._serialized_start=1941
-  _globals['_SETTLELEASESREQUEST']._serialized_end=2037
-  _globals['_SETTLELEASESRESPONSE']._serialized_start=2040
-  _globals['_SETTLELEASESRESPONSE']._serialized_end=2190
-  _globals['_RELEASELEASESREQUEST']._serialized_start=2192
-  _globals['_RELEASELEASESREQUEST']._serialized_end=2304
-  _globals['_RELEASELEASESRESPONSE']._serialized_start=2306
-  _globals['_RELEASELEASESRESPONSE']._serialized_end=2394
-  _globals['_CLOSEGROUPREQUEST']._serialized_start=2396
-  _globals['_CLOSEGROUPREQUEST']._serialized_end=2475
-  _globals['_CLOSEGROUPRESPONSE']._serialized_start=2477
-  _globals['_CLOSEGROUPRESPONSE']._serialized_end=2515
-  _globals['_LEASE']._serialized_start=2615
-  _globals['_LEASE']._serialized_end=3351
+  _globals['_LEASEFORMAT']._serialized_start=2648
+  _globals['_LEASEFORMAT']._serialized_end=2769
+  _globals['_GROUPNAME']._serialized_start=121
+  _globals['_GROUPNAME']._serialized_end=177
+  _globals['_OPENGROUPREQUEST']._serialized_start=179
+  _globals['_OPENGROUPREQUEST']._serialized_end=278
+  _globals['_OPENGROUPRESPONSE']._serialized_start=280
+  _globals['_OPENGROUPRESPONSE']._serialized_end=346
+  _globals['_LEASEGROUP']._serialized_start=349
+  _globals['_LEASEGROUP']._serialized_end=496
+  _globals['_LEASESTATE']._serialized_start=499
+  _globals['_LEASESTATE']._serialized_end=730
+  _globals['_LEASESTATE_STATE']._serialized_start=663
+  _globals['_LEASESTATE_STATE']._serialized_end=730
+  _globals['_LEASEREQUEST']._serialized_start=733
+  _globals['_LEASEREQUEST']._serialized_end=880
+  _globals['_LEASERESPONSE']._serialized_start=883
+  _globals['_LEASERESPONSE']._serialized_end=1018
+  _globals['_DESCRIBEGROUPSREQUEST']._serialized_start=1020
+  _globals['_DESCRIBEGROUPSREQUEST']._serialized_end=1088
+  _globals['_DESCRIBEGROUPSRESPONSE']._serialized_start=1090
+  _globals['_DESCRIBEGROUPSRESPONSE']._serialized_end=1162
+  _globals['_FETCHLEASEREQUEST']._serialized_start=1165
+  _globals['_FETCHLEASEREQUEST']._serialized_end=1392
+  _globals['_FETCHLEASERESPONSE']._serialized_start=1395
+  _globals['_FETCHLEASERESPONSE']._serialized_end=1690
+  _globals['_LEASEDMESSAGE']._serialized_start=1693
+  _globals['_LEASEDMESSAGE']._serialized_end=1902
+  _globals['_RENEWLEASESREQUEST']._serialized_start=1904
+  _globals['_RENEWLEASESREQUEST']._serialized_end=2000
+  _globals['_RENEWLEASESRESPONSE']._serialized_start=2002
+  _globals['_RENEWLEASESRESPONSE']._serialized_end=2070
+  _globals['_SETTLELEASESREQUEST']._serialized_start=2072
+  _globals['_SETTLELEASESREQUEST']._serialized_end=2168
+  _globals['_SETTLELEASESRESPONSE']._serialized_start=2171
+  _globals['_SETTLELEASESRESPONSE']._serialized_end=2321
+  _globals['_RELEASELEASESREQUEST']._serialized_start=2323
+  _globals['_RELEASELEASESREQUEST']._serialized_end=2435
+  _globals['_RELEASELEASESRESPONSE']._serialized_start=2437
+  _globals['_RELEASELEASESRESPONSE']._serialized_end=2525
+  _globals['_CLOSEGROUPREQUEST']._serialized_start=2527
+  _globals['_CLOSEGROUPREQUEST']._serialized_end=2606
+  _globals['_CLOSEGROUPRESPONSE']._serialized_start=2608
+  _globals['_CLOSEGROUPRESPONSE']._serialized_end=2646
+  _globals['_LEASE']._serialized_start=2772
+  _globals['_LEASE']._serialized_end=3508
 # @@protoc_insertion_point(module_scope)

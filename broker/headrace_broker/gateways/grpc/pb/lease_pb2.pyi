@@ -30,6 +30,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from headrace_broker.gateways.grpc.pb import export_pb2 as _export_pb2
 from headrace_broker.gateways.grpc.pb import message_pb2 as _message_pb2
 import builtins as _builtins
 import sys
@@ -54,6 +55,8 @@ class _LeaseFormatEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_LeaseForm
     """`rows`"""
     LEASE_FORMAT_BLOCKS: _LeaseFormat.ValueType  # 2
     """`heads` and `batch`, for whoever decodes in compiled code"""
+    LEASE_FORMAT_COLUMNS: _LeaseFormat.ValueType  # 3
+    """`schema` and `block`, for whoever has Arrow"""
 
 class LeaseFormat(_LeaseFormat, metaclass=_LeaseFormatEnumTypeWrapper): ...
 
@@ -63,6 +66,8 @@ LEASE_FORMAT_MESSAGES: LeaseFormat.ValueType  # 1
 """`rows`"""
 LEASE_FORMAT_BLOCKS: LeaseFormat.ValueType  # 2
 """`heads` and `batch`, for whoever decodes in compiled code"""
+LEASE_FORMAT_COLUMNS: LeaseFormat.ValueType  # 3
+"""`schema` and `block`, for whoever has Arrow"""
 Global___LeaseFormat: _TypeAlias = LeaseFormat  # noqa: Y015
 
 @_typing.final
@@ -372,7 +377,7 @@ class FetchLeaseRequest(_message.Message):
     """0 for all"""
     format: Global___LeaseFormat.ValueType
     chunk_messages: _builtins.int
-    """in an answer; 0 for 16,384, which is the most"""
+    """in an answer; 0 for 16,384, the most, or 4,096 if not as BLOCKS"""
     chunk_octets: _builtins.int
     """in an answer, and one message; 0 for 1 MiB, at most 4 MiB"""
     @_builtins.property
@@ -410,6 +415,8 @@ class FetchLeaseResponse(_message.Message):
     ROWS_FIELD_NUMBER: _builtins.int
     HEADS_FIELD_NUMBER: _builtins.int
     BATCH_FIELD_NUMBER: _builtins.int
+    SCHEMA_FIELD_NUMBER: _builtins.int
+    BLOCK_FIELD_NUMBER: _builtins.int
     offset: _builtins.int
     """of the first, within the lease"""
     messages: _builtins.int
@@ -428,6 +435,21 @@ class FetchLeaseResponse(_message.Message):
     """
     @_builtins.property
     def rows(self) -> _containers.RepeatedCompositeFieldContainer[Global___LeasedMessage]: ...
+    @_builtins.property
+    def schema(self) -> _export_pb2.ExportSchema:
+        """Of the block, in the first answer of a call: queue_message_id, then what is in the message:
+        exchange, routing_key, message_id, correlation_id, content_type, content_encoding, priority, headers
+        (JSON), properties (AMQP's flags and list), payload, payload_bytes, published_at (its timestamp); then
+        enqueued_at, acquired_count and delivery_count, as in LeasedMessage. Others may follow. Text that
+        is not UTF-8 has replacement characters here, and is in `properties` as it was published.
+        """
+
+    @_builtins.property
+    def block(self) -> _export_pb2.ExportBlock:
+        """The messages as columns, never compressed, a row for each: `first_index` is `offset`, and no row is
+        one that was not asked for.
+        """
+
     def __init__(
         self,
         *,
@@ -438,10 +460,12 @@ class FetchLeaseResponse(_message.Message):
         rows: _abc.Iterable[Global___LeasedMessage] | None = ...,
         heads: _builtins.bytes = ...,
         batch: _builtins.bytes = ...,
+        schema: _export_pb2.ExportSchema | None = ...,
+        block: _export_pb2.ExportBlock | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["block", b"block", "schema", b"schema"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "format", b"format", "heads", b"heads", "messages", b"messages", "offset", b"offset", "rows", b"rows", "total", b"total"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "block", b"block", "format", b"format", "heads", b"heads", "messages", b"messages", "offset", b"offset", "rows", b"rows", "schema", b"schema", "total", b"total"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
