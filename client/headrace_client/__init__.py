@@ -41,6 +41,9 @@ from headrace_client.error import (
     HeadraceError,
     HeldBackError,
     InvalidArgumentError,
+    LeaseExpiredError,
+    LeaseOutOfOrderError,
+    LeaseSettledError,
     NodeDownError,
     NotAuthenticatedError,
     NotFoundError,
@@ -66,6 +69,15 @@ from headrace_client.flow_value import (
     StoppingQueue,
     Top,
     Windows,
+)
+from headrace_client.lease import LeaseGroup
+from headrace_client.lease_value import (
+    GroupState,
+    LeaseChunk,
+    Leased,
+    LeasedMessage,
+    LeaseState,
+    SettledLeases,
 )
 from headrace_client.message import PERSISTENT, TRANSIENT, Properties
 from headrace_client.publisher import Publisher, Stop
@@ -98,9 +110,18 @@ __all__ = [
     "FencedError",
     "FieldProblem",
     "FlowChange",
+    "GroupState",
     "HeadraceError",
     "HeldBackError",
     "InvalidArgumentError",
+    "LeaseChunk",
+    "LeaseExpiredError",
+    "LeaseGroup",
+    "LeaseOutOfOrderError",
+    "LeaseSettledError",
+    "LeaseState",
+    "Leased",
+    "LeasedMessage",
     "Limit",
     "NodeDownError",
     "NotAuthenticatedError",
@@ -117,6 +138,7 @@ __all__ = [
     "Queue",
     "QueueCounts",
     "QueueFlowState",
+    "SettledLeases",
     "Settlement",
     "StaleDeliveryError",
     "Stop",

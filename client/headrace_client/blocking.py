@@ -21,6 +21,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 from headrace_client import client as asynchronous
 from headrace_client import export as exports
 from headrace_client import flow as flows
+from headrace_client import lease as leases
 from headrace_client import topology as topologies
 from headrace_client import watch as watches
 from headrace_client.blocking_stream import Confirm, Consumer, Delivery, Publisher, Settlement
@@ -170,6 +171,28 @@ class Export:
     read = listing(exports.Export.read)
 
 
+class LeaseGroup:
+    """See `headrace_client.lease.LeaseGroup`."""
+
+    def __init__(self, thread: LoopThread, inner: leases.LeaseGroup) -> None:
+        self._thread = thread
+        self._inner = inner
+
+    @property
+    def epoch(self) -> int:
+        """Under which it works; 0 for none."""
+        return self._inner.epoch
+
+    open = waiting(leases.LeaseGroup.open)
+    lease = waiting(leases.LeaseGroup.lease)
+    renew = waiting(leases.LeaseGroup.renew)
+    settle = waiting(leases.LeaseGroup.settle)
+    release = waiting(leases.LeaseGroup.release)
+    describe = waiting(leases.LeaseGroup.describe)
+    close_group = waiting(leases.LeaseGroup.close_group)
+    fetch = listing(leases.LeaseGroup.fetch)
+
+
 class Client:
     """See `headrace_client.client.Client`; a context manager that closes it."""
 
@@ -231,6 +254,7 @@ class Client:
 
     publisher = _making(asynchronous.Client.publisher, Publisher)
     consumer = _making(asynchronous.Client.consumer, Consumer)
+    lease_group = _making(asynchronous.Client.lease_group, LeaseGroup)
     why = waiting(asynchronous.Client.why)
 
     def get(
@@ -258,6 +282,7 @@ __all__ = [
     "Export",
     "Flow",
     "HeadraceError",
+    "LeaseGroup",
     "Properties",
     "Publisher",
     "Settlement",

@@ -15,6 +15,7 @@ from headrace_client.error import AccessRefusedError
 from headrace_client.export import Export
 from headrace_client.flow import Flow
 from headrace_client.flow_value import Alarm, Explanation
+from headrace_client.lease import LeaseGroup
 from headrace_client.limits import (
     CALL_SECONDS,
     GET_MESSAGES_MAX,
@@ -258,6 +259,20 @@ class Client:
 
         answer = await self.link.call(method, request, timeout_s, repeat=False)
         return [Delivery(each) for each in answer.deliveries]
+
+    def lease_group(
+        self, queue: str, group: str, *, epoch: int = 0, vhost: str | None = None
+    ) -> LeaseGroup:
+        """Return a group that takes messages of a queue by lease; nothing is asked yet.
+
+        Args:
+            queue: to read.
+            group: its name, 1 to 255 octets.
+            epoch: under which it was opened elsewhere, to read what it holds; else `open` it.
+            vhost: None for the client's.
+        """
+        where = self.vhost if vhost is None else vhost
+        return LeaseGroup(self.link, where, queue, group, epoch)
 
     # Flow control
 

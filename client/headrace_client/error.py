@@ -87,6 +87,18 @@ class ExhaustedError(HeadraceError):
     """A limit is reached."""
 
 
+class LeaseExpiredError(PreconditionError):
+    """The lease is gone: its messages went back to the queue; `metadata` says which."""
+
+
+class LeaseSettledError(PreconditionError):
+    """The lease is settled: its messages are no more."""
+
+
+class LeaseOutOfOrderError(PreconditionError):
+    """The lease's number is beyond the group's next one; `metadata` says which that is."""
+
+
 class NotSupportedError(HeadraceError):
     """The broker, or this version of it, cannot do that."""
 
@@ -195,6 +207,9 @@ _BY_REASON: Final[dict[str, type[HeadraceError]]] = {
     "OTHER_INCARNATION": OtherIncarnationError,
     "UNKNOWN_GROUP": UnknownGroupError,
     "UNKNOWN_SHARD": UnknownShardError,
+    "EXPIRED": LeaseExpiredError,
+    "OUT_OF_ORDER": LeaseOutOfOrderError,
+    "SETTLED": LeaseSettledError,
 }
 _CODES: Final = {int(each.value[0]): each for each in grpc.StatusCode}
 

@@ -17,12 +17,14 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 from grpc_status import rpc_status
+from tests.client.fake_leases import FakeLeases
 
 from headrace_client.pb import flow_pb2 as flow
 from headrace_client.pb import message_pb2 as message
 from headrace_client.pb import messaging_pb2 as messaging
 from headrace_client.pb import topology_pb2 as topology
 from headrace_client.pb.flow_pb2_grpc import FlowServicer, add_FlowServicer_to_server
+from headrace_client.pb.lease_pb2_grpc import add_LeaseServicer_to_server
 from headrace_client.pb.messaging_pb2_grpc import (
     MessagingServicer,
     add_MessagingServicer_to_server,
@@ -140,6 +142,7 @@ class FakeBroker(MessagingServicer, TopologyServicer, FlowServicer):
         answers: for unary methods, by name: an answer, or what to raise.
         beat_ms: between heartbeats of watches.
         alarms: that a watch begins with.
+        leases: the service that leases messages.
     """
 
     def __init__(self, name: str = "n1") -> None:
@@ -168,6 +171,7 @@ class FakeBroker(MessagingServicer, TopologyServicer, FlowServicer):
         self.alarms: list[flow.Alarm] = []
         self.watches: list[asyncio.Queue[Any]] = []
         self.changed = asyncio.Condition()
+        self.leases = FakeLeases(self)
         self._server: grpc.aio.Server | None = None
 
     # Its life
@@ -177,6 +181,7 @@ class FakeBroker(MessagingServicer, TopologyServicer, FlowServicer):
         add_MessagingServicer_to_server(self, server)
         add_TopologyServicer_to_server(self, server)
         add_FlowServicer_to_server(self, server)
+        add_LeaseServicer_to_server(self.leases, server)
         self.port = server.add_insecure_port(f"127.0.0.1:{port}")
         await server.start()
         self._server = server
@@ -200,7 +205,11 @@ class FakeBroker(MessagingServicer, TopologyServicer, FlowServicer):
         async with self.changed:
             self.changed.notify_all()
 
-    async def _admit(self, context: Any) -> None:
+    async def refuse(self, context: Any, *refusal: Any) -> None:
+        """End a call as the broker does."""
+        await refuse(context, *refusal)
+
+    async def admit(self, context: Any) -> None:
         metadata = dict(context.invocation_metadata() or ())
         if metadata.get("authorization") != LOGIN:
             await refuse(context, grpc.StatusCode.UNAUTHENTICATED, "log in", "NOT_AUTHORIZED")
@@ -210,7 +219,7 @@ class FakeBroker(MessagingServicer, TopologyServicer, FlowServicer):
     # Messaging
 
     async def Publish(self, request_iterator: Any, context: Any) -> None:  # type: ignore[override]
-        await self._admit(context)
+        await self.admit(context)
         stream = Stream(context, (await context.read()).open)
         messages, octets = self.window
         opened = messaging.PublishOpened(
@@ -259,7 +268,7 @@ class FakeBroker(MessagingServicer, TopologyServicer, FlowServicer):
         await self._news()
 
     async def Consume(self, request_iterator: Any, context: Any) -> None:  # type: ignore[override]
-        await self._admit(context)
+        await self.admit(context)
         opening = (await context.read()).open
         if opening.queue not in self.queues:
             text = f"no queue '{opening.queue}'"
@@ -270,7 +279,7 @@ class FakeBroker(MessagingServicer, TopologyServicer, FlowServicer):
         await consume.serve()
 
     async def Get(self, request: Any, context: Any) -> Any:
-        await self._unary("Get", request, context)
+        await self.unary("Get", request, context)
         queue = self.queues.get(request.queue, deque())
         found = [queue.popleft() for _ in range(min(request.messages_max, len(queue)))]
         return messaging.GetResponse(
@@ -280,8 +289,8 @@ class FakeBroker(MessagingServicer, TopologyServicer, FlowServicer):
 
     # Unary methods
 
-    async def _unary(self, name: str, request: Any, context: Any) -> Any:
-        await self._admit(context)
+    async def unary(self, name: str, request: Any, context: Any) -> Any:
+        await self.admit(context)
         self.calls.append((name, request))
         context.set_trailing_metadata((("headrace-node", self.name),))
         await self._news()
@@ -296,13 +305,13 @@ class FakeBroker(MessagingServicer, TopologyServicer, FlowServicer):
         return answer
 
     async def DescribeExchange(self, request: Any, context: Any) -> Any:
-        answer = await self._unary("DescribeExchange", request, context)
+        answer = await self.unary("DescribeExchange", request, context)
         return answer or topology.ExchangeDescription(type="direct")
 
     # Watches
 
     async def WatchAlarms(self, request: Any, context: Any) -> None:  # type: ignore[override]
-        await self._admit(context)
+        await self.admit(context)
         answers: asyncio.Queue[Any] = asyncio.Queue()
         self.watches.append(answers)
         await self._news()
@@ -315,7 +324,7 @@ class FakeBroker(MessagingServicer, TopologyServicer, FlowServicer):
             await context.write(answer)
 
     async def WatchFlow(self, request: Any, context: Any) -> None:  # type: ignore[override]
-        await self._admit(context)
+        await self.admit(context)
         self.calls.append(("WatchFlow", request))
         answers: asyncio.Queue[Any] = asyncio.Queue()
         self.watches.append(answers)
@@ -326,7 +335,7 @@ class FakeBroker(MessagingServicer, TopologyServicer, FlowServicer):
 
 def _method(name: str) -> Any:
     async def call(self: FakeBroker, request: Any, context: Any) -> Any:
-        return await self._unary(name, request, context)
+        return await self.unary(name, request, context)
 
     return call
 

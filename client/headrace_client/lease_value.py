@@ -1,0 +1,200 @@
+"""Groups that lease messages, and what they are told, as values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from headrace_client.message import Properties
+from headrace_client.pb import lease_pb2 as pb
+
+HELD: Final = "held"
+EXPIRED: Final = "expired"  # its deadline passed; its messages went back
+RELEASED: Final = "released"  # the group gave it back
+_STATES: Final = {
+    pb.LeaseState.HELD: HELD,
+    pb.LeaseState.EXPIRED: EXPIRED,
+    pb.LeaseState.RELEASED: RELEASED,
+}
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseState:
+    """A lease of a group.
+
+    Attributes:
+        lease: its number.
+        state: HELD, EXPIRED or RELEASED.
+        messages: how many.
+        octets: of their bodies.
+        message_ids: of one that is gone: first and last of each range that went back, at most 256.
+    """
+
+    lease: int
+    state: str
+    messages: int
+    octets: int
+    message_ids: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def message_id_text(self) -> str:
+        """The ranges, for people."""
+        return ", ".join(
+            f"{first}" if first == last else f"{first}-{last}" for first, last in self.message_ids
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class GroupState:
+    """A group.
+
+    Attributes:
+        name: unique in its queue.
+        epoch: of who opened it last.
+        next_lease: number of its next lease.
+        settled: everything up to this lease is settled.
+        deadline: when what it holds expires, None when it holds nothing.
+        leases: held, or gone and not settled; ascending.
+    """
+
+    name: str
+    epoch: int
+    next_lease: int
+    settled: int
+    deadline: datetime | None = None
+    leases: tuple[LeaseState, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Leased:
+    """What a lease has.
+
+    Attributes:
+        lease: its number.
+        messages: 0: nothing was ready, and there is no lease of that number.
+        octets: of the bodies.
+        messages_ready: left in the queue.
+        group: as it is now.
+    """
+
+    lease: int
+    messages: int
+    octets: int
+    messages_ready: int
+    group: GroupState
+
+
+@dataclass(frozen=True, slots=True)
+class SettledLeases:
+    """What was settled.
+
+    Attributes:
+        messages: that this step of the group has settled, also when it is repeated.
+        expired: some of the leases had expired, and their messages come again.
+        gone: those that went back, expired or released.
+        group: as it is now.
+    """
+
+    messages: int
+    expired: bool
+    gone: tuple[LeaseState, ...]
+    group: GroupState
+
+
+@dataclass(frozen=True, slots=True)
+class LeasedMessage:
+    """A message of a lease.
+
+    Attributes:
+        message_id: number that the queue gave it; ascends in the order of arrival.
+        enqueued_at: when it came to the queue.
+        acquired_count: deliveries and leases before, failed or not.
+        delivery_count: those that failed.
+        exchange: that it was published to; "" is the default exchange.
+        routing_key: that it was published with.
+        properties: its properties.
+        body: any octets.
+    """
+
+    message_id: int
+    enqueued_at: datetime
+    acquired_count: int
+    delivery_count: int
+    exchange: str
+    routing_key: str
+    properties: Properties
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseChunk:
+    """Some messages of a lease, in order.
+
+    Attributes:
+        offset: of the first, within the lease.
+        total: of the whole lease.
+        messages: 1 or more.
+    """
+
+    offset: int
+    total: int
+    messages: tuple[LeasedMessage, ...]
+
+
+def read_group(group: pb.LeaseGroup) -> GroupState:
+    """Return a group as it was told."""
+    return GroupState(
+        group.name,
+        group.epoch,
+        group.next_lease,
+        group.settled,
+        _time(group.deadline_ms) if group.deadline_ms else None,
+        tuple(map(read_lease, group.leases)),
+    )
+
+
+def read_lease(lease: pb.LeaseState) -> LeaseState:
+    """Return a lease as it was told."""
+    return LeaseState(
+        lease.lease,
+        _STATES.get(lease.state, EXPIRED),  # one of a newer broker: whatever it is, it is not held
+        lease.messages,
+        lease.octets,
+        tuple((ids.first, ids.last) for ids in lease.message_ids),
+    )
+
+
+def read_leased(answer: pb.LeaseResponse) -> Leased:
+    """Return what was leased."""
+    group = read_group(answer.group)
+    return Leased(answer.lease, answer.messages, answer.octets, answer.messages_ready, group)
+
+
+def read_settled(answer: pb.SettleLeasesResponse) -> SettledLeases:
+    """Return what was settled."""
+    gone = tuple(map(read_lease, answer.gone))
+    return SettledLeases(answer.messages, answer.expired, gone, read_group(answer.group))
+
+
+def read_chunk(answer: pb.FetchLeaseResponse) -> LeaseChunk:
+    """Return messages of a lease."""
+    return LeaseChunk(answer.offset, answer.total, tuple(map(_message, answer.rows)))
+
+
+def _message(row: pb.LeasedMessage) -> LeasedMessage:
+    return LeasedMessage(
+        row.message_id,
+        _time(row.enqueued_ms),
+        row.acquired_count,
+        row.delivery_count,
+        row.exchange,
+        row.routing_key,
+        Properties.from_pb(row.properties),
+        row.body,
+    )
+
+
+def _time(unix_ms: int) -> datetime:
+    return _EPOCH + timedelta(milliseconds=unix_ms)
