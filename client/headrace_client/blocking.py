@@ -191,6 +191,7 @@ class LeaseGroup:
     describe = waiting(leases.LeaseGroup.describe)
     close_group = waiting(leases.LeaseGroup.close_group)
     fetch = listing(leases.LeaseGroup.fetch)
+    fetch_columns = listing(leases.LeaseGroup.fetch_columns)
 
 
 class Client:

@@ -7,7 +7,8 @@ group's epoch may read them, as often as needed, and one call settles them all.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final
 
 import grpc
@@ -16,10 +17,12 @@ from headrace_client.error import (
     BrokerFaultError,
     ExhaustedError,
     HeadraceError,
+    NotSupportedError,
     TooLateError,
     UnknownGroupError,
     from_call,
 )
+from headrace_client.export_stream import Block, Columns
 from headrace_client.lease_value import (
     GroupState,
     LeaseChunk,
@@ -159,7 +162,7 @@ class LeaseGroup:
         *,
         chunk_octets: int = LEASE_CHUNK_BYTES,
         timeout_s: float = CALL_SECONDS,
-    ) -> AsyncIterator[LeaseChunk]:
+    ) -> AsyncGenerator[LeaseChunk, None]:
         """Read messages of a lease, in the same order every time.
 
         When a node fails the reading goes on at another one, where it was.
@@ -171,15 +174,48 @@ class LeaseGroup:
             chunk_octets: about, of a chunk; at most 4 MiB.
             timeout_s: seconds without a node that answers, after which it fails.
         """
-        request = pb.FetchLeaseRequest(
+        request = self._fetch(lease, pb.LEASE_FORMAT_MESSAGES, chunk_octets)
+        answers = _fetched(self._link, request, offset, messages_max, timeout_s)
+        async with aclosing(answers):
+            async for answer in answers:
+                yield read_chunk(answer)
+
+    async def fetch_columns(
+        self,
+        lease: int,
+        offset: int = 0,
+        messages_max: int = 0,
+        *,
+        chunk_octets: int = LEASE_CHUNK_BYTES,
+        timeout_s: float = CALL_SECONDS,
+    ) -> AsyncGenerator[Block, None]:
+        """Read messages of a lease as columns that Arrow can use as they are.
+
+        As `fetch`; the indexes of a block count the lease's messages from 0 on, and all of its rows
+        are wanted. docs/leases.md says which columns there are.
+        """
+        request = self._fetch(lease, pb.LEASE_FORMAT_COLUMNS, chunk_octets)
+        schema: Columns | None = None
+        answers = _fetched(self._link, request, offset, messages_max, timeout_s)
+        async with aclosing(answers):
+            async for answer in answers:
+                if answer.HasField("schema"):
+                    columns = tuple((each.name, int(each.type)) for each in answer.schema.columns)
+                    schema = Columns(answer.schema.version, columns)
+                if schema is None:
+                    raise NotSupportedError("the broker does not give leases as columns: update it")
+                yield _block(schema, answer)
+
+    def _fetch(
+        self, lease: int, form: pb.LeaseFormat.ValueType, chunk_octets: int
+    ) -> pb.FetchLeaseRequest:
+        return pb.FetchLeaseRequest(
             name=self._name,
             epoch=self._working(),
             lease=lease,
-            format=pb.LEASE_FORMAT_MESSAGES,
+            format=form,
             chunk_octets=chunk_octets,
         )
-        async for answer in _fetched(self._link, request, offset, messages_max, timeout_s):
-            yield read_chunk(answer)
 
     def _working(self) -> int:
         if not self.epoch:
@@ -195,7 +231,7 @@ class LeaseGroup:
 
 async def _fetched(
     link: Link, request: pb.FetchLeaseRequest, offset: int, messages_max: int, timeout_s: float
-) -> AsyncIterator[pb.FetchLeaseResponse]:
+) -> AsyncGenerator[pb.FetchLeaseResponse, None]:
     """Read a lease from `offset` on, at one node after the other.
 
     Raises:
@@ -210,13 +246,14 @@ async def _fetched(
         request.offset = offset
         request.messages_max = end - offset if end else 0
         try:
-            async for answer in _stream(link, endpoint, request):
-                attempts.succeeded()
-                failing_since = None
-                offset += answer.messages
-                yield answer
-                if offset == end:
-                    return
+            async with aclosing(_stream(link, endpoint, request)) as answers:
+                async for answer in answers:
+                    attempts.succeeded()
+                    failing_since = None
+                    offset += answer.messages
+                    yield answer
+                    if offset == end:
+                        return
             return
         except HeadraceError as error:
             failure = error
@@ -233,7 +270,7 @@ async def _fetched(
 
 async def _stream(
     link: Link, endpoint: str, request: pb.FetchLeaseRequest
-) -> AsyncIterator[pb.FetchLeaseResponse]:
+) -> AsyncGenerator[pb.FetchLeaseResponse, None]:
     """Read a lease at one endpoint, to the end.
 
     Raises:
@@ -263,6 +300,20 @@ async def _answer(link: Link, call: Any, endpoint: str) -> Any:
         if is_cancelled():
             raise
         raise link.cut_off() from None
+
+
+def _block(schema: Columns, answer: pb.FetchLeaseResponse) -> Block:
+    """Return the columns of an answer.
+
+    Raises:
+        BrokerFaultError: they are not what the answer says.
+    """
+    block = answer.block
+    if block.rows != answer.messages or len(block.body) != block.body_octets:
+        raise BrokerFaultError(f"a block of a lease has {block.rows} rows, not {answer.messages}")
+    end = answer.offset + block.rows
+    octets = tuple(block.buffer_octets)
+    return Block(schema, answer.offset, block.rows, octets, block.body, answer.offset, end)
 
 
 def _milliseconds(seconds: float) -> int:

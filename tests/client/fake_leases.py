@@ -8,11 +8,29 @@ from typing import Any
 
 import grpc
 
+from headrace_broker.codecs import column_block as codec
 from headrace_client.pb import lease_pb2 as pb
 from headrace_client.pb.lease_pb2_grpc import LeaseServicer
 from headrace_client.pb.message_pb2 import Range
 
 Refusal = tuple[Any, ...]
+FIRST_MS = 1_700_000_000_000  # Unix time at which the first message came
+SCHEMA = codec.Schema(
+    1,
+    (
+        ("queue_message_id", codec.INT64),
+        ("exchange", codec.UTF8),
+        ("routing_key", codec.UTF8),
+        ("content_type", codec.UTF8),
+        ("priority", codec.INT32),
+        ("headers", codec.UTF8),
+        ("payload", codec.BINARY),
+        ("payload_bytes", codec.INT64),
+        ("enqueued_at", codec.TIMESTAMP_MS),
+        ("acquired_count", codec.INT64),
+        ("delivery_count", codec.INT64),
+    ),
+)
 PRECONDITION = grpc.StatusCode.FAILED_PRECONDITION
 
 
@@ -101,7 +119,7 @@ class Group:
             epoch=self.epoch,
             next_lease=self.next_lease,
             settled=self.settled,
-            deadline_ms=1_700_000_000_000 if self.held else 0,
+            deadline_ms=FIRST_MS if self.held else 0,
             leases=[told[number] for number in sorted(told)],
         )
 
@@ -245,18 +263,52 @@ class FakeLeases(LeaseServicer):
             some = list(messages.items())[offset : min(end, offset + self.chunk)]
             if not some:
                 return
-            rows = [_row(number, body) for number, body in some]
             answer = pb.FetchLeaseResponse(
-                offset=offset, messages=len(rows), total=len(messages), rows=rows
+                offset=offset, messages=len(some), total=len(messages), format=request.format
             )
+            if request.format == pb.LEASE_FORMAT_COLUMNS:
+                _columns(answer, some, is_first=offset == request.offset)
+            else:
+                answer.rows.extend(_row(number, body) for number, body in some)
             await context.write(answer)
-            offset += len(rows)
+            offset += len(some)
             left -= 1
 
 
 def _row(number: int, body: bytes) -> pb.LeasedMessage:
     row = pb.LeasedMessage(
-        message_id=number, enqueued_ms=1_700_000_000_000 + number, routing_key="q", body=body
+        message_id=number, enqueued_ms=FIRST_MS + number, routing_key="q", body=body
     )
     row.properties.content_type = "text/plain"
     return row
+
+
+def _columns(answer: Any, some: list[tuple[int, bytes]], is_first: bool) -> None:
+    """Put messages into an answer as columns."""
+    count = len(some)
+    numbers, bodies = [number for number, _ in some], [body for _, body in some]
+    block = codec.encode_columns(
+        SCHEMA,
+        (
+            numbers,
+            [""] * count,
+            ["q"] * count,
+            ["text/plain"] * count,
+            [None] * count,
+            ['{"a": 1}'] * count,
+            bodies,
+            [len(body) for body in bodies],
+            [FIRST_MS + number for number in numbers],
+            [0] * count,
+            [0] * count,
+        ),
+    )
+    if is_first:
+        answer.schema.version = SCHEMA.version
+        for name, kind in SCHEMA.columns:
+            answer.schema.columns.add(name=name, type=kind)
+    answer.block.first_index = answer.offset
+    answer.block.rows = count
+    answer.block.buffer_octets.extend(block.buffer_octets)
+    answer.block.body = block.body
+    answer.block.body_octets = len(block.body)

@@ -9,9 +9,11 @@ from typing import Any
 import grpc
 import pytest
 from tests.client.conftest import new_broker
+from tests.client.fake_leases import SCHEMA
 
 from headrace_client import (
     AbortedError,
+    BrokerFaultError,
     ClosedError,
     ExhaustedError,
     FencedError,
@@ -19,11 +21,13 @@ from headrace_client import (
     LeaseOutOfOrderError,
     LeaseSettledError,
     NotFoundError,
+    NotSupportedError,
     PreconditionError,
     UnavailableError,
     UnknownGroupError,
 )
 from headrace_client.blocking import Client as BlockingClient
+from headrace_client.export_stream import Columns
 from headrace_client.lease_value import EXPIRED, HELD, LeaseState
 from headrace_client.loop_thread import SHARED
 from headrace_client.pb import lease_pb2 as pb
@@ -239,6 +243,55 @@ def test_a_node_that_leaves_messages_out_is_not_believed(play: Any) -> None:
         broker.leases.reads = fetch
         with pytest.raises(Exception, match="has left out messages"):
             await bodies(group, 1, timeout_s=0.05)
+
+    play(scenario)
+
+
+def test_a_lease_is_read_as_columns_that_go_on_at_another_node(play_two: Any) -> None:
+    async def scenario(first: Any, second: Any, client: Any) -> None:
+        second.leases.world = world = first.leases.world
+        world.fill(10)
+        group = client.lease_group("q", "lake")
+        await group.open("run-1", 60)
+        await group.lease(1, ttl_s=60)
+        first.leases.breaks_after = [(1, UNAVAILABLE)]
+        blocks = [each async for each in group.fetch_columns(1, 1, 8)]
+        assert [(each.first_index, each.start, each.end, each.rows) for each in blocks] == [
+            (1, 1, 5, 4),
+            (5, 5, 9, 4),
+        ]
+        assert {each.schema for each in blocks} == {Columns(1, SCHEMA.columns)}
+        assert [body in blocks[1].body for body in (b"6789", b"10")] == [True, False]
+        assert second.leases.fetches == [(1, 5, 4)]
+
+    play_two(scenario)
+
+
+def test_a_broker_without_columns_is_told_apart(play: Any) -> None:
+    async def scenario(broker: Any, client: Any) -> None:
+        async def fetch(request: Any, context: Any) -> None:
+            await context.write(pb.FetchLeaseResponse(messages=1, total=1))
+
+        broker.leases.reads = fetch
+        group = client.lease_group("q", "lake", epoch=1)
+        with pytest.raises(NotSupportedError, match="update it"):
+            [each async for each in group.fetch_columns(1)]
+
+    play(scenario)
+
+
+def test_columns_that_are_not_what_their_answer_says_are_refused(play: Any) -> None:
+    async def scenario(broker: Any, client: Any) -> None:
+        async def fetch(request: Any, context: Any) -> None:
+            answer = pb.FetchLeaseResponse(messages=2, total=2)
+            answer.schema.version = 1
+            answer.block.rows = 1
+            await context.write(answer)
+
+        broker.leases.reads = fetch
+        group = client.lease_group("q", "lake", epoch=1)
+        with pytest.raises(BrokerFaultError, match="1 rows, not 2"):
+            [each async for each in group.fetch_columns(1, timeout_s=0.05)]
 
     play(scenario)
 

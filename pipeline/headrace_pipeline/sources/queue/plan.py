@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from headrace_client.lease_value import HELD, LeaseState
@@ -84,8 +85,5 @@ def divide(leases: Sequence[LeaseState], partitions_min: int) -> list[Part]:
     for lease in leases:
         count = -(-lease.messages // most) if most else 0
         bounds = [lease.messages * each // count for each in range(count + 1)] if count else []
-        parts += [
-            Part(lease.lease, first, last - first)
-            for first, last in zip(bounds, bounds[1:], strict=False)
-        ]
+        parts += [Part(lease.lease, first, last - first) for first, last in pairwise(bounds)]
     return parts

@@ -98,7 +98,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for number in range(first, last + 1):
             lease = known.get(number)
             if lease is None:
-                self._is_settled(number)
+                self._pass_over(number)
             elif lease.state == HELD:
                 held.append(lease)
             else:
@@ -143,9 +143,9 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         next_lease = self._holder().state().next_lease
         if offset.lease >= next_lease:
             raise PipelineError(
-                f"{self._options.where}: the checkpoint is at lease {offset.lease}, and the group's "
-                f"next one is {next_lease}: it was closed, or the queue declared anew, since. "
-                "Start the query with a new checkpoint location, or go on with another group"
+                f"{self._options.where}: the checkpoint is at lease {offset.lease}, and the "
+                f"group's next one is {next_lease}: it was closed, or the queue declared "
+                "anew, since. Start the query with a new checkpoint location, or another group"
             )
         return offset
 
@@ -165,15 +165,14 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return room
         return Room(min(room.rows, self._ready_left), room.octets)
 
-    def _is_settled(self, number: int) -> None:
+    def _pass_over(self, number: int) -> None:
         """Pass over a lease of a batch that is read again, though it was settled.
 
         Raises:
             DataLossError: that is not wanted.
         """
-        lost = settled_elsewhere(self._options, number)
         if self._options.fail_on_data_loss:
-            raise lost
+            raise settled_elsewhere(self._options, number)
         log.warning("lease %d of %s is settled, and left out", number, self._options.where)
 
     def _leave_out(self, lease: LeaseState) -> None:
