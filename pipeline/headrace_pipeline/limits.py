@@ -28,3 +28,6 @@ NODE_WAIT_SECONDS: Final = 300.0  # for which a task waits for a node that has i
 LOOK_SECONDS: Final = 0.5  # between looks at what brokers have while there is nothing new; rows of telemetry come once a second
 CLOCK_AHEAD_MS: Final = 2_000  # by which a node's clock may be ahead of the driver's before its rows' times are lowered
 ROW_OCTETS: Final = 128  # added to the body of each archived row when octets are counted: its other columns, about
+LOCAL_PARTITIONS: Final = 8  # of a shuffle in one process: Spark's 200 are 200 small tasks there
+JVM_STOP_SECONDS_MAX: Final = 60  # that Spark's JVM gets to end once its session is stopped; mostly it takes one
+STOP_LOOK_SECONDS: Final = 1  # that a job waits for the end of one query before it looks at the others, and whether it is to stop

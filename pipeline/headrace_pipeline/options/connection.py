@@ -42,6 +42,21 @@ class Connection(NamedTuple):
     key_file: str | None = None
     server_name: str | None = None
 
+    def options(self) -> dict[str, str]:
+        """Return the options that sources and sinks take for it; `read_connection` reads them."""
+        given = {
+            "endpoints": self.endpoints,
+            "vhost": self.vhost,
+            "username": self.username,
+            "passwordFile": self.password_file,
+            "tls": str(self.tls).lower(),
+            "tlsCaFile": self.ca_file,
+            "tlsCertFile": self.cert_file,
+            "tlsKeyFile": self.key_file,
+            "tlsServerName": self.server_name,
+        }
+        return {name: value for name, value in given.items() if value is not None}
+
 
 def read_connection(options: Options) -> Connection:
     """Take the options of a connection; files are read by each process when it connects.
