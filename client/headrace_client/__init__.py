@@ -9,6 +9,7 @@ async with await Client.connect(["broker-0", "broker-1"]) as client:
             delivery.accept()
 """
 
+from headrace_client.advice import AdviceItem
 from headrace_client.client import Client
 from headrace_client.confirm import Confirm
 from headrace_client.consumer import Consumer
@@ -91,6 +92,7 @@ __all__ = [
     "TRANSIENT",
     "AbortedError",
     "AccessRefusedError",
+    "AdviceItem",
     "Alarm",
     "Binding",
     "BrokerFaultError",

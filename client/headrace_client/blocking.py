@@ -18,6 +18,7 @@ import functools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
+from headrace_client import advice as advices
 from headrace_client import client as asynchronous
 from headrace_client import export as exports
 from headrace_client import flow as flows
@@ -194,6 +195,18 @@ class LeaseGroup:
     fetch_columns = listing(leases.LeaseGroup.fetch_columns)
 
 
+class Advice:
+    """See `headrace_client.advice.Advice`."""
+
+    def __init__(self, thread: LoopThread, inner: advices.Advice) -> None:
+        self._thread = thread
+        self._inner = inner
+
+    put = waiting(advices.Advice.put)
+    list = waiting(advices.Advice.list)
+    delete = waiting(advices.Advice.delete)
+
+
 class Client:
     """See `headrace_client.client.Client`; a context manager that closes it."""
 
@@ -205,6 +218,7 @@ class Client:
         self.topology = Topology(thread, inner.topology)
         self.flow = Flow(thread, inner.flow)
         self.export = Export(thread, inner.export)
+        self.advice = Advice(thread, inner.advice)
 
     @classmethod
     def connect(
@@ -276,6 +290,7 @@ class Client:
 
 
 __all__ = [
+    "Advice",
     "Client",
     "Confirm",
     "Consumer",

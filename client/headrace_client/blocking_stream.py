@@ -11,9 +11,11 @@ from headrace_client import confirm as confirms
 from headrace_client import consumer as consumers
 from headrace_client import delivery as deliveries
 from headrace_client import publisher as publishers
+from headrace_client.error import HeadraceError
 from headrace_client.limits import DELIVERIES_AT_ONCE
 from headrace_client.loop_thread import LoopThread
 from headrace_client.message import Properties
+from headrace_client.pb.message_pb2 import Message
 from headrace_client.waiting import waiting
 
 
@@ -38,6 +40,11 @@ class Confirm:
     def is_done(self) -> bool:
         """Whether it is known what became of the message."""
         return self._inner.is_done
+
+    @property
+    def error(self) -> HeadraceError | None:
+        """What became of a message that is not safe; None as long as that is not known."""
+        return self._inner.error
 
     def wait(self) -> None:
         """Return once the message is safe.
@@ -132,6 +139,13 @@ class Publisher:
             ]
 
         return [Confirm(self._thread, each) for each in self._thread.run(publish())]
+
+    def publish_all(
+        self, messages: Iterable[Message], sequences: Iterable[int] | None = None
+    ) -> list[Confirm]:
+        """Have messages sent, each once the broker has room for it; see the asyncio client."""
+        confirms = self._thread.run(self._inner.publish_all(messages, sequences))
+        return [Confirm(self._thread, each) for each in confirms]
 
     @property
     def node(self) -> str:

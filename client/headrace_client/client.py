@@ -8,6 +8,7 @@ from typing import Any
 
 import grpc
 
+from headrace_client.advice import Advice
 from headrace_client.consumer import Consumer, ConsumerOptions
 from headrace_client.delivery import Delivery
 from headrace_client.endpoint import Tls, parse_endpoints
@@ -45,6 +46,7 @@ class Client:
         topology: what the cluster defines.
         flow: flow control: why, top, watches, limits.
         export: logs that the brokers keep: archives of queues, and telemetry.
+        advice: what is advised on queues.
         vhost: where none is given.
         link: for services that have no part of their own here: `link.call`.
     """
@@ -54,7 +56,8 @@ class Client:
         self.vhost = vhost
         self.topology = Topology(link, vhost)
         self.flow = Flow(link, vhost)
-        self.export = Export(link)
+        self.export = Export(link, vhost)
+        self.advice = Advice(link, vhost)
 
     @classmethod
     async def connect(

@@ -109,8 +109,9 @@ class Export:
     Everything raises HeadraceError.
     """
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Link, vhost: str) -> None:
         self._link = link
+        self._vhost = vhost
 
     async def _call(self, pick: Callable[[ExportAsyncStub], Any], request: Any) -> Any:
         def method(channel: grpc.aio.Channel) -> Any:
@@ -174,7 +175,7 @@ class Export:
             HeadraceError: something else.
         """
         wanted = Wanted(number_of(log), shard, incarnation, start, end, octets_max, compressed)
-        stream = ReadStream(self._link, wanted, node, address, give_up_after_s)
+        stream = ReadStream(self._link, self._vhost, wanted, node, address, give_up_after_s)
         blocks = stream.blocks()
         async with aclosing(blocks):
             async for block in blocks:

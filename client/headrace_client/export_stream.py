@@ -22,6 +22,7 @@ from headrace_client.limits import OPEN_SECONDS
 from headrace_client.link import Attempts, Link, is_cancelled, is_passing
 from headrace_client.pb import export_pb2 as pb
 from headrace_client.pb.export_pb2_grpc import ExportStub
+from headrace_client.placement import Placement
 
 log = logging.getLogger(__name__)
 
@@ -77,6 +78,7 @@ class ReadStream:
 
     Args:
         link: to the cluster.
+        vhost: that the user may enter.
         wanted: what is read.
         node: that is asked first, where the endpoints hold it.
         address: likewise.
@@ -84,11 +86,19 @@ class ReadStream:
     """
 
     def __init__(
-        self, link: Link, wanted: Wanted, node: str, address: str, give_up_after_s: float
+        self,
+        link: Link,
+        vhost: str,
+        wanted: Wanted,
+        node: str,
+        address: str,
+        give_up_after_s: float,
     ) -> None:
         self._link = link
+        self._vhost = vhost
         self._wanted = wanted
-        self._place = address if address in link.endpoints else link.endpoint_of(node)
+        self._node = node
+        self._place = address if address in link.endpoints else None
         self._give_up_after_s = give_up_after_s
         self._index = wanted.start
         self._octets = 0  # of blocks that were handed out
@@ -102,6 +112,8 @@ class ReadStream:
         """
         loop = asyncio.get_running_loop()
         attempts = Attempts(self._link)
+        if self._place is None and not self._is_done():
+            self._place = await Placement(self._link, self._vhost, "").at(self._node)
         moved_at = loop.time()
         while not self._is_done():
             endpoint, self._place = self._place or self._link.current, None

@@ -70,7 +70,9 @@ class LeaseGroup:
         self._name = pb.GroupName(vhost=vhost, queue=queue, group=group)
         self.epoch = epoch
 
-    async def open(self, request_id: str, ttl_s: float) -> GroupState:
+    async def open(
+        self, request_id: str, ttl_s: float, *, timeout_s: float = CALL_SECONDS
+    ) -> GroupState:
         """Open the group, make it where it is not there, and fence who worked for it before.
 
         What it holds is taken over.
@@ -79,16 +81,24 @@ class LeaseGroup:
             request_id: tells this opening from every other, 1 to 64 octets, as `str(uuid4())`: a
                 repetition of it is given the same epoch.
             ttl_s: what the group holds lives at least so long from now on, 1 s to a day.
+            timeout_s: seconds for all attempts, as in the other calls.
         """
         request = pb.OpenGroupRequest(
             name=self._name, request_id=request_id, ttl_ms=_milliseconds(ttl_s)
         )
-        group = read_group((await self._call(lambda stub: stub.OpenGroup, request)).group)
+        answer = await self._call(lambda stub: stub.OpenGroup, request, timeout_s)
+        group = read_group(answer.group)
         self.epoch = group.epoch
         return group
 
     async def lease(
-        self, number: int, messages_max: int = 0, octets_max: int = 0, *, ttl_s: float
+        self,
+        number: int,
+        messages_max: int = 0,
+        octets_max: int = 0,
+        *,
+        ttl_s: float,
+        timeout_s: float = CALL_SECONDS,
     ) -> Leased:
         """Take messages that are ready, oldest first.
 
@@ -97,6 +107,7 @@ class LeaseGroup:
             messages_max: at most so many; 0 for as many as a lease may have, 65,536.
             octets_max: of bodies; the message that exceeds it is the last. 0 for 256 MiB.
             ttl_s: what the group holds lives at least so long from now on.
+            timeout_s: seconds for all attempts.
         """
         request = pb.LeaseRequest(
             name=self._name,
@@ -106,21 +117,21 @@ class LeaseGroup:
             octets_max=octets_max,
             ttl_ms=_milliseconds(ttl_s),
         )
-        return read_leased(await self._call(lambda stub: stub.Lease, request))
+        return read_leased(await self._call(lambda stub: stub.Lease, request, timeout_s))
 
-    async def renew(self, ttl_s: float) -> GroupState:
+    async def renew(self, ttl_s: float, *, timeout_s: float = CALL_SECONDS) -> GroupState:
         """Put the deadline of all leases off; those that had expired before are told."""
         ttl_ms = _milliseconds(ttl_s)
         request = pb.RenewLeasesRequest(name=self._name, epoch=self._working(), ttl_ms=ttl_ms)
-        return read_group((await self._call(lambda stub: stub.Renew, request)).group)
+        return read_group((await self._call(lambda stub: stub.Renew, request, timeout_s)).group)
 
-    async def settle(self, up_to: int) -> SettledLeases:
+    async def settle(self, up_to: int, *, timeout_s: float = CALL_SECONDS) -> SettledLeases:
         """Accept all messages of the leases up to a number: they leave the queue.
 
         Those of a lease that is gone do not, for they went back: the answer says so.
         """
         request = pb.SettleLeasesRequest(name=self._name, epoch=self._working(), up_to=up_to)
-        return read_settled(await self._call(lambda stub: stub.Settle, request))
+        return read_settled(await self._call(lambda stub: stub.Settle, request, timeout_s))
 
     async def release(self, first: int = 0, *, failed: bool = False) -> int:
         """Give messages back to their places, and return how many.
@@ -222,11 +233,16 @@ class LeaseGroup:
             raise ValueError("epoch: the group must be opened first, or an epoch be given")
         return self.epoch
 
-    async def _call(self, pick: Callable[[LeaseAsyncStub], Any], request: Any) -> Any:
+    async def _call(
+        self,
+        pick: Callable[[LeaseAsyncStub], Any],
+        request: Any,
+        timeout_s: float = CALL_SECONDS,
+    ) -> Any:
         def method(channel: grpc.aio.Channel) -> Any:
             return pick(LeaseStub(channel))
 
-        return await self._link.call(method, request)
+        return await self._link.call(method, request, timeout_s)
 
 
 async def _fetched(

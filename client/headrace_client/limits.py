@@ -25,6 +25,7 @@ PREFETCH_MAX: Final = 65_535  # the most; what the broker lets be unsettled
 SETTLE_RANGES_MAX: Final = 1024  # in one request; the broker takes 4,096
 SETTLES_WAITING_MAX: Final = 65_536  # settled and not written; a consumer whose broker does not take them waits
 GET_MESSAGES_MAX: Final = 1000  # of one call of `get`; the broker may give fewer
+ADVICE_ITEMS_MAX: Final = 64  # in one call; what the broker takes
 PAGE_ROWS: Final = 500  # asked for at once when something is listed
 WATCH_BEATS_MISSED: Final = 3  # heartbeats of a watch that may fail before it is begun anew
 WATCH_HEARTBEAT_SECONDS: Final = 10.0  # expected from a node that has not said how often they come

@@ -51,6 +51,16 @@ class Placement:
             log.info("the leader of queue '%s' is not known: %s", self._queue, error)
             return None
 
+    async def at(self, node: str) -> str | None:
+        """Return the endpoint of a node; None where it is none of them, or not known in time."""
+        if not node or len(self._link.endpoints) < 2:
+            return None
+        try:
+            async with asyncio.timeout(LEADER_SECONDS):
+                return await self._find(node)
+        except TimeoutError:
+            return None
+
     async def _leader(self) -> str:
         def method(channel: grpc.aio.Channel) -> Any:
             return TopologyStub(channel).DescribeQueue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Final, NamedTuple
 
@@ -30,6 +31,7 @@ from headrace_client.limits import (
 )
 from headrace_client.link import Link
 from headrace_client.message import Properties, encode_message
+from headrace_client.pb.message_pb2 import Message
 from headrace_client.pb.messaging_pb2 import PublishOpen, PublishRequest, PublishResponse
 from headrace_client.pb.messaging_pb2_grpc import MessagingStub
 from headrace_client.placement import Placement
@@ -212,12 +214,47 @@ class Publisher:
         entry = Entry(message, Confirm(0))
         self._check_size(len(body), entry.size)
         entry.confirm.sequence = self._number(sequence)
+        await self._accept(entry, timeout_s)
+        return entry.confirm
+
+    async def publish_all(
+        self, messages: Iterable[Message], sequences: Iterable[int] | None = None
+    ) -> list[Confirm]:
+        """Have messages sent, each once the broker has room for it: costs less than one by one.
+
+        Args:
+            messages: of `headrace_client.pb.message_pb2`, as they are to be sent.
+            sequences: one for each, as in `publish`; None for the next ones.
+
+        Returns:
+            What becomes of each. One that is too large is not sent, and its Confirm says so.
+
+        Raises:
+            FencedError: another publisher has this id and a higher epoch.
+            HeadraceError: the publisher failed, or is closed.
+            ValueError: a sequence that cannot be, or none where one must be given.
+        """
+        confirms = []
+        numbers = iter(sequences) if sequences is not None else None
+        for message in messages:
+            self._check_open()
+            given = next(numbers) if numbers is not None else None
+            entry = Entry(message, Confirm(self._number(given)))
+            confirms.append(entry.confirm)
+            try:
+                self._check_size(len(message.body), entry.size)
+            except InvalidArgumentError as error:
+                entry.confirm.settle(error)
+            else:
+                await self._accept(entry, None)
+        return confirms
+
+    async def _accept(self, entry: Entry, timeout_s: float | None) -> None:
         if self._waiters or not self._buffer.has_room(entry.size):
             await self._wait_for_room(entry, timeout_s)
         else:
             self._buffer.add(entry)
         self._work.set()
-        return entry.confirm
 
     def _number(self, sequence: int | None) -> int:
         if sequence is None:

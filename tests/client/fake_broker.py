@@ -17,12 +17,16 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 from grpc_status import rpc_status
+from tests.client.fake_exports import FakeExports
 from tests.client.fake_leases import FakeLeases
 
+from headrace_client.pb import advice_pb2 as advice
 from headrace_client.pb import flow_pb2 as flow
 from headrace_client.pb import message_pb2 as message
 from headrace_client.pb import messaging_pb2 as messaging
 from headrace_client.pb import topology_pb2 as topology
+from headrace_client.pb.advice_pb2_grpc import AdviceServicer, add_AdviceServicer_to_server
+from headrace_client.pb.export_pb2_grpc import add_ExportServicer_to_server
 from headrace_client.pb.flow_pb2_grpc import FlowServicer, add_FlowServicer_to_server
 from headrace_client.pb.lease_pb2_grpc import add_LeaseServicer_to_server
 from headrace_client.pb.messaging_pb2_grpc import (
@@ -122,7 +126,7 @@ class Stream:
         await self.write(window=messaging.Window(messages=messages, octets=octets, stop=stop))
 
 
-class FakeBroker(MessagingServicer, TopologyServicer, FlowServicer):
+class FakeBroker(MessagingServicer, TopologyServicer, FlowServicer, AdviceServicer):
     """See the module.
 
     Attributes:
@@ -172,6 +176,7 @@ class FakeBroker(MessagingServicer, TopologyServicer, FlowServicer):
         self.watches: list[asyncio.Queue[Any]] = []
         self.changed = asyncio.Condition()
         self.leases = FakeLeases(self)
+        self.exports = FakeExports(self)
         self._server: grpc.aio.Server | None = None
 
     # Its life
@@ -182,6 +187,8 @@ class FakeBroker(MessagingServicer, TopologyServicer, FlowServicer):
         add_TopologyServicer_to_server(self, server)
         add_FlowServicer_to_server(self, server)
         add_LeaseServicer_to_server(self.leases, server)
+        add_ExportServicer_to_server(self.exports, server)
+        add_AdviceServicer_to_server(self, server)
         self.port = server.add_insecure_port(f"127.0.0.1:{port}")
         await server.start()
         self._server = server
@@ -340,7 +347,7 @@ def _method(name: str) -> Any:
     return call
 
 
-for _service in (topology.DESCRIPTOR, flow.DESCRIPTOR):
+for _service in (topology.DESCRIPTOR, flow.DESCRIPTOR, advice.DESCRIPTOR):
     for _descriptor in _service.services_by_name.values():
         for _each in _descriptor.methods:
             if not _each.server_streaming and _each.name not in vars(FakeBroker):

@@ -27,8 +27,8 @@ SCHEMA = codec.Schema(
         ("payload", codec.BINARY),
         ("payload_bytes", codec.INT64),
         ("enqueued_at", codec.TIMESTAMP_MS),
-        ("acquired_count", codec.INT64),
-        ("delivery_count", codec.INT64),
+        ("acquired_count", codec.INT32),
+        ("delivery_count", codec.INT32),
     ),
 )
 PRECONDITION = grpc.StatusCode.FAILED_PRECONDITION
@@ -49,11 +49,12 @@ class World:
     leases_max: int = 64
     most: int = 1 << 20
     epochs: int = 0
+    next_id: int = 1
 
     def fill(self, count: int) -> None:
-        """Have so many messages more, numbered from 1."""
-        first = max(self.ready, default=0) + 1
-        self.ready.update({each: b"%d" % each for each in range(first, first + count)})
+        """Have so many messages more, numbered on from 1."""
+        first, self.next_id = self.next_id, self.next_id + count
+        self.ready.update({each: b"%d" % each for each in range(first, self.next_id)})
 
     def group(self, name: str, epoch: int) -> Group | Refusal:
         """Return a group for who works for it."""
@@ -257,9 +258,9 @@ class FakeLeases(LeaseServicer):
         group = await self._taken(self.world.group(request.name.group, request.epoch), context)
         offset, end = request.offset, request.offset + (request.messages_max or 1 << 30)
         while True:
-            messages = await self._taken(group.find(request.lease), context)
             if not left:
                 await self._taken(refusal, context)
+            messages = await self._taken(group.find(request.lease), context)
             some = list(messages.items())[offset : min(end, offset + self.chunk)]
             if not some:
                 return

@@ -12,13 +12,17 @@ import pytest
 from tests.client.conftest import new_broker
 
 from headrace_client import (
+    AdviceItem,
     NotAuthenticatedError,
     PublishRefusedError,
     TooLateError,
 )
+from headrace_client.advice import CONSUMERS
 from headrace_client.blocking import Client
 from headrace_client.loop_thread import SHARED, LoopThread
+from headrace_client.pb import advice_pb2 as advice
 from headrace_client.pb import flow_pb2 as flow
+from headrace_client.pb import message_pb2 as message
 from headrace_client.pb import topology_pb2 as topology
 
 
@@ -148,3 +152,42 @@ def test_the_thread_ends_with_the_last_client(broker: Any) -> None:
 
     thread.run(inside())
     thread.stop()
+
+
+def test_advice_is_given_and_told(broker: Any, client: Client) -> None:
+    item = AdviceItem("/", "q", CONSUMERS, 8, 2, "busy", 1_700_000_000_000)
+    broker.answers = {
+        "Put": advice.PutAdviceResponse(),
+        "List": lambda _: advice.ListAdviceResponse(items=broker.calls[-2][1].items),
+        "Delete": advice.DeleteAdviceResponse(items=1),
+    }
+    client.advice.put([item])
+    assert client.advice.list() == (item,)
+    assert client.advice.delete("q") == 1
+
+
+def test_ready_messages_go_together(broker: Any, client: Client) -> None:
+    broker.queues["q"] = deque()
+    broker.refuses = {b"bad"}
+    broker.message_octets_max = 10
+    bodies = [b"a", b"bad", b"x" * 11, b"b"]
+    given = [message.Message(body=body, routing_key="q") for body in bodies]
+    with client.publisher(publisher_id="job", epoch=3) as publisher:
+        confirms = publisher.publish_all(given)
+        with pytest.raises(PublishRefusedError, match="a queue is full"):
+            publisher.flush()
+    assert [each.sequence for each in confirms] == [1, 2, 3, 4]
+    kinds = [type(each.error).__name__ for each in confirms]
+    assert kinds == ["NoneType", "PublishRefusedError", "InvalidArgumentError", "NoneType"]
+    assert list(broker.queues["q"]) == [b"a", b"b"]
+    assert broker.streams[0].sequences == [1, 2, 4]
+
+
+def test_ready_messages_may_have_numbers_of_the_application(broker: Any, client: Client) -> None:
+    broker.queues["q"] = deque()
+    given = [message.Message(body=b"a"), message.Message(body=b"b")]
+    with client.publisher(routing_key="q", publisher_id="job") as publisher:
+        publisher.publish_all(given, [5, 9])
+        with pytest.raises(ValueError, match="must be from 10"):
+            publisher.publish_all(given, [9, 10])
+    assert broker.streams[0].sequences == [5, 9]

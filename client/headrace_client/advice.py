@@ -1,0 +1,176 @@
+"""Advice on queues: what somebody who watches a cluster thinks limits and consumers should be.
+
+The broker does not follow it; it keeps it for those who do, until it lapses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import grpc
+
+from headrace_client.limits import ADVICE_ITEMS_MAX
+from headrace_client.link import Link
+from headrace_client.pb import advice_pb2 as pb
+from headrace_client.pb.advice_pb2_grpc import AdviceStub
+
+if TYPE_CHECKING:
+    from headrace_client.pb.advice_pb2_grpc import AdviceAsyncStub
+
+CONSUMERS: Final = "consumers"
+PREFETCH: Final = "prefetch"
+HIGH_WATERMARK: Final = "high-watermark"
+HIGH_WATERMARK_OCTETS: Final = "high-watermark-bytes"
+
+_NUMBERS: Final = {
+    CONSUMERS: pb.ADVICE_KIND_CONSUMERS,
+    PREFETCH: pb.ADVICE_KIND_PREFETCH,
+    HIGH_WATERMARK: pb.ADVICE_KIND_HIGH_WATERMARK,
+    HIGH_WATERMARK_OCTETS: pb.ADVICE_KIND_HIGH_WATERMARK_OCTETS,
+}
+_KINDS: Final = {number: kind for kind, number in _NUMBERS.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class AdviceItem:
+    """One piece of advice.
+
+    Attributes:
+        vhost: of the queue.
+        queue: that it is about.
+        kind: CONSUMERS (how many it should have), PREFETCH (deliveries that each of them should
+            have unsettled at most), HIGH_WATERMARK (messages from which confirms should be
+            withheld), or HIGH_WATERMARK_OCTETS (the same in octets).
+        value: what is advised.
+        current: what it was when this was advised.
+        reason: for people, 1 to 512 octets.
+        valid_until_ms: Unix time at which it lapses, within a day from now on.
+        figures: what it was worked out from, 16 at most; names of 1 to 32 octets.
+        author: who advises, at most 64 octets; "" for the user that calls.
+        given_ms: Unix time; the broker sets it.
+    """
+
+    vhost: str
+    queue: str
+    kind: str
+    value: int
+    current: int
+    reason: str
+    valid_until_ms: int
+    figures: Mapping[str, float] = field(default_factory=dict)
+    author: str = ""
+    given_ms: int = 0
+
+
+class Advice:
+    """Gives, tells and takes back advice; `Client.advice`. Everything raises HeadraceError.
+
+    Giving it and taking it back needs the tag `policymaker` and a permission in the vhost.
+    """
+
+    def __init__(self, link: Link, vhost: str) -> None:
+        self._link = link
+        self._vhost = vhost
+
+    async def _call(self, pick: Callable[[AdviceAsyncStub], Any], request: Any) -> Any:
+        def method(channel: grpc.aio.Channel) -> Any:
+            return pick(AdviceStub(channel))
+
+        return await self._link.call(method, request)
+
+    async def put(self, items: Iterable[AdviceItem]) -> None:
+        """Give advice, in place of what the same author has given about the same things.
+
+        It goes in calls of ADVICE_ITEMS_MAX, each of which is taken as a whole or not at all. Calls
+        may be repeated.
+
+        Args:
+            items: any number.
+
+        Raises:
+            NotFoundError: a queue is not there; `fields` names its item within its call.
+            PreconditionError: `valid_until_ms` has passed (reason ALREADY_LAPSED).
+            ExhaustedError: the cluster keeps no more advice.
+            ValueError: a kind, or a number, that cannot be; nothing is given then.
+        """
+        given = [_item(each) for each in items]
+        for at in range(0, len(given), ADVICE_ITEMS_MAX):
+            request = pb.PutAdviceRequest(items=given[at : at + ADVICE_ITEMS_MAX])
+            await self._call(lambda stub: stub.Put, request)
+
+    async def list(
+        self, *, vhost: str = "", queue: str = "", author: str = ""
+    ) -> tuple[AdviceItem, ...]:
+        """Return what is advised and has not lapsed, by vhost, queue, kind and author.
+
+        Args:
+            vhost: "" for all.
+            queue: "" for all; of the client's vhost where none is given.
+            author: "" for all.
+        """
+        where = self._vhost if queue and not vhost else vhost
+        request = pb.ListAdviceRequest(vhost=where, queue=queue, author=author)
+        answer = await self._call(lambda stub: stub.List, request)
+        return tuple(map(_read, answer.items))
+
+    async def delete(
+        self, queue: str, *, kind: str = "", author: str = "", vhost: str | None = None
+    ) -> int:
+        """Take advice about a queue back.
+
+        Args:
+            queue: that it is about.
+            kind: "" for all.
+            author: "" for all.
+            vhost: None for the client's.
+
+        Returns:
+            How many pieces there were.
+        """
+        request = pb.DeleteAdviceRequest(
+            vhost=self._vhost if vhost is None else vhost,
+            queue=queue,
+            kind=_number(kind) if kind else pb.ADVICE_KIND_UNSPECIFIED,
+            author=author,
+        )
+        return int((await self._call(lambda stub: stub.Delete, request)).items)
+
+
+def _number(kind: str) -> pb.AdviceKind.ValueType:
+    number = _NUMBERS.get(kind)
+    if number is None:
+        raise ValueError(f"kind: must be one of {', '.join(_NUMBERS)}, not {kind!r}")
+    return number
+
+
+def _item(item: AdviceItem) -> pb.AdviceItem:
+    """Return advice as it is sent; the broker sets `given_ms`."""
+    return pb.AdviceItem(
+        vhost=item.vhost,
+        queue=item.queue,
+        kind=_number(item.kind),
+        value=item.value,
+        current=item.current,
+        reason=item.reason,
+        figures=item.figures,
+        valid_until_ms=item.valid_until_ms,
+        author=item.author,
+    )
+
+
+def _read(item: pb.AdviceItem) -> AdviceItem:
+    """Return advice; of a kind that this version does not know, its number."""
+    return AdviceItem(
+        vhost=item.vhost,
+        queue=item.queue,
+        kind=_KINDS.get(item.kind, str(item.kind)),
+        value=item.value,
+        current=item.current,
+        reason=item.reason,
+        valid_until_ms=item.valid_until_ms,
+        figures=dict(item.figures),
+        author=item.author,
+        given_ms=item.given_ms,
+    )
