@@ -173,8 +173,11 @@ class BackupClient:
         answer.request = question.request
         self._send(source, ClusterPayload(backup_answer=answer).SerializeToString())
 
-    def receive_answer(self, answer: BackupAnswer) -> None:
-        """Take another node's answer; a late one is dropped."""
+    def receive_answer(self, source: int, answer: BackupAnswer) -> None:
+        """Take another node's answer; a late one is dropped, and its point closed."""
         future = self._waiting.get(answer.request)
         if future is not None and not future.done():
             future.set_result(answer)
+        elif answer.point:
+            question = BackupQuestion(close=answer.point)  # whose answer nobody waits for
+            self._send(source, ClusterPayload(backup_question=question).SerializeToString())

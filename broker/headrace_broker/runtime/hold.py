@@ -81,14 +81,18 @@ class Hold:
             return
         if not self._ascending:
             self._sort()
-        first = bisect_left(self._entries, low)
-        stop = bisect_right(self._entries, high)
-        for gone in (self._entries[stop:], self._entries[:first]):
-            if gone:
-                self.released.append(gone)
-        self._entries = self._entries[first:stop]
-        self._sizes = self._sizes[first:stop]
-        self.octets = sum(self._sizes)
+        count = len(self._entries)
+        self._release(bisect_right(self._entries, high), count)
+        self._release(0, bisect_left(self._entries, low))
+
+    def _release(self, start: i64, stop: i64) -> None:
+        """Let some entries go; costs as much as these are, and a move of what is behind them."""
+        if start >= stop:
+            return
+        self.released.append(self._entries[start:stop])
+        self.octets -= sum(self._sizes[start:stop])
+        del self._entries[start:stop]
+        del self._sizes[start:stop]
 
     def break_off(self, reason: str) -> None:
         """Let everything go."""

@@ -66,7 +66,9 @@ class Node:
         world.asked.append((self.number, target))
         if target in world.down:
             return False
-        if target not in world.deaf:
+        if self.number in world.late:
+            world.kept.append((target, self.number, data))
+        elif target not in world.deaf:
             asyncio.get_running_loop().call_soon(world.nodes[target].receive, self.number, data)
         return True
 
@@ -75,7 +77,7 @@ class Node:
         if payload.WhichOneof("body") == "backup_question":
             self.client.receive_question(source, payload.backup_question)
         else:
-            self.client.receive_answer(payload.backup_answer)
+            self.client.receive_answer(source, payload.backup_answer)
 
 
 class World:
@@ -86,6 +88,8 @@ class World:
         self.exists = True
         self.down: set[int] = set()
         self.deaf: set[int] = set()
+        self.late: set[int] = set()  # what they send arrives when it is let go
+        self.kept: list[tuple[int, int, bytes]] = []
         self.asked: list[tuple[int, int]] = []
         self.nodes = {number: Node(self, number, number < 4) for number in (1, 2, 3, 4)}
 
@@ -136,8 +140,8 @@ def test_point_is_opened_on_a_follower_and_read_through_any_node(run) -> None:
 def test_nodes_that_are_down_or_silent_are_passed_over_and_the_leader_comes_last(
     run, monkeypatch
 ) -> None:
-    monkeypatch.setattr(module, "ANSWER_S", 0.01)
-    monkeypatch.setattr(module, "BACKUP_CATCH_UP_S", 0.01)
+    monkeypatch.setattr(module, "ANSWER_S", 0.2)
+    monkeypatch.setattr(module, "BACKUP_CATCH_UP_S", 0.1)
 
     async def scenario(world: World) -> None:
         world.down = {2}
@@ -152,6 +156,29 @@ def test_nodes_that_are_down_or_silent_are_passed_over_and_the_leader_comes_last
             await world.nodes[4].client.read(2, BackupRead(point=1, **READ))
         with pytest.raises(NodeSilentError, match="node 3 does not answer"):
             await world.nodes[4].client.read(3, BackupRead(point=1, **READ))
+
+    run(scenario)
+
+
+def test_point_of_which_nobody_was_told_in_time_is_closed(run, monkeypatch) -> None:
+    monkeypatch.setattr(module, "ANSWER_S", 0.2)
+    monkeypatch.setattr(module, "BACKUP_CATCH_UP_S", 0.1)
+
+    async def scenario(world: World) -> None:
+        world.late = {2}
+        node, answer = await world.nodes[4].client.open(QUEUE, TTL)
+        assert (node, answer.status) == (3, OK)
+        [(target, source, data)] = world.kept
+        [forgotten] = world.nodes[2].points._points
+        world.late = set()
+        world.nodes[target].receive(source, data)
+        while world.nodes[2].points._points:  # noqa: ASYNC110  (it tells nobody)
+            await asyncio.sleep(0)
+        monkeypatch.undo()
+        over = await world.nodes[4].client.read(2, BackupRead(point=forgotten, **READ))
+        assert over.status != OK
+        kept = await world.nodes[4].client.read(3, BackupRead(point=answer.point, **READ))
+        assert bodies(kept) == [b"1", b"2"]
 
     run(scenario)
 

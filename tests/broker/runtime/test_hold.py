@@ -65,3 +65,17 @@ def test_what_the_log_lost_by_itself_is_not_let_go_again() -> None:
     hold.keep(5, 1)
     hold.lose("gone")
     assert (hold.broken, released(hold), hold.count) == ("gone", [], 0)
+
+
+def test_part_that_moves_lets_go_what_it_leaves() -> None:
+    hold = Hold()
+    hold.cover(1, 100)
+    for index in (40, 10, 30, 20):
+        hold.keep(index, index)
+    hold.cover(1, 100)
+    assert (hold.count, hold.octets, released(hold)) == (4, 100, [])
+    hold.cover(15, 35)
+    assert (hold.count, hold.octets, sorted(released(hold))) == (2, 50, [10, 40])
+    assert list(hold.join(array("Q", [25]))) == [20, 25, 30]
+    hold.cover(50, 60)
+    assert (hold.count, hold.octets, sorted(released(hold))) == (0, 0, [10, 20, 30, 40])
