@@ -24,7 +24,9 @@ from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.flow.rate_history import Moves
 from headrace_broker.model.definition import QUEUE_QUORUM, Queue
 from headrace_broker.model.flow import CONNECTION, LIMIT_WATERMARK, Cause
+from headrace_broker.runtime.clock import Clock
 from headrace_broker.runtime.connection_info import ConnectionInfo
+from headrace_broker.runtime.queue_meter import QueueMeter
 from headrace_broker.runtime.telemetry.edges import EdgeTaker
 from headrace_broker.runtime.telemetry.episodes import Episodes
 from headrace_broker.runtime.telemetry.sampler import SampleTaker
@@ -55,7 +57,12 @@ class Node:
         ]
         self.hosts: dict[int, Any] = {
             queue.group: SimpleNamespace(
-                queue=queue, machine=QueueMachine(), moves=Moves(), serving=True
+                queue=queue,
+                machine=QueueMachine(),
+                moves=Moves(),
+                serving=True,
+                meter=QueueMeter(Clock()),
+                log=SimpleNamespace(window_octets=lambda: 1 << 24),
             )
             for queue in self.queues
         }

@@ -47,6 +47,8 @@ QUEUE_FIELDS: Final[Fields] = (
     *("ready", "ready_octets", "unacked", "unacked_octets", "oldest_ready_ms"),
     *("consumers", "consumers_busy", "saturated", "withheld", "high_messages", "high_octets"),
     *("pending_octets", "pending_octets_max"),
+    *("pending_commands", "pending_command_octets", "pending_command_octets_max"),
+    *("commit_ms_p50", "commit_ms_p99", "consumer_busy_ms"),
 )
 CONNECTION_FIELDS: Final[Fields] = (
     *WHOSE,
@@ -209,6 +211,7 @@ class SampleTaker:
             int(settings.high_watermark_octets),
             gate.octets if gate is not None else None,
             gate.octets_max if gate is not None else None,
+            *_metered(host, count * moment.elapsed_ms),
         )
 
     # Connections and other accounts
@@ -335,6 +338,27 @@ def _busy(host: QueueHost) -> int:
     """Return how many consumers hold all that they may."""
     return sum(
         each.attached and each.unsettled_count >= each.prefetch for each in host.machine.consumers()
+    )
+
+
+def _metered(host: QueueHost, busy_ms_max: int) -> tuple[Any, ...]:
+    """Return what a queue's leader has measured of its commands and consumers.
+
+    Args:
+        host: the leader's.
+        busy_ms_max: that consumers may have been busy; it may not have been asked for a while.
+    """
+    meter = host.meter
+    if meter is None:
+        return (None,) * 6
+    found = meter.take()
+    return (
+        found.commands,
+        found.octets,
+        int(host.log.window_octets()),
+        found.percentile_ms(50),
+        found.percentile_ms(99),
+        min(found.busy_us // 1000, busy_ms_max),
     )
 
 

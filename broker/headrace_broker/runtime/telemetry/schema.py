@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from headrace_broker.codecs.column_block import (
     BOOL,
+    FLOAT64,
     INT64,
     TIMESTAMP_MS,
     UTF8,
@@ -85,6 +86,13 @@ class Sample(NamedTuple):
     channels: int | None = None
     queues: int | None = None
     left_out: int | None = None
+    # Since version 2
+    pending_commands: int | None = None
+    pending_command_octets: int | None = None
+    pending_command_octets_max: int | None = None
+    commit_ms_p50: float | None = None
+    commit_ms_p99: float | None = None
+    consumer_busy_ms: int | None = None
 
 
 class FlowEvent(NamedTuple):
@@ -152,6 +160,7 @@ Row = Sample | FlowEvent | DebtEdge | QueueEvent
 
 _TIMES: Final = frozenset({"at", "started_at"})
 _FLAGS: Final = frozenset({"saturated", "in_debt"})
+_FRACTIONS: Final = frozenset({"commit_ms_p50", "commit_ms_p99"})
 _TEXTS: Final = frozenset(
     {
         *("node", "kind", "id", "name", "vhost", "user", "account", "account_kind", "account_name"),
@@ -166,15 +175,17 @@ def _column(name: str) -> Column:
         return name, TIMESTAMP_MS
     if name in _FLAGS:
         return name, BOOL
+    if name in _FRACTIONS:
+        return name, FLOAT64
     return name, UTF8 if name in _TEXTS else INT64
 
 
 SCHEMAS: Final = {
-    log: Schema(1, tuple(map(_column, kind._fields)))
-    for log, kind in (
-        (FLOW_SAMPLES, Sample),
-        (FLOW_EVENTS, FlowEvent),
-        (DEBT_EDGES, DebtEdge),
-        (QUEUE_EVENTS, QueueEvent),
+    log: Schema(version, tuple(map(_column, kind._fields)))
+    for log, version, kind in (
+        (FLOW_SAMPLES, 2, Sample),
+        (FLOW_EVENTS, 1, FlowEvent),
+        (DEBT_EDGES, 1, DebtEdge),
+        (QUEUE_EVENTS, 1, QueueEvent),
     )
 }

@@ -179,9 +179,11 @@ def test_full_disk_keeps_nothing_that_is_too_old() -> None:
     files, clock = MemoryFiles(), Clock()
     bounds = Bounds(1 << 30, 16_000)
     log = opened(files, bounds, clock)
-    for _ in range(4):
+    for _ in range(3):
         fill(log, clock, 1)
         clock.now_ms += 1_000  # so that each has a file
+    log.append(clock.now_ms, [rows(9)])
+    clock.now_ms += 1_000
     files.capacity_bytes = 1
     clock.now_ms += 13_500
     with pytest.raises(OSError, match="no space"):
@@ -389,3 +391,19 @@ def test_damaged_book_loses_the_groups_only() -> None:
     again = opened(files)
     assert again.groups() == {}
     assert read_all(again) == [0, 1, 2]
+
+
+def test_rows_from_before_an_upgrade_keep_their_schema() -> None:
+    files = MemoryFiles()
+    opened(files).append(5, [rows(0)])
+    newer = Schema(2, (*SCHEMA.columns, ("more", INT64)))
+    log = ShardLog(files, PLACE, newer, LARGE, Clock())
+    log.open()
+    log.append(6, [encode_columns(newer, [[3], ["row 3"], [7]])])
+    again = ShardLog(files, PLACE, newer, LARGE, Clock())
+    again.open()
+    for each in (log, again):
+        [old], [new] = [each.read(each.summary.incarnation, first, 4, 1 << 20) for first in (0, 3)]
+        assert (old.schema, new.schema) == (SCHEMA, newer)
+        assert decode_columns(newer, inflated(new).columns) == [[3], ["row 3"], [7]]
+        assert read_all(each) == [0, 1, 2, 3]

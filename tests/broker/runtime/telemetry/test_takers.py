@@ -19,7 +19,10 @@ from headrace_broker.model.definition import QUEUE_QUORUM, Queue
 from headrace_broker.model.flow import CONNECTION, DEAD_LETTERS, LIMIT_WATERMARK, Cause
 from headrace_broker.model.limits import TELEMETRY_QUEUE_EVENTS_MAX
 from headrace_broker.runtime.alarms import AlarmStatus
+from headrace_broker.runtime.clock import Clock
 from headrace_broker.runtime.connection_info import ConnectionInfo
+from headrace_broker.runtime.queue_log import COMMAND_OVERHEAD_OCTETS
+from headrace_broker.runtime.queue_meter import QueueMeter
 from headrace_broker.runtime.telemetry import episodes as module
 from headrace_broker.runtime.telemetry.edges import EdgeTaker
 from headrace_broker.runtime.telemetry.episodes import Episodes
@@ -94,7 +97,7 @@ class World:
             consumers=list,
         )
         self.hosts[group] = SimpleNamespace(
-            queue=queue, machine=machine, moves=Moves(), serving=True
+            queue=queue, machine=machine, moves=Moves(), serving=True, meter=None
         )
 
     def connect(self, number: int) -> ConnectionInfo:
@@ -190,6 +193,32 @@ def test_what_moves_is_told_with_what_it_moved_and_once_more_at_its_end() -> Non
     assert [(each.name, each.published) for each in of_kind(samples, "queue")] == [("q1", 0)]
     samples, _, _ = world.look()
     assert of_kind(samples, "queue") == of_kind(samples, "connection") == []
+
+
+def test_leader_tells_what_it_measured_since_the_last_look() -> None:
+    world = World()
+    host = world.hosts[1]
+    host.meter = meter = QueueMeter(Clock())
+    host.log = SimpleNamespace(window_octets=lambda: 1 << 20)
+    host.machine.unsettled_count = host.machine.consumer_count = 2
+    for _ in range(2):
+        meter.proposed(b"command")
+    meter.applied(b"command", 0)
+    [told] = of_kind(world.look()[0], "queue")
+    octets = len(b"command") + COMMAND_OVERHEAD_OCTETS
+    assert (told.pending_commands, told.pending_command_octets) == (1, octets)
+    assert told.pending_command_octets_max == 1 << 20
+    assert told.commit_ms_p50 == told.commit_ms_p99 is not None
+    assert told.consumer_busy_ms == 0
+    [told] = of_kind(world.look()[0], "queue")
+    assert (told.pending_commands, told.commit_ms_p50, told.commit_ms_p99) == (1, None, None)
+    meter.applied(b"command", 2)
+    meter._busy_us = 5_000_000  # nobody had asked for a while
+    [told] = of_kind(world.look()[0], "queue")
+    assert told.consumer_busy_ms == 2000
+    world.hosts[1].meter = None
+    [told] = of_kind(world.look()[0], "queue")
+    assert told.pending_commands is told.consumer_busy_ms is None
 
 
 def test_edge_names_account_exchange_and_queue() -> None:

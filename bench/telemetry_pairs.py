@@ -1,0 +1,121 @@
+"""What telemetry costs under load: the same load on two clusters, one with and one without it.
+
+python bench/telemetry_pairs.py [--rounds 8] [--seconds 6] [--load WORDS]
+
+Both clusters of three nodes run on this machine all the time, and take turns: each round loads one
+and then the other, the second one first in every other round, so that what else the machine does
+falls on both. Figures are medians over rounds of the ratio with to without. Processor time is that
+of all nodes for each message.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+from compare import build_load_generator
+from peers import HEADRACE_PORT, Headrace, PeerError
+from replication.figures import processor_seconds
+
+VARIABLE: Final = "HEADRACE_TELEMETRY_ENABLED"
+PORTS: Final = {"true": HEADRACE_PORT, "false": HEADRACE_PORT + 100}
+LOADS: Final = {
+    "one queue, as fast as it goes": ["--publishers", "1", "--consumers", "1", "--queues", "1"],
+    "30 queues, as fast as it goes": ["--publishers", "30", "--consumers", "30", "--queues", "30"],
+    "one queue, 2,000 messages a second": [
+        *("--publishers", "1", "--consumers", "1", "--queues", "1", "--rate", "2000"),
+    ],
+    "30 queues, 2,000 messages a second": [
+        *("--publishers", "30", "--consumers", "30", "--queues", "30", "--rate", "2000"),
+    ],
+}
+COMMON: Final = ["--window", "100", "--prefetch", "200", "--ack-every", "50"]
+
+
+def started(directory: Path, enabled: str) -> Headrace:
+    """Start a cluster with or without telemetry."""
+    os.environ[VARIABLE] = enabled  # which the cluster takes over when it is made
+    try:
+        cluster = Headrace(directory / f"telemetry-{enabled}", PORTS[enabled])
+    finally:
+        del os.environ[VARIABLE]
+    cluster.start()
+    return cluster
+
+
+def load(program: Path, cluster: Headrace, arguments: list[str], seconds: int) -> dict[str, float]:
+    """Return what one load gives: rate, median and high latency of confirms, processor time.
+
+    Raises:
+        PeerError: it could not be carried out.
+    """
+    ports = ",".join(str(port) for port in cluster.ports)
+    pids = cluster.pids()
+    before = sum(processor_seconds(pid) for pid in pids)
+    command = [str(program), "--ports", ports, "--seconds", str(seconds), "--warmup", "1"]
+    done = subprocess.run([*command, *COMMON, *arguments], capture_output=True, text=True)
+    if done.returncode:
+        raise PeerError(f"amqpload: {done.stderr}")
+    told: dict[str, Any] = json.loads(done.stdout)
+    spent = sum(processor_seconds(pid) for pid in pids) - before
+    return {
+        "confirmed a second": told["confirmed_s"],
+        "confirm ms p50": told["confirm_ms_p50"],
+        "confirm ms p99": told["confirm_ms_p99"],
+        "processor us a message": 1e6 * spent / max(told["confirmed"], 1),
+    }
+
+
+def compare(
+    program: Path, clusters: dict[str, Headrace], rounds: int, seconds: int, chosen: str
+) -> None:
+    """Print a table of the loads that have some words in their name."""
+    print(f"{'':36}{'':24}{'without':>10}{'with':>10}{'ratio':>8}   of rounds")
+    for name in filter(lambda name: chosen in name, LOADS):
+        arguments = LOADS[name]
+        found: dict[str, list[dict[str, float]]] = {each: [] for each in clusters}
+        for number in range(rounds):
+            for each in sorted(clusters, reverse=number % 2 == 0):
+                found[each].append(load(program, clusters[each], arguments, seconds))
+        for figure in found["true"][0]:
+            on = [each[figure] for each in found["true"]]
+            off = [each[figure] for each in found["false"]]
+            ratios = sorted(a / b for a, b in zip(on, off, strict=True))
+            middle = statistics.median(ratios)
+            spread = f"{ratios[len(ratios) // 4]:.3f} to {ratios[-1 - len(ratios) // 4]:.3f}"
+            medians = f"{statistics.median(off):10.1f}{statistics.median(on):10.1f}"
+            print(f"{name:36}{figure:24}{medians}{middle:8.3f}   {spread}", flush=True)
+
+
+def main() -> int:
+    """Run the comparison; exit code 1 when a cluster could not be driven."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--seconds", type=int, default=6)
+    parser.add_argument("--load", default="", help="words in the names of those wanted")
+    options = parser.parse_args()
+    clusters: dict[str, Headrace] = {}
+    with tempfile.TemporaryDirectory(prefix="headrace-telemetry-") as work:
+        try:
+            program = build_load_generator(Path(work))
+            for enabled in PORTS:
+                clusters[enabled] = started(Path(work), enabled)
+            compare(program, clusters, options.rounds, options.seconds, options.load)
+        except PeerError as error:
+            print(error, file=sys.stderr)
+            return 1
+        finally:
+            for cluster in clusters.values():
+                cluster.stop()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

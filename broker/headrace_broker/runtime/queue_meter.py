@@ -1,0 +1,106 @@
+"""What the leader of a queue measures of its commands and of its consumers' time.
+
+One command is timed at a time, as in `headrace_raftlog.node.commit_meter`, so that measuring costs
+next to nothing however many there are.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, final
+
+from mypy_extensions import i64
+
+from headrace_broker.model.limits import COMMANDS_TIMED_MAX
+from headrace_broker.runtime.clock import Clock
+from headrace_broker.runtime.queue_log import COMMAND_OVERHEAD_OCTETS
+
+
+class Metered(NamedTuple):
+    """What a meter has found since it was asked before.
+
+    Attributes:
+        commands: under way now: proposed and not applied.
+        octets: of these, each with what it is reckoned beside.
+        durations_us: from proposal to application, of commands that were timed; ascending.
+        busy_us: for how long consumers had all that they may have, summed over consumers.
+    """
+
+    commands: int
+    octets: int
+    durations_us: list[int]
+    busy_us: int
+
+    def percentile_ms(self, percent: int) -> float | None:
+        """Return the duration that so many of 100 do not exceed; None where none was timed."""
+        count = len(self.durations_us)
+        if count == 0:
+            return None
+        return self.durations_us[max(-(-count * percent // 100), 1) - 1] / 1000
+
+
+@final
+class QueueMeter:
+    """Measures from the moment at which a replica leads; another leadership has another one.
+
+    Args:
+        clock: of the replica.
+
+    Attributes:
+        commands: as `Metered`; so is octets.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self.commands: i64 = 0
+        self.octets: i64 = 0
+        self._clock = clock
+        self._timed: bytes | None = None
+        self._timed_us: i64 = 0
+        self._durations: list[int] = []
+        self._next: i64 = 0  # place of the next duration, once there are as many as are kept
+        self._busy: i64 = 0  # consumers that have all that they may
+        self._busy_us: i64 = 0
+        self._since_us: i64 = clock.monotonic_us()  # until when that is reckoned
+
+    def proposed(self, data: bytes) -> None:
+        """A command was taken by the log."""
+        self.commands += 1
+        self.octets += len(data) + COMMAND_OVERHEAD_OCTETS
+        if self._timed is None:
+            self._timed = data
+            self._timed_us = self._clock.monotonic_us()
+
+    def applied(self, data: bytes, busy: i64) -> None:
+        """A command was applied; so many consumers have all that they may now."""
+        now = self._clock.monotonic_us()
+        self._reckon(now)
+        self._busy = busy
+        if self.commands > 0:
+            self.commands -= 1
+            self.octets -= len(data) + COMMAND_OVERHEAD_OCTETS
+        if self._timed is not None and data == self._timed:
+            self._timed = None
+            self._keep(max(now - self._timed_us, 0))
+
+    def take(self) -> Metered:
+        """Return what there is since this was called before."""
+        self._reckon(self._clock.monotonic_us())
+        found = Metered(
+            int(self.commands), int(self.octets), sorted(self._durations), int(self._busy_us)
+        )
+        self._durations = []
+        self._next = 0
+        self._busy_us = 0
+        return found
+
+    def _reckon(self, now: i64) -> None:
+        if self._busy > 0:
+            self._busy_us += self._busy * max(now - self._since_us, 0)
+        self._since_us = now
+
+    def _keep(self, duration: i64) -> None:
+        """Keep the newest durations."""
+        if len(self._durations) < COMMANDS_TIMED_MAX:
+            self._durations.append(int(duration))
+        else:
+            self._durations[self._next] = int(duration)
+            self._next = (self._next + 1) % COMMANDS_TIMED_MAX
