@@ -248,6 +248,7 @@ LEASE_OPENER_OCTETS_MAX: Final = 64  # octets of such a request's id; a UUID as 
 LEASE_ROWS_MAX: Final = 256  # rows of message ids remembered of a lease that went back; messages mostly stand in few
 LEASE_REQUESTS_MAX: Final = 256  # requests about leases under way at a queue's leader
 LEASE_CHUNK_MESSAGES_MAX: Final = 1 << 14  # messages in one answer to a fetch; to cut them takes some ms
+COMMANDS_TIMED_MAX: Final = 64  # durations of commands that a queue's leader keeps between two looks of telemetry, the newest
 LEASE_DECODED_MESSAGES_MAX: Final = 1 << 12  # messages in one answer that is rows or columns; to make it holds the loop for some 10 ms
 LEASE_CHUNK_OCTETS: Final = 1 << 20  # octets in one answer to a fetch where nothing else is said; some ms of a link
 LEASE_CHUNK_OCTETS_MAX: Final = 4 << 20  # the most, and one message: a chunk is one frame between nodes

@@ -9,7 +9,7 @@ from mypy_extensions import i64, mypyc_attr
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Clock:
-    """This machine's clocks, in milliseconds."""
+    """This machine's clocks."""
 
     def unix_ms(self) -> i64:
         """Return the Unix time, which may be set."""
@@ -18,3 +18,7 @@ class Clock:
     def monotonic_ms(self) -> i64:
         """Return a time that only goes forward, from an unknown beginning."""
         return time.monotonic_ns() // 1_000_000
+
+    def monotonic_us(self) -> i64:
+        """Return the same in microseconds, for what is short."""
+        return time.monotonic_ns() // 1000

@@ -430,7 +430,7 @@ class BrokerNode:
             "browsed_page": lambda _, page: self.browsing.receive_answer(page),
             **self.archives.handlers(),
             "backup_question": self.backups.receive_question,
-            "backup_answer": lambda _, answer: self.backups.receive_answer(answer),
+            "backup_answer": self.backups.receive_answer,
             "question": self.clients.inquiries.receive_question,
             "answer": lambda _, answer: self.clients.inquiries.receive_answer(answer),
             "debt_report": self.debts.receive_report,

@@ -62,6 +62,7 @@ from headrace_broker.runtime.lane_port import HostEnd, Reach
 from headrace_broker.runtime.letter import Letter, cut_letters, in_lots
 from headrace_broker.runtime.letter_cause import LetterCauses
 from headrace_broker.runtime.queue_log import BUSY, TAKEN, QueueLog
+from headrace_broker.runtime.queue_meter import QueueMeter
 from headrace_broker.runtime.session_telling import tell_session
 from headrace_broker.runtime.ticking import Ticking
 from headrace_broker.runtime.trace_port import TRACING
@@ -89,6 +90,7 @@ class QueueHost(HostEnd):
             leading.
         used_ms: when the queue was used last, on the monotonic clock, as far as this leader knows.
         moves: messages that came and went while this replica led.
+        meter: of this leadership's commands, None when not leading.
     """
 
     def __init__(
@@ -107,6 +109,7 @@ class QueueHost(HostEnd):
         self.arguments: dict[str, Any] = NO_ARGUMENTS
         self.used_ms: i64 = 0
         self.moves = Moves()
+        self.meter: QueueMeter | None = None
         self._node = node
         self.log = log
         self._reach = reach
@@ -171,7 +174,10 @@ class QueueHost(HostEnd):
     def propose(self, data: bytes) -> i64:
         """Append a command with this moment's time stamp."""
         stamped = stamp_command(self._clock.unix_ms(), data)
-        return self.log.propose(stamped, passes_publishes(data))
+        outcome = self.log.propose(stamped, passes_publishes(data))
+        if outcome == TAKEN and self.meter is not None:
+            self.meter.proposed(stamped)
+        return outcome
 
     @override
     def resync(
@@ -251,6 +257,8 @@ class QueueHost(HostEnd):
         leased: i64 = self.machine.leased_count
         newest = self.machine.last_id
         effects = self.machine.apply(index, data)
+        if self.meter is not None:
+            self.meter.applied(data, self.machine.busy_count())
         if self.serving:
             self.moves.arrived += self.machine.last_id - newest
             if kind == LEASE:
@@ -309,6 +317,7 @@ class QueueHost(HostEnd):
         """
         self.leading = serving
         self.serving = False
+        self.meter = QueueMeter(self._clock) if serving else None
         self.machine.count_into(None)
         self._ticking.reset()
         self._causes.forget()
@@ -316,8 +325,7 @@ class QueueHost(HostEnd):
             self._filtering.reset()
         self.arguments = NO_ARGUMENTS
         if serving:
-            machine = self.machine
-            self._configured = encode_configure(machine.version, machine.settings)
+            self._configured = encode_configure(self.machine.version, self.machine.settings)
             if self.configure():
                 return
         self._dismiss(0 if leader == self._node else leader)
@@ -404,10 +412,7 @@ class QueueHost(HostEnd):
         return self.propose(encode_node_down(node, boot_kept)) != BUSY
 
     def _call_early(self, leader: int) -> None:
-        """Answer the other nodes' sessions that asked before this replica could serve.
-
-        Sessions of this node hear of their queue's leader from `HostWatcher`.
-        """
+        """Answer other nodes' sessions that asked too early; this node's hear of it otherwise."""
         early, self._early = self._early, {}
         for session in early:
             end = self._reach.session(session)

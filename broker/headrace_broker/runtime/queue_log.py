@@ -78,6 +78,10 @@ class QueueLog:
         """Return up to where the log is applied here."""
         raise AssertionError("nobody reads this log beside its queue")
 
+    def window_octets(self) -> i64:
+        """Return how many octets of commands may be under way before others wait for them."""
+        raise AssertionError("nobody measures this log")
+
     async def catch_up(self, seconds: float) -> None:
         """Wait until all that was committed before is applied here; as `RaftNode.read_barrier`."""
 
@@ -146,6 +150,10 @@ class RaftQueueLog(QueueLog):
     def forget(self, index: i64) -> None:
         if not self.holds(index):
             self._node.entry_dead(self._group, index)
+
+    @override
+    def window_octets(self) -> i64:
+        return self._node.options.core.uncommitted_bytes_max
 
     @override
     def entry_octets(self, index: i64) -> i64:
@@ -239,6 +247,10 @@ class MemoryQueueLog(QueueLog):
     def forget(self, index: i64) -> None:
         if not self.holds(index):
             self._entries.pop(index, None)
+
+    @override
+    def window_octets(self) -> i64:
+        return MEMORY_LOG_TURN_OCTETS
 
     @override
     def applied_index(self) -> i64:

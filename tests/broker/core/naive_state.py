@@ -261,6 +261,12 @@ class NaiveState(na.NaiveArchive):
         if best is not None:
             self.join(best)
 
+    def busy(self) -> int:
+        """How many consumers without a filter have all that they may have."""
+        places = [self.active] if self.settings.single_active else list(self.receivers)
+        receivers = [self.receivers[place] for place in places if place is not None]
+        return sum(r.state == "attached" and not r.filtered and not r.credit() for r in receivers)
+
     def leave(self, place: Place) -> None:
         if place in self.line:
             self.line.remove(place)

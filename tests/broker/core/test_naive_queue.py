@@ -131,6 +131,7 @@ def test_machine_and_naive_queue_say_the_same(
         dead |= {effect.index for effect in effects if isinstance(effect, e.EntryDead)}
         assert set(range(1, index + 1)) - dead == naive.alive(), index
         assert machine.ready_octets == sum(m.octets for m in naive.waiting), index
+        assert machine.busy_count() == naive.busy(), index
         assert machine.delayed_count == len(naive.delayed)
         assert machine.leased_count == naive.leased(), index
         assert [told_group(g) for g in machine.lease_groups()] == [

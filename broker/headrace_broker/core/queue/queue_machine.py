@@ -244,6 +244,15 @@ class QueueMachine:
                     return True
         return False
 
+    def busy_count(self) -> i64:
+        """Return how many consumers have all that they may have; filtered ones do not count."""
+        state = self._state
+        if state.settings.single_active:  # others are given nothing, and have no work
+            active = state.active
+            is_busy = active is not None and not active.filtered and active.credit() == 0
+            return 1 if is_busy else 0
+        return state.attached_count - state.filtered_count - state.rotation.waiting
+
     def is_attached(self, session: i64, consumer: i64) -> bool:
         """Whether that consumer gets deliveries (else it has to attach first)."""
         found = self._consumer(session, consumer)

@@ -55,6 +55,7 @@ class QueueState:
         arrivals: number of attachments there were.
         attached_count: consumers in state ATTACHED.
         detached_count: consumers in state DETACHED.
+        filtered_count: those of them that are filtered.
         exclusive: the only attached consumer is exclusive.
         unsettled_count: messages acquired by consumers and groups and not settled.
         unsettled_octets: of their bodies.
@@ -83,6 +84,7 @@ class QueueState:
         self.active: Consumer | None = None
         self.arrivals: i64 = 0
         self.attached_count: i64 = 0
+        self.filtered_count: i64 = 0
         self.detached_count: i64 = 0
         self.exclusive = False
         self.unsettled_count: i64 = 0
@@ -156,6 +158,8 @@ class QueueState:
         self.arrivals += 1
         consumer.arrival = self.arrivals
         self.attached_count += 1
+        if consumer.filtered:
+            self.filtered_count += 1
         self.exclusive = consumer.exclusive
         self.choose_active()
         self.enter_rotation(consumer)
@@ -164,6 +168,8 @@ class QueueState:
         """Give a consumer no more deliveries: make it DETACHED or CANCELLED."""
         if consumer.state == ATTACHED:
             self.attached_count -= 1
+            if consumer.filtered:
+                self.filtered_count -= 1
             if consumer.exclusive:
                 self.exclusive = False
             self.rotation.remove(consumer)

@@ -271,6 +271,8 @@ def _read_consumer(reader: OctetReader, session: i64, state: QueueState) -> Cons
         _read_unsettled(consumer, number, read_message(reader, state), state)
     if consumer.state == ATTACHED:
         state.attached_count += 1
+        if consumer.filtered:
+            state.filtered_count += 1
         state.exclusive = consumer.exclusive
     elif consumer.state == DETACHED:
         state.detached_count += 1
