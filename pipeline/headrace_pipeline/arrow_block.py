@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, Protocol
+from functools import lru_cache
+from typing import Any, Final, NamedTuple, Protocol
 
 import pyarrow as pa
 
 from headrace_pipeline.error import SchemaError
+from headrace_pipeline.limits import SCHEMAS_KEPT
 
 ALIGNMENT: Final = 8  # octets at whose multiples buffers begin
 
@@ -61,37 +63,55 @@ def to_batch(schema: BlockSchema, block: BlockOctets) -> pa.RecordBatch:
     Raises:
         SchemaError: the block has not the buffers that its schema says.
     """
+    known, kinds = _known(tuple(schema.columns))
     buffers = _buffers(block)
-    arrays: list[pa.Array] = []
-    names: list[str] = []
-    for name, number in schema.columns:
+    rows = block.rows
+    arrays = [_array(kind, rows, buffers) for kind in kinds]
+    return pa.RecordBatch.from_arrays(arrays, schema=known)
+
+
+class _Kind(NamedTuple):
+    """A column: its name and type, whether it has offsets, and how many bits a value has."""
+
+    name: str
+    type: pa.DataType
+    has_offsets: bool
+    bits: int
+
+
+@lru_cache(maxsize=SCHEMAS_KEPT)
+def _known(columns: tuple[tuple[str, int], ...]) -> tuple[pa.Schema, tuple[_Kind, ...]]:
+    """Return the columns that are known here; brokers' blocks are small, and their schemas few."""
+    kinds = []
+    for name, number in columns:
         kind = TYPES.get(number)
         if kind is None:
             break
-        names.append(name)
-        arrays.append(_array(name, kind, number in _WITH_OFFSETS, block.rows, buffers))
-    return pa.RecordBatch.from_arrays(arrays, names)
+        has_offsets = number in _WITH_OFFSETS
+        kinds.append(_Kind(name, kind, has_offsets, 0 if has_offsets else kind.bit_width))
+    return pa.schema([(each.name, each.type) for each in kinds]), tuple(kinds)
 
 
-def _array(
-    name: str, kind: pa.DataType, has_offsets: bool, rows: int, buffers: Iterator[pa.Buffer]
-) -> pa.Array:
+def _array(kind: _Kind, rows: int, buffers: Iterator[pa.Buffer]) -> pa.Array:
+    name, arrow, has_offsets, bits = kind
     try:
         valid: pa.Buffer | None = next(buffers)
-        values = [next(buffers) for _ in range(2 if has_offsets else 1)]
+        values = [valid, next(buffers)]
+        if has_offsets:
+            values.append(next(buffers))
     except StopIteration:
         raise SchemaError(f"column {name}: the block has too few buffers") from None
     assert valid is not None, "it is there, empty or not"
     if not valid.size:
-        valid = None  # all rows have a value
+        values[0] = None  # all rows have a value
     elif 8 * valid.size < rows:
         raise SchemaError(f"column {name}: its bitmap is too short for {rows} rows")
-    least = 4 * (rows + 1) if has_offsets else (rows * kind.bit_width + 7) // 8
-    if values[0].size < least:
+    least = 4 * (rows + 1) if has_offsets else (rows * bits + 7) // 8
+    if values[1].size < least:
         raise SchemaError(f"column {name}: its values are too short for {rows} rows")
-    if has_offsets and _last_offset(values[0], rows) > values[1].size:
+    if has_offsets and _last_offset(values[1], rows) > values[2].size:
         raise SchemaError(f"column {name}: its values are too short for its offsets")
-    return pa.Array.from_buffers(kind, rows, [valid, *values])
+    return pa.Array.from_buffers(arrow, rows, values)
 
 
 def _last_offset(offsets: pa.Buffer, rows: int) -> int:

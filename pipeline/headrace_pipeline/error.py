@@ -34,3 +34,22 @@ class FencedError(PipelineError):
 
 class SchemaError(PipelineError):
     """Rows have not the columns or types that were declared."""
+
+
+class RowsRefusedError(PipelineError):
+    """Rows were not published, for the broker has refused them or they can be no messages.
+
+    Args:
+        count: how many, of one task.
+        named: the first of them, with the reasons.
+    """
+
+    def __init__(self, count: int, named: list[str]) -> None:
+        super().__init__(count, named)
+        self.count = count
+        self.named = named
+
+    def __str__(self) -> str:
+        left = self.count - len(self.named)
+        more = f"; and {left} more" if left else ""
+        return f"{self.count} rows were refused: {'; '.join(self.named)}{more}"

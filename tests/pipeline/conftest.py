@@ -8,9 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("pyspark", reason="make test-pipeline installs Spark")
-
 from pyspark.sql import SparkSession
 
 from headrace_pipeline.jobs.session import SessionSettings, session

@@ -62,6 +62,12 @@ FLOW_SAMPLES: Final = _log(
     Column("in_debt", FLAG),
     *_columns(I64, "memory_used", "memory_limit", "disk_free", "disk_limit", "cpu_ms"),
     *_columns(I64, "loop_lag_ms", "connections", "channels", "queues", "left_out"),
+    Column("pending_commands", I64, since=2),
+    Column("pending_command_octets", I64, since=2),
+    Column("pending_command_octets_max", I64, since=2),
+    Column("commit_ms_p50", Kind.FLOAT64, since=2),
+    Column("commit_ms_p99", Kind.FLOAT64, since=2),
+    Column("consumer_busy_ms", I64, since=2),
 )
 
 FLOW_EVENTS: Final = _log(
