@@ -17,7 +17,7 @@ from headrace_client.error import (
     OtherIncarnationError,
     UnknownShardError,
 )
-from headrace_client.export import Block
+from headrace_client.export import Block, Columns
 from headrace_pipeline.arrow_block import to_batch
 from headrace_pipeline.error import PipelineError
 from headrace_pipeline.limits import BATCH_BYTES, BATCH_ROWS, NODE_WAIT_SECONDS
@@ -97,18 +97,19 @@ class Gathering:
         self._table = table
         self._part = part
         self._batches: list[pa.RecordBatch] = []
+        self._schema: Columns | None = None  # of all of them
         self._start = self._rows = self._octets = 0
 
     def add(self, block: Block) -> Iterator[pa.RecordBatch]:
         """Take the rows of a block that are wanted; return those that are enough for a batch."""
         batch = to_batch(block.schema, block)
-        batch = batch.slice(block.start - block.first_index, block.end - block.start)
-        if self._batches and (
-            self._batches[0].schema != batch.schema or self._start + self._rows != block.start
-        ):
+        if block.end - block.start < block.rows:
+            batch = batch.slice(block.start - block.first_index, block.end - block.start)
+        follows = block.schema == self._schema and self._start + self._rows == block.start
+        if self._batches and not follows:
             yield from self.flush()
         if not self._batches:
-            self._start = block.start
+            self._start, self._schema = block.start, block.schema
         self._batches.append(batch)
         self._rows += batch.num_rows
         self._octets += len(block.body)
@@ -136,4 +137,4 @@ class Gathering:
 def lowered(times: Any, until_ms: int) -> Any:
     """Return times, none of them later than one."""
     limit = pa.scalar(until_ms, pa.timestamp("ms", tz="UTC")).cast(times.type)
-    return pc.min_element_wise(times, limit, skip_nulls=False)
+    return pc.if_else(pc.greater(times, limit), limit, times)
