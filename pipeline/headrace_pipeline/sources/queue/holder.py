@@ -13,7 +13,12 @@ from headrace_client import error as client_error
 from headrace_client.blocking import LeaseGroup
 from headrace_client.lease_value import HELD, GroupState, Leased, LeaseState
 from headrace_pipeline.error import FencedError, PipelineError
-from headrace_pipeline.limits import LEASE_BYTES_MAX, LEASE_MESSAGES_MAX
+from headrace_pipeline.limits import (
+    LEASE_BYTES_MAX,
+    LEASE_MESSAGES_MAX,
+    LEASES_MAX,
+    NODE_WAIT_SECONDS,
+)
 from headrace_pipeline.sources.queue.plan import Room
 
 log = logging.getLogger(__name__)
@@ -43,6 +48,7 @@ class Holder:
         self._told: set[int] = set()  # leases that are gone, as the log says already
         self._failure: PipelineError | None = None
         self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
 
     @property
     def epoch(self) -> int:
@@ -60,11 +66,14 @@ class Holder:
             raise self._failure
         if self._state is None:
             with self._refusals():
-                opened = self._group.open(self._request_id, self._ttl_s)
+                opened = self._group.open(
+                    self._request_id, self._ttl_s, timeout_s=NODE_WAIT_SECONDS
+                )
             log.info("%s: opened under epoch %d", self._where, opened.epoch)
             self._note(opened)
             name = f"renewal of {self._where}"
-            threading.Thread(target=self._keep, name=name, daemon=True).start()
+            self._thread = threading.Thread(target=self._keep, name=name, daemon=True)
+            self._thread.start()
         assert self._state is not None
         return self._state
 
@@ -79,7 +88,9 @@ class Holder:
         octets = min(room.octets, LEASE_BYTES_MAX)
         try:
             with self._refusals():
-                leased = self._group.lease(number, messages, octets, ttl_s=self._ttl_s)
+                leased = self._group.lease(
+                    number, messages, octets, ttl_s=self._ttl_s, timeout_s=NODE_WAIT_SECONDS
+                )
         except client_error.ExhaustedError as error:
             if error.reason != TOO_MANY_LEASES:
                 raise
@@ -93,19 +104,21 @@ class Holder:
         if up_to <= self.state().settled:
             return
         with self._refusals():
-            settled = self._group.settle(up_to)
+            settled = self._group.settle(up_to, timeout_s=NODE_WAIT_SECONDS)
         log.debug("%s: settled up to lease %d", self._where, up_to)
         self._note(settled.group, settled.gone)
 
     def stop(self) -> None:
         """Keep nothing any more; what is held goes back after its time to live."""
         self._ended.set()
+        if self._thread is not None:
+            self._thread.join()
 
     def _keep(self) -> None:
         while not self._ended.wait(self._ttl_s / 3):
             try:
                 with self._refusals():
-                    state = self._group.renew(self._ttl_s)
+                    state = self._group.renew(self._ttl_s, timeout_s=self._ttl_s * 2 / 3)
                 self._note(state)
             except PipelineError as error:
                 log.error("%s", error)
@@ -130,6 +143,8 @@ class Holder:
                 if lease.state != HELD and lease.lease not in self._told
             ]
             self._told.update(lease.lease for lease in news)
+            oldest = state.settled - LEASES_MAX  # what is older nobody tells of any more
+            self._told = {number for number in self._told if number > oldest}
         for lease in news:
             text = "lease %d of %s has %s: %d messages (ids %s) went back and come again"
             ids = lease.message_id_text

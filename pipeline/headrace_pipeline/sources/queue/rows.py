@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterator
+from time import monotonic
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -15,7 +15,7 @@ from headrace_client.blocking import LeaseGroup
 from headrace_client.export_stream import Block
 from headrace_pipeline.arrow_block import to_batch
 from headrace_pipeline.error import DataLossError, FencedError, PipelineError
-from headrace_pipeline.limits import LEASE_FETCH_BYTES
+from headrace_pipeline.limits import LEASE_FETCH_BYTES, NODE_WAIT_SECONDS
 from headrace_pipeline.reach import client
 from headrace_pipeline.schema.conform import conform
 from headrace_pipeline.sources.queue.option import QueueOptions
@@ -55,11 +55,11 @@ class Renewal(NamedTuple):
 
     def over(self, blocks: Iterator[Block]) -> Iterator[Block]:
         """Hand blocks on, and renew now and then."""
-        renewed_at = time.monotonic()
+        renewed_at = monotonic()
         for block in blocks:
-            if time.monotonic() - renewed_at > self.ttl_s / 3:
+            if monotonic() - renewed_at > self.ttl_s / 3:
                 self.group.renew(self.ttl_s)
-                renewed_at = time.monotonic()
+                renewed_at = monotonic()
             yield block
 
 
@@ -78,7 +78,11 @@ def read_part(options: QueueOptions, partition: QueuePartition) -> Iterator[pa.R
     reach = client(options.connection)
     group = reach.lease_group(options.queue, partition.group, epoch=partition.epoch)
     blocks = group.fetch_columns(
-        part.lease, part.offset, part.messages, chunk_octets=LEASE_FETCH_BYTES
+        part.lease,
+        part.offset,
+        part.messages,
+        chunk_octets=LEASE_FETCH_BYTES,
+        timeout_s=NODE_WAIT_SECONDS,
     )
     if partition.renews:
         blocks = Renewal(group, options.ttl_ms / 1000).over(blocks)
@@ -89,7 +93,7 @@ def read_part(options: QueueOptions, partition: QueuePartition) -> Iterator[pa.R
             done += block.rows
     except client_error.LeaseExpiredError as error:
         where = f"lease {part.lease} of {options.where}"
-        ids = error.metadata.get("message_ids", "unknown")
+        ids = error.metadata.get("message_ids") or _ids(group, part.lease)
         if done:
             raise PipelineError(
                 f"{where} has expired after {done} of {part.messages} messages were read: they "
@@ -103,6 +107,13 @@ def read_part(options: QueueOptions, partition: QueuePartition) -> Iterator[pa.R
         raise FencedError(
             f"{options.where}: another query has opened it since; a group is one query's"
         ) from error
+
+
+def _ids(group: LeaseGroup, lease: int) -> str:
+    """Return which messages of a lease went back, as far as the group remembers."""
+    state = group.describe()
+    leases = state.leases if state is not None else ()
+    return next((each.message_id_text for each in leases if each.lease == lease), "unknown")
 
 
 def settled_elsewhere(options: QueueOptions, lease: int) -> DataLossError:

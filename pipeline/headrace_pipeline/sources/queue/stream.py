@@ -82,7 +82,8 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         while room.is_left and end - before < LEASES_MAX and self._may_ask():
             leased = holder.take(self._bounded(room))
             if leased is None:
-                self._ask_at = time.monotonic() + LEASE_POLL_SECONDS
+                if end == before:
+                    self._ask_at = time.monotonic() + LEASE_POLL_SECONDS
                 break
             end = leased.lease
             room = room.without(leased.messages, leased.octets)
