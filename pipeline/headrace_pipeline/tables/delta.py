@@ -1,0 +1,228 @@
+"""Commits of a Delta table, through the library `deltalake`."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any, Final
+from urllib.parse import unquote
+
+import msgspec
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.schema import PrimitiveType
+from deltalake.transaction import AddAction, RemoveAction
+
+from headrace_pipeline.error import PipelineError
+from headrace_pipeline.schema.column import Kind, Table
+from headrace_pipeline.tables.attempt import attempts
+from headrace_pipeline.tables.data_file import DataFile, Stats, high_text, low_text
+from headrace_pipeline.tables.evolution import Stored, missing_columns
+from headrace_pipeline.tables.partition import text_of
+from headrace_pipeline.tables.place import Place, sync_local
+from headrace_pipeline.tables.table_log import Compaction, ConflictError, Snapshot
+
+_KINDS: Final = {
+    "long": Kind.INT64,
+    "integer": Kind.INT32,
+    "double": Kind.FLOAT64,
+    "boolean": Kind.BOOL,
+    "string": Kind.UTF8,
+    "binary": Kind.BINARY,
+    "timestamp": Kind.TIMESTAMP,
+    "date": Kind.DATE,
+}
+
+
+class DeltaLog:
+    """Commits of a Delta table; see `TableLog`.
+
+    Args:
+        place: of the table.
+        table: as declared.
+    """
+
+    def __init__(self, place: Place, table: Table) -> None:
+        self._place = place
+        self._table = table
+
+    def snapshot(self, version: int | None = None) -> Snapshot | None:
+        """Return a version, or the newest; None where there is no table.
+
+        Raises:
+            PipelineError: there is no such version.
+        """
+        try:
+            found = self._load(version)
+        except DeltaError as error:
+            raise PipelineError(f"{self._place.uri}: no version {version}: {error}") from None
+        if found is None:
+            return None
+        return Snapshot(found.version(), _stored(found), _files(found))
+
+    def last_batch(self, app_id: str) -> int | None:
+        """Return the greatest batch of an application that is in the table, or None."""
+        found = self._load()
+        return None if found is None else found.transaction_version(app_id)
+
+    def staging(self) -> str:
+        """Return the table's own directory: what no commit names is not seen."""
+        return ""
+
+    def commit(self, files: Sequence[DataFile], app_id: str, batch_id: int) -> int | None:
+        """Make files part of the table, once for (app_id, batch_id); see `TableLog`.
+
+        That the batch is not there is asked of the version that the commit builds upon, and
+        `deltalake` refuses it where another commit of the application came after that.
+
+        Raises:
+            SchemaError: the table has other types or partitions.
+            ConflictError: others were faster each time.
+        """
+        actions: list[AddAction | RemoveAction] = [_action(file) for file in files]
+        mine = CommitProperties(app_transactions=[Transaction(app_id, batch_id)])
+        failure: DeltaError | None = None
+        for _ in attempts():
+            try:
+                found = self._ready()
+                last = found.transaction_version(app_id)
+                if last is not None and last >= batch_id:
+                    return None
+                found.create_write_transaction(
+                    actions,
+                    "append",
+                    found.schema(),
+                    list(self._table.partition_by),
+                    commit_properties=mine,
+                )
+            except CommitFailedError as error:
+                failure = error
+                continue
+            return self._synced(found)
+        raise ConflictError(f"{self._place.uri}: others write all the time: {failure}")
+
+    def compact(self, target_octets: int, dry_run: bool) -> list[Compaction]:
+        """Make large files of small ones, a commit for each partition; see `TableLog`.
+
+        Raises:
+            ConflictError: someone else took the same files away; partitions before are done.
+        """
+        found = self._load()
+        if found is None:
+            return []
+        done = []
+        for small in small_files(_files(found), target_octets):
+            partition = small[0].partition
+            made = None if dry_run else self._compact(partition, target_octets)
+            octets = sum(file.octets for file in small)
+            done.append(Compaction(partition, len(small), octets, made))
+        return done
+
+    def vacuum(self, retention_hours: float, dry_run: bool) -> list[str]:
+        """Remove files that no version of the last hours holds; return them.
+
+        Of files that no version ever held, those go that were written before these hours.
+        """
+        found = self._load()
+        if found is None:
+            return []
+        hours = round(retention_hours)
+        return found.vacuum(hours, dry_run, enforce_retention_duration=False, full=True)
+
+    def _load(self, version: int | None = None) -> DeltaTable | None:
+        try:
+            return DeltaTable(self._place.uri, version, storage_options=self._place.options())
+        except TableNotFoundError:
+            return None
+
+    def _ready(self) -> DeltaTable:
+        """Return the table, with all columns that are declared."""
+        found = self._load()
+        if found is None:
+            return DeltaTable.create(
+                self._place.uri,
+                schema=_schema(self._table),
+                mode="error",
+                partition_by=list(self._table.partition_by),
+                name=self._table.name,
+                storage_options=self._place.options(),
+            )
+        missing = missing_columns(_stored(found), self._table, self._place.uri)
+        if missing:
+            added = _schema(self._table._replace(columns=missing))
+            found.alter.add_columns(list(added.fields))
+        return found
+
+    def _compact(self, partition: dict[str, str | None], target_octets: int) -> int:
+        found = self._load()
+        assert found is not None, "a table that was there is gone"
+        chosen: Any = [(name, "=", text or "") for name, text in partition.items()]
+        try:
+            done = found.optimize.compact(
+                chosen or None, target_octets, max_concurrent_tasks=1, min_commit_interval=None
+            )
+        except CommitFailedError as error:
+            raise ConflictError(f"{self._place.uri}: {partition}: {error}") from None
+        self._synced(found)
+        return int(done["numFilesAdded"])
+
+    def _synced(self, found: DeltaTable) -> int:
+        """Force new commits to the disk, for whoever gave the rows may forget them now.
+
+        Returns:
+            The version that is there now.
+        """
+        before = found.version()
+        found.update_incremental()
+        if self._place.local:
+            log = self._place.path("_delta_log")
+            for version in range(before, found.version() + 1):
+                sync_local(f"{log}/{version:020d}.json")
+            sync_local(log)
+        return found.version()
+
+
+def small_files(files: Sequence[DataFile], target_octets: int) -> list[list[DataFile]]:
+    """Return the files of each partition that has several that are smaller than the target."""
+    by_partition: defaultdict[tuple[str | None, ...], list[DataFile]] = defaultdict(list)
+    for file in files:
+        if file.octets < target_octets:
+            by_partition[tuple(file.partition.values())].append(file)
+    return [small for small in by_partition.values() if len(small) > 1]
+
+
+def _schema(table: Table) -> Schema:
+    return Schema.from_arrow(table.arrow())
+
+
+def _stored(found: DeltaTable) -> Stored:
+    kinds: dict[str, Kind | None] = {}
+    for field in found.schema().fields:
+        primitive = isinstance(field.type, PrimitiveType)
+        kinds[field.name] = _KINDS.get(field.type.type) if primitive else None
+    return Stored(kinds, tuple(found.metadata().partition_columns))
+
+
+def _action(file: DataFile) -> AddAction:
+    stats = msgspec.json.encode(file.stats).decode()
+    return AddAction(file.path, file.octets, file.partition, file.written_at_ms, True, stats)
+
+
+def _files(found: DeltaTable) -> tuple[DataFile, ...]:
+    return tuple(map(_file, pa.table(found.get_add_actions(flatten=False)).to_pylist()))
+
+
+def _file(row: dict[str, Any]) -> DataFile:
+    lows = {name: low_text(low) for name, low in (row.get("min") or {}).items()}
+    highs = {name: high_text(high) for name, high in (row.get("max") or {}).items()}
+    stats = Stats(
+        row["num_records"],
+        {name: low for name, low in lows.items() if low is not None},
+        {name: high for name, high in highs.items() if high is not None},
+        {name: n for name, n in (row.get("null_count") or {}).items() if n is not None},
+    )
+    values = row.get("partition") or {}
+    partition = {name: text_of(value) for name, value in values.items()}
+    path = unquote(row["path"])
+    return DataFile(path, row["size_bytes"], partition, stats, row["modification_time"])

@@ -1,0 +1,110 @@
+"""Where a table is: a local directory, or a URI of an object store.
+
+Object stores are reached through the library `deltalake` for all that is done, so that one set of
+options serves. The options hold secrets: they come from a file that each process reads, and only
+the path of that file is in plans.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+from deltalake.fs import DeltaStorageHandler
+from pyarrow import fs
+
+from headrace_pipeline.error import OptionError
+from headrace_pipeline.limits import STORAGE_OPTIONS_BYTES_MAX
+
+_FILE: Final = "storageOptionsFile"
+
+
+class Place(NamedTuple):
+    """Where a table is; can be pickled and printed.
+
+    Attributes:
+        uri: an absolute local path, or SCHEME://...
+        options_file: path of a JSON object with the options of the object store, names as
+            `deltalake` has them; None for none.
+    """
+
+    uri: str
+    options_file: str | None = None
+
+    @property
+    def local(self) -> bool:
+        """Whether it is a directory of this machine, or one that is mounted."""
+        return "://" not in self.uri
+
+    def options(self) -> dict[str, str]:
+        """Read the options of the object store.
+
+        Raises:
+            OptionError: the file cannot be read, or is no object of texts.
+        """
+        return {} if self.options_file is None else _read_options(self.options_file)
+
+    def files(self) -> fs.FileSystem:
+        """Return a file system whose root is the table's directory.
+
+        Raises:
+            OptionError: the options cannot be read.
+        """
+        if self.local:
+            return fs.SubTreeFileSystem(self.uri, fs.LocalFileSystem())
+        return fs.PyFileSystem(DeltaStorageHandler(self.uri, self.options()))
+
+    def path(self, relative: str) -> str:
+        """Return where a file of the table is."""
+        return f"{self.uri.rstrip('/')}/{relative}"
+
+
+def place_of(uri: str, options_file: str | None = None) -> Place:
+    """Return the place that a user means.
+
+    Args:
+        uri: a path, `file:` URI, or URI of an object store.
+        options_file: see `Place`.
+
+    Raises:
+        OptionError: it is empty, or a URI with a secret in it.
+    """
+    if not uri:
+        raise OptionError("table", "must be a path or a URI")
+    if "://" not in uri:
+        return Place(os.path.abspath(uri), options_file)
+    parts = urlsplit(uri)
+    if "@" in parts.netloc and ":" in parts.netloc.split("@")[0]:
+        raise OptionError("table", f"must hold no password: write it to the {_FILE}")
+    if parts.scheme == "file":
+        return Place(os.path.abspath(unquote(parts.path)), options_file)
+    return Place(uri.rstrip("/"), options_file)
+
+
+def sync_local(path: str) -> None:
+    """Force a local file or directory to the disk.
+
+    Raises:
+        OSError: the disk says no.
+    """
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _read_options(path: str) -> dict[str, str]:
+    try:
+        with Path(path).open("rb") as file:
+            octets = file.read(STORAGE_OPTIONS_BYTES_MAX + 1)
+        if len(octets) > STORAGE_OPTIONS_BYTES_MAX:
+            raise OptionError(_FILE, f"{path} is larger than {STORAGE_OPTIONS_BYTES_MAX} octets")
+        return msgspec.json.decode(octets, type=dict[str, str])
+    except OSError as error:
+        raise OptionError(_FILE, f"{path} cannot be read: {error}") from None
+    except msgspec.DecodeError:  # whose text might hold a secret
+        raise OptionError(_FILE, f"{path} must be a JSON object of texts") from None
