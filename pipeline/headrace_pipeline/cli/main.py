@@ -12,7 +12,15 @@ import click
 import headrace_pipeline
 
 # Words of a command -> where it is. What goes wrong a command raises.
-COMMANDS: Final[dict[str, str]] = {}
+COMMANDS: Final[dict[str, str]] = {
+    "compact": "headrace_pipeline.cli.compact:compact",
+    "doctor": "headrace_pipeline.cli.doctor:doctor",
+    "replay": "headrace_pipeline.cli.replay:replay",
+    "report": "headrace_pipeline.cli.report:report",
+    "run archive": "headrace_pipeline.cli.archive:archive",
+    "run flow": "headrace_pipeline.cli.flow:flow",
+    "spec": "headrace_pipeline.cli.spec:spec",
+}
 
 GROUPS: Final = {
     "run": "Run a job that goes on until it is stopped.",
@@ -94,7 +102,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _told(error: Exception, trace: bool) -> int:
     """Say what went wrong and return the exit code; a bug is raised again."""
-    from headrace_pipeline.cli.fault import exit_code, is_expected, one_line
+    from headrace_pipeline.fault import exit_code, is_expected, one_line
 
     if trace or not is_expected(error):
         raise error

@@ -48,8 +48,10 @@ def await_queries(queries: Sequence[StreamingQuery]) -> None:
     """
     with stop_signals() as told:
         try:
-            while not told.is_set() and not all([_has_ended(each) for each in queries]):
-                pass
+            is_over = False
+            while not told.is_set() and not is_over:
+                ended = [_has_ended(each) for each in queries]  # of all: one may have failed
+                is_over = all(ended)
         finally:
             for each in queries:
                 each.stop()

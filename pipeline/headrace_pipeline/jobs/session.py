@@ -19,6 +19,8 @@ from headrace_pipeline.limits import JVM_STOP_SECONDS_MAX, LOCAL_PARTITIONS
 SPECULATION: Final = "spark.speculation"
 _LOG4J: Final = Path(__file__).with_name("log4j2.properties")
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+# What spark-submit sets for the Python that it starts: the JVM runs then, and has a master.
+_SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 _LOG_SETTING: Final = "-Dlog4j2.configurationFile="
 
 _ALWAYS: Final = {
@@ -70,9 +72,16 @@ def read_conf(pairs: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-def session_conf(settings: SessionSettings) -> dict[str, str]:
-    """Return all that a session is told: our defaults, and over them what the user wants."""
+def session_conf(settings: SessionSettings, submitted: bool = False) -> dict[str, str]:
+    """Return all that a session is told: our defaults, and over them what the user wants.
+
+    Args:
+        settings: of the session; its master counts only where it is not submitted.
+        submitted: whether spark-submit has started the JVM, and this process.
+    """
     conf = dict(_ALWAYS)
+    if submitted:
+        return {**conf, **settings.conf}
     if settings.is_local:
         conf |= _LOCAL
     conf |= settings.conf
@@ -102,17 +111,20 @@ def open_session(settings: SessionSettings) -> SparkSession:
     """Start Spark, in this process's JVM, and return its session; `close_session` ends both.
 
     Workers run the Python that runs here, unless PYSPARK_PYTHON or `spark.pyspark.python` say
-    which other.
+    which other. Below spark-submit its master counts, and its Python.
 
     Raises:
         PipelineError: Spark does not start, or has been started already.
     """
     if SparkSession.getActiveSession() is not None:
         raise PipelineError("this process has a Spark session already")
-    if "spark.pyspark.python" not in settings.conf:
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName(settings.app_name).master(settings.master)
-    for name, value in session_conf(settings).items():
+    submitted = _SUBMITTED in os.environ
+    builder = SparkSession.builder.appName(settings.app_name)
+    if not submitted:
+        builder = builder.master(settings.master)
+        if "spark.pyspark.python" not in settings.conf:
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    for name, value in session_conf(settings, submitted).items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
 
@@ -125,7 +137,7 @@ def close_session(spark: SparkSession) -> None:
     """
     gateway = SparkContext._gateway  # noqa: SLF001 - nothing else ends the JVM before this process
     spark.stop()
-    if gateway is None:
+    if gateway is None or gateway.proc is None:  # the JVM is spark-submit's
         return
     gateway.shutdown()
     SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - or the next session has it

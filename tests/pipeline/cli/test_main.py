@@ -10,9 +10,9 @@ from pyspark.errors import AnalysisException
 from headrace_client.error import ConnectFailedError
 from headrace_pipeline.cli import main as module
 from headrace_pipeline.cli.connection import connection_options, session_options
-from headrace_pipeline.cli.fault import exit_code, is_expected, one_line
 from headrace_pipeline.cli.main import COMMANDS, group, main
 from headrace_pipeline.error import FencedError, OptionError
+from headrace_pipeline.fault import exit_code, is_expected, one_line
 from headrace_pipeline.options.connection import Connection, read_connection
 from headrace_pipeline.options.option import Options
 

@@ -33,6 +33,14 @@ def test_only_a_local_session_is_kept_on_loopback_and_has_no_page() -> None:
     assert not {"spark.driver.bindAddress", "spark.driver.host", "spark.ui.enabled"} & set(remote)
 
 
+def test_what_is_submitted_keeps_its_own_master_and_java_options() -> None:
+    conf = session_conf(SessionSettings("x", conf={"spark.a": "b"}), submitted=True)
+    assert conf["spark.a"] == "b"
+    assert conf["spark.sql.session.timeZone"] == "UTC"
+    assert not [name for name in conf if name.startswith("spark.driver.")]
+    assert "spark.ui.enabled" not in conf
+
+
 def test_our_log_settings_stand_before_the_users_java_options_and_give_way_to_his() -> None:
     name = "spark.driver.extraJavaOptions"
     both = session_conf(SessionSettings("x", conf={name: "-Xss4m"}))[name]

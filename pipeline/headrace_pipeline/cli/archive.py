@@ -1,0 +1,91 @@
+"""`headrace-pipeline run archive`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from headrace_pipeline.cli.connection import connection_options, session_options
+from headrace_pipeline.jobs.archive import ArchiveSettings, run_archive
+from headrace_pipeline.jobs.session import SessionSettings, session
+from headrace_pipeline.limits import ARCHIVE_ROWS_PER_TRIGGER
+from headrace_pipeline.options.connection import Connection
+
+
+@click.command()
+@click.option(
+    "--table",
+    required=True,
+    envvar="HEADRACE_ARCHIVE_TABLE",
+    show_envvar=True,
+    help="folder of the table of messages, or URI in an object store",
+)
+@click.option("--events-table", help="the same for what happened to queues; not written without")
+@click.option(
+    "--checkpoint",
+    required=True,
+    envvar="HEADRACE_CHECKPOINT",
+    show_envvar=True,
+    help="folder that says how far the job is; it belongs to the tables and must outlive the job",
+)
+@click.option(
+    "--format", "form", type=click.Choice(["delta", "parquet"]), default="delta", help="of tables"
+)
+@click.option(
+    "--storage-options-file", help="JSON object with the options of the tables' object store"
+)
+@click.option("--queue", "queues", default="*", help="names of queues with * and ?, between commas")
+@click.option("--group", default="archive", help="name by which brokers know how far the job is")
+@click.option(
+    "--every", default=5.0, type=click.FloatRange(0.01, 1440), help="minutes between batches"
+)
+@click.option("--once", is_flag=True, help="end when all is written that there is now")
+@click.option(
+    "--rows-per-batch",
+    default=ARCHIVE_ROWS_PER_TRIGGER,
+    type=click.IntRange(1, 100_000_000),
+    help="at most; small batches make small files",
+)
+@click.option(
+    "--fail-on-data-loss/--no-fail-on-data-loss",
+    default=True,
+    help="whether to end where brokers have dropped rows unread, or go on with a warning",
+)
+@session_options("headrace-archive")
+@connection_options
+def archive(
+    connection: Connection,
+    settings: SessionSettings,
+    table: str,
+    events_table: str | None,
+    checkpoint: str,
+    form: Any,
+    storage_options_file: str | None,
+    queues: str,
+    group: str,
+    every: float,
+    once: bool,
+    rows_per_batch: int,
+    fail_on_data_loss: bool,
+) -> None:
+    """Write settled messages into a table, each once.
+
+    Queues have archives by policy: archive=full, or archive=headers without bodies. The user needs
+    the permission to read these queues, and for --events-table the tag monitoring.
+    """
+    told = ArchiveSettings(
+        connection,
+        table,
+        checkpoint,
+        events_table,
+        form,
+        storage_options_file,
+        queues,
+        group,
+        None if once else every,
+        rows_per_batch,
+        fail_on_data_loss,
+    )
+    with session(settings) as spark:
+        run_archive(spark, told)
