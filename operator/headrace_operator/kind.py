@@ -9,6 +9,7 @@ import msgspec
 from headrace_operator.specs.access import PermissionSpec, UserSpec, UserStatus, VhostSpec
 from headrace_operator.specs.cluster import NAME_RULE, BrokerClusterSpec, BrokerClusterStatus
 from headrace_operator.specs.field import Rule
+from headrace_operator.specs.pipeline_run import NAME_RULE as RUN_NAME_RULE
 from headrace_operator.specs.pipeline_run import PipelineRunSpec, PipelineRunStatus
 from headrace_operator.specs.policy import PolicySpec
 from headrace_operator.specs.scaler import ConsumerScalerSpec, ConsumerScalerStatus
@@ -210,6 +211,7 @@ PIPELINE_RUN: Final = Kind(
     PipelineRunSpec,
     PipelineRunStatus,
     (_CLUSTER, Column("Job", ".spec.job"), Column("Phase", ".status.phase")),
+    (RUN_NAME_RULE,),
 )
 
 KINDS: Final = (

@@ -25,6 +25,7 @@ PLURALS: Final = {
     "ConfigMap": "configmaps",
     "Deployment": "deployments",
     "HorizontalPodAutoscaler": "horizontalpodautoscalers",
+    "Job": "jobs",
     "NetworkPolicy": "networkpolicies",
     "PersistentVolumeClaim": "persistentvolumeclaims",
     "Pod": "pods",

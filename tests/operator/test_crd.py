@@ -89,7 +89,9 @@ def test_every_field_is_described(kind: Kind) -> None:
     assert lacking == [
         each
         for each in lacking
-        if each.endswith(("Refs[].name", "imagePullSecrets[].name", ".credentials.name"))
+        if each.endswith(
+            ("Refs[].name", "imagePullSecrets[].name", ".credentials.name", ".certificate.name")
+        )
     ]
 
 
@@ -203,6 +205,8 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("ConsumerScaler", {**QUEUES, "queues": []}, "non-empty|too short"),
     ("PipelineRun", {**RUN, "job": "mine"}, "is not one of"),
     ("PipelineRun", {**RUN, "storage": {"ephemeral": True, "claimName": "c"}}, "exclude each"),
+    ("PipelineRun", {**RUN, "master": "k8s://https://a"}, "needs serviceAccountName"),
+    ("PipelineRun", {**RUN, "conf": {"hadoop.a": "b"}}, "begin with spark"),
 ]  # fmt: skip
 
 CHANGES: list[tuple[str, Any, Any, str]] = [

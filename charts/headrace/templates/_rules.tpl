@@ -38,6 +38,10 @@
 - apiGroups: [apps]
   resources: [statefulsets]
   verbs: [get, list, watch, create, patch, delete]
+# What a job of the pipeline is made of, besides.
+- apiGroups: [batch]
+  resources: [jobs]
+  verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]
   verbs: [get, list, watch, create, patch, delete]
@@ -47,13 +51,13 @@
 - apiGroups: [monitoring.coreos.com]
   resources: [servicemonitors, podmonitors]
   verbs: [get, list, watch, create, patch, delete]
-# It rolls a cluster by deleting one pod after the other, and grows and removes volumes.
+# It rolls a cluster by deleting one pod after the other, and makes, grows and removes volumes.
 - apiGroups: [""]
   resources: [pods]
   verbs: [get, list, watch, delete]
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
-  verbs: [get, list, watch, patch, delete]
+  verbs: [get, list, watch, create, patch, delete]
 # Consumers are scaled, and nothing else of them is touched.
 - apiGroups: [apps]
   resources: [deployments]

@@ -9,16 +9,18 @@ from __future__ import annotations
 import functools
 import logging
 import os
-from typing import Any, Final
+from typing import Any
 
 import aiohttp
 import kopf
 
 from headrace_operator.alarm_watch import AlarmWatches
 from headrace_operator.builders.cluster import CLUSTER_LABEL
+from headrace_operator.builders.driver import RUN_LABEL
 from headrace_operator.declaring.access import declarations
 from headrace_operator.declaring.topology import DECLARATIONS
 from headrace_operator.handlers.cluster import ClusterHandler
+from headrace_operator.handlers.pipeline_run import PipelineRunHandler
 from headrace_operator.handlers.scaler import ScalerHandler
 from headrace_operator.handlers.topology import DeclarationHandler
 from headrace_operator.keeper import Handler, Keeper, Key
@@ -59,6 +61,7 @@ class Running:
         handlers: list[tuple[Kind, Handler]] = [
             (BROKER_CLUSTER, ClusterHandler(self.operator, self.watches)),
             (CONSUMER_SCALER, ScalerHandler(self.operator, ways)),
+            (PIPELINE_RUN, PipelineRunHandler(self.operator, ways)),
         ]
         handlers += [
             (each.kind, DeclarationHandler(self.operator, ways, each))
@@ -93,7 +96,6 @@ class Running:
 
 
 _running: list[Running] = []  # one at most: kopf calls functions of modules
-_KINDS: Final[tuple[Kind, ...]] = tuple([each for each in KINDS if each is not PIPELINE_RUN])
 
 
 def log_in(settings: kopf.OperatorSettings) -> kopf.ConnectionInfo | None:
@@ -147,7 +149,7 @@ async def resource_seen(resource: kopf.Resource, event: kopf.RawEvent, **_: Any)
             running.seen(resource.plural, key, body)
 
 
-for _kind in _KINDS:
+for _kind in KINDS:
     kopf.on.event(GROUP, VERSION, _kind.plural, id=f"{_kind.singular}-seen")(resource_seen)
 
 
@@ -158,3 +160,13 @@ async def part_seen(namespace: str | None, labels: kopf.Labels, **_: Any) -> Non
     for running in _running:
         key = Key(namespace or "", labels[CLUSTER_LABEL])
         running.keepers[BROKER_CLUSTER.plural].wake(key)
+
+
+@kopf.on.event("v1", "pods", labels={RUN_LABEL: kopf.PRESENT})
+@kopf.on.event("apps", "v1", "statefulsets", labels={RUN_LABEL: kopf.PRESENT})
+@kopf.on.event("batch", "v1", "jobs", labels={RUN_LABEL: kopf.PRESENT})
+async def driver_seen(namespace: str | None, labels: kopf.Labels, **_: Any) -> None:
+    """Look at a run when its driver changes."""
+    for running in _running:
+        key = Key(namespace or "", labels[RUN_LABEL])
+        running.keepers[PIPELINE_RUN.plural].wake(key)

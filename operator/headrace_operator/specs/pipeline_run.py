@@ -19,6 +19,12 @@ from headrace_operator.specs.field import (
 )
 from headrace_operator.specs.status import Status, Timestamp
 
+NAME_MAX = 45  # letters: pods and their labels have longer names made of it
+NAME_RULE = Rule(
+    f"self.metadata.name.size() <= {NAME_MAX} && "
+    "self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
+    f"the name has at most {NAME_MAX} lower-case letters, digits and '-', and begins with a letter",
+)
 DEFAULT_DRIVER = Resources(requests={"cpu": "500m", "memory": "1Gi"}, limits={"memory": "2Gi"})
 
 
@@ -53,13 +59,29 @@ class PipelineRunSpec(Spec, frozen=True, kw_only=True):
         image: of the pipeline.
         image_pull_policy: as in a pod.
         image_pull_secrets: for the image.
-        master: of Spark: local[*] within the driver's pod, or the address of a cluster.
-        options: of the job, by the names of its command's options.
-        credentials: a Secret with `username` and `password` of a user of the broker.
+        master: of Spark: local[*] within the driver's pod, spark://HOST:PORT, or
+            k8s://https://kubernetes.default.svc for executors in this namespace.
+        service_account_name: of the driver's pod, with rights to make executors; needed for k8s://.
+        conf: settings of Spark, by name.
+        options: of the job, by the names of its command's options; "true" for a flag.
+        credentials: a Secret with `username` and `password` of a user of the broker; absent for the
+            cluster's administrator, where the cluster is in the same namespace.
+        certificate: a Secret with `tls.crt` and `tls.key`, where brokers ask for certificates.
         resources: of the driver's pod.
         storage: where checkpoints and tables are kept.
         suspend: whether the job is stopped and kept.
     """
+
+    RULES = (
+        Rule(
+            "!self.master.startsWith('k8s://') || has(self.serviceAccountName)",
+            "a master k8s:// needs serviceAccountName, with rights to make pods",
+        ),
+        Rule(
+            "!has(self.conf) || self.conf.all(name, name.startsWith('spark.'))",
+            "names in conf begin with spark.",
+        ),
+    )
 
     cluster_ref: Annotated[ClusterReference, IMMUTABLE]
     job: Annotated[Literal["archive", "flow", "report", "replay", "compact"], IMMUTABLE]
@@ -67,11 +89,17 @@ class PipelineRunSpec(Spec, frozen=True, kw_only=True):
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
     image_pull_secrets: Annotated[list[LocalReference], Meta(max_length=16)] | None = None
     master: Annotated[str, Meta(min_length=1, max_length=512)] = "local[*]"
+    service_account_name: ObjectName | None = None
+    conf: (
+        Annotated[dict[str, Annotated[str, Meta(max_length=4096)]], Meta(max_length=LIST_MAX)]
+        | None
+    ) = None
     options: (
         Annotated[dict[str, Annotated[str, Meta(max_length=4096)]], Meta(max_length=LIST_MAX)]
         | None
     ) = None
     credentials: LocalReference | None = None
+    certificate: LocalReference | None = None
     resources: Resources = DEFAULT_DRIVER
     storage: RunStorage = RunStorage()
     suspend: bool = False

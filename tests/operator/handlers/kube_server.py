@@ -38,6 +38,7 @@ RESOURCES: Final = {
     "v1/namespaces": "Namespace",
     "apps/v1/statefulsets": "StatefulSet",
     "apps/v1/deployments": "Deployment",
+    "batch/v1/jobs": "Job",
     "autoscaling/v2/horizontalpodautoscalers": "HorizontalPodAutoscaler",
     "policy/v1/poddisruptionbudgets": "PodDisruptionBudget",
     "networking.k8s.io/v1/networkpolicies": "NetworkPolicy",

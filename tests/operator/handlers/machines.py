@@ -11,6 +11,8 @@ from typing import Any, Final
 from aiohttp import web
 from tests.operator.handlers.kube_server import KubeServer, Name, Object, Store
 
+from headrace_operator.builders.cluster import CLUSTER_LABEL
+
 SETS: Final = "apps/v1/statefulsets"
 PODS: Final = "v1/pods"
 CLAIMS: Final = "v1/persistentvolumeclaims"
@@ -116,7 +118,7 @@ class Broker:
 
 
 class Machines:
-    """Makes pods of StatefulSets, at once, and has them run."""
+    """Makes pods of clusters' StatefulSets, at once, and has them run."""
 
     def __init__(self, server: KubeServer, broker: Broker) -> None:
         self._server = server
@@ -170,7 +172,7 @@ class Machines:
                 del self._started[pod]
                 await self.stop(pod)
             for name, found in list(self.store.objects.items()):
-                if name.resource == SETS:
+                if name.resource == SETS and CLUSTER_LABEL in found["metadata"]["labels"]:
                     self._tend(name, found)
             if changed is self.store.changed:
                 await changed.wait()
