@@ -63,6 +63,13 @@ def test_alarms_are_told(nodes: Cluster) -> None:
     assert example("alarms", nodes, "0") == "0 alarms are on\n"
 
 
+def test_a_job_takes_over_what_another_one_holds(nodes: Cluster) -> None:
+    taken, fenced, end = example("by_lease", nodes).splitlines()
+    assert taken == "taken over: 600 messages"
+    assert "somebody else has opened the group since" in fenced
+    assert end == "1000 different messages read, 1000 settled"
+
+
 HEADERS = {
     "boolean": True,
     "long": -(1 << 40),

@@ -18,7 +18,7 @@ from e2e.harness.publisher import Publisher
 
 SMALL_MIB = 24
 LARGE_MIB = 400
-MESSAGES = 60_000  # of 1 KiB: more than the small disks hold
+MESSAGES = 30_000  # of 1 KiB: more than the small disks hold
 
 
 @pytest.fixture

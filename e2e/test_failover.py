@@ -35,7 +35,7 @@ def check_order(seen: list[tuple[int, bool]]) -> None:
 
 
 @pytest.mark.parametrize(
-    "count", [20_000, pytest.param(100_000, marks=pytest.mark.full)], ids=["20k", "100k"]
+    "count", [10_000, pytest.param(100_000, marks=pytest.mark.full)], ids=["10k", "100k"]
 )
 def test_leader_killed_twice_loses_nothing_confirmed(cluster: Cluster, count: int) -> None:
     declare(cluster, "n1", "work")

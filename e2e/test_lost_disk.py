@@ -16,7 +16,7 @@ QUEUES = ("first", "second", "third")
 MESSAGES = 2_000  # of 1 KiB in each queue
 TAKEN = 700  # of them are consumed before the loss
 LATER = 100
-BUSY_MESSAGES = 20_000  # at least, while disks are lost
+BUSY_MESSAGES = 10_000  # at least, while disks are lost
 BODY_BYTES = 1024
 WAIT_SECONDS = 180.0
 

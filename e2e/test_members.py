@@ -23,7 +23,7 @@ from headrace_broker.cli.api_client import ApiAnswer
 HEADRACE: Final = (sys.executable, "-m", "headrace_broker.cli")
 BODY_BYTES: Final = 512
 STORED: Final = 3_000  # messages that wait in a queue with one replica
-CONFIRMED: Final = 2_000  # messages that must get through after each upheaval
+CONFIRMED: Final = 1_000  # messages that must get through after each upheaval
 WAIT_SECONDS: Final = 180.0
 ANSWER_SECONDS: Final = 60.0
 WINDOW: Final = 100  # of the publisher, which is to be there and not to load the machine

@@ -19,15 +19,26 @@ from headrace_client.pb.export_pb2_grpc import ExportStub
 ENDLESS: Final = 1 << 30  # messages; until it is told to stop
 LOGIN: Final = (("authorization", f"Basic {base64.b64encode(b'guest:guest').decode()}"),)
 
+LOGS: Final = (
+    pb.EXPORT_LOG_FLOW_EVENTS,
+    pb.EXPORT_LOG_FLOW_SAMPLES,
+    pb.EXPORT_LOG_DEBT_EDGES,
+    pb.EXPORT_LOG_QUEUE_EVENTS,
+)
+
 Row = dict[str, Any]
 
 
 class Reader:
-    """Reads logs of a cluster through one of its nodes."""
+    """Reads what logs of a cluster say from now on, through one of its nodes."""
 
     def __init__(self, address: str) -> None:
         self._channel = grpc.insecure_channel(address)
         self._stub = ExportStub(self._channel)
+        self._begin = {log: self._ends(log) for log in LOGS}
+
+    def _ends(self, log: pb.ExportLog.ValueType) -> dict[str, int]:
+        return {shard.shard: shard.next_index for shard in self.shards(log)}
 
     def close(self) -> None:
         self._channel.close()
@@ -37,7 +48,7 @@ class Reader:
         return list(listed.shards)
 
     def rows(self, log: pb.ExportLog.ValueType) -> list[Row]:
-        """All rows of all nodes."""
+        """All rows of all nodes since this was made."""
         return [row for shard in self.shards(log) for row in self._rows_of(log, shard)]
 
     def _rows_of(self, log: pb.ExportLog.ValueType, shard: pb.ExportShard) -> Iterator[Row]:
@@ -45,7 +56,7 @@ class Reader:
             log=log,
             shard=shard.shard,
             incarnation=shard.incarnation,
-            start=shard.first_index,
+            start=max(self._begin[log].get(shard.shard, 0), shard.first_index),
             end=shard.next_index,
             compressed=True,
         )
@@ -58,8 +69,10 @@ class Reader:
                 body = zlib.decompress(block.body) if block.compression else block.body
                 columns_of = ColumnBlock(block.rows, tuple(block.buffer_octets), body)
                 names = [name for name, _ in schema.columns]
-                for values in zip(*decode_columns(schema, columns_of), strict=True):
-                    yield dict(zip(names, values, strict=True))
+                rows = zip(*decode_columns(schema, columns_of), strict=True)
+                for index, values in enumerate(rows, block.first_index):
+                    if request.start <= index < request.end:
+                        yield dict(zip(names, values, strict=True))
 
 
 @pytest.fixture
@@ -118,8 +131,7 @@ def test_blocked_publisher_gives_a_paired_event_and_edges_that_name_the_culprit(
 
 
 def _drained(channel: Any, queue: str) -> bool:
-    for _ in range(100):
-        channel.basic_get(queue, auto_ack=True)
+    channel.queue_purge(queue)
     return bool(channel.queue_declare(queue, passive=True).method.message_count == 0)
 
 

@@ -28,7 +28,7 @@ def seeds(config: pytest.Config, defaults: range) -> list[int]:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Give each test its seeds."""
     full = any(mark.name == "full" for mark in metafunc.definition.iter_markers())
-    metafunc.parametrize("seed", seeds(metafunc.config, range(1, 11) if full else range(1, 3)))
+    metafunc.parametrize("seed", seeds(metafunc.config, range(1, 11) if full else range(1, 2)))
 
 
 @pytest.fixture

@@ -27,14 +27,14 @@ class Consumer(Worker):
         self.numbers: set[int] = set()
         self._ports = ports
         self._queue = queue
+        self._awaited: set[int] = set()  # of these numbers, those that have not come
 
     def wait_all(self, wanted: set[int], seconds: float) -> set[int]:
         """Wait until every number in `wanted` was seen; return those still missing."""
         with self.progress:
-            self.progress.wait_for(
-                lambda: wanted <= self.numbers or self.failure is not None, seconds
-            )
-        return wanted - self.numbers
+            self._awaited = wanted - self.numbers
+            self.progress.wait_for(lambda: not self._awaited or self.failure is not None, seconds)
+            return set(self._awaited)
 
     def work(self) -> None:
         """Consume over as many connections as it takes."""
@@ -72,5 +72,7 @@ class Consumer(Worker):
         with self.progress:
             self.seen.append((number, bool(message.redelivered)))
             self.numbers.add(number)
-            self.progress.notify_all()
+            self._awaited.discard(number)
+            if not self._awaited:
+                self.progress.notify_all()
         await message.ack()
