@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from pathlib import Path
 
 import click
-from msgspec.structs import replace
 from rich.console import Console
 from rich.table import Table
 
-from conformance.broker import BrokerError
+from conformance.broker import LANES_MAX, BrokerError
 from conformance.distribution import DistributionError, environment
+from conformance.lanes import end_when_told, judge_suites
 from conformance.recipe import BROKERS, RecipeError, load_recipes
-from conformance.runner import Run, run_suite
+from conformance.runner import Run
 from conformance.verdict import Verdict
 
 
@@ -24,16 +23,25 @@ from conformance.verdict import Verdict
 @click.option("--ci", is_flag=True, help="the bounded selection")
 @click.option("--only", multiple=True, help="pytest arguments in place of the recipe's")
 @click.option(
+    "--jobs",
+    type=click.IntRange(1, LANES_MAX),
+    default=1,
+    show_default=True,
+    help="suites that run beside each other; headrace only",
+)
+@click.option(
     "--cache",
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("build/conformance"),
     show_default=True,
     help="distributions, their environment, and results",
 )
-def main(broker: str, names: tuple[str, ...], ci: bool, only: tuple[str, ...], cache: Path) -> None:
+def main(
+    broker: str, names: tuple[str, ...], ci: bool, only: tuple[str, ...], jobs: int, cache: Path
+) -> None:
     """Run the test suites of third-party clients."""
     console = Console(soft_wrap=True)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(2))  # brokers do not outlive this
+    end_when_told()
     try:
         recipes = load_recipes()
         suites = [suite for suite in recipes.suite if not names or suite.name in names]
@@ -41,21 +49,20 @@ def main(broker: str, names: tuple[str, ...], ci: bool, only: tuple[str, ...], c
             raise click.UsageError(f"suites: {', '.join(suite.name for suite in recipes.suite)}")
         cache = cache.absolute()
         run = Run(broker, cache, environment(recipes, cache), ci, only)
+        if broker != "headrace" and jobs > 1:
+            raise click.UsageError(f"{broker} runs one suite at a time")
         verdicts: dict[str, Verdict] = {}
-        for suite in suites:
-            console.print(f"{suite.requirement} against {broker} ...")
-            verdict = run_suite(suite, run)
-            tell(console, verdict)
-            if ci and verdict.doubtful and suite.runner != "node":
-                console.print("again, with a fresh broker ...")
-                again = run_suite(suite, replace(run, only=verdict.doubtful))
-                tell(console, again)
-                verdict = verdict.after(again)
-            verdicts[suite.name] = verdict
+        for suite, found in judge_suites(suites, run, jobs):
+            console.print(f"{suite.requirement} against {broker}: {found.first.seconds:.0f} s")
+            tell(console, found.first)
+            if found.again is not None:
+                console.print("and again, with a fresh broker:")
+                tell(console, found.again)
+            verdicts[suite.name] = found.last
     except (BrokerError, DistributionError, RecipeError) as error:
         console.print(f"conformance: {error}", markup=False, style="red")
         sys.exit(2)
-    console.print(summary(verdicts))
+    console.print(summary({suite.name: verdicts[suite.name] for suite in suites}))
     sys.exit(0 if all(verdict.good for verdict in verdicts.values()) else 1)
 
 

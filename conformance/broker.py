@@ -27,9 +27,14 @@ GRPC_PORT: Final = 7101
 PORT_STEP: Final = 10  # between brokers that a suite starts beside each other
 READY_SECONDS_MAX: Final = 120.0  # a loaded machine starts slowly
 POLL_SECONDS: Final = 0.2
-HEADRACE_HOSTS: Final = ("127.0.83.1", "127.0.83.2", "127.0.83.3")
+LANES_MAX: Final = 8  # suites that run beside each other
 RABBIT_HOST: Final = "127.0.83.9"
 RABBIT_BIN: Final = Path("/usr/lib/rabbitmq/bin")
+
+
+def headrace_hosts(lane: int) -> tuple[str, str, str]:
+    """Return where the three nodes of a lane, 0 to LANES_MAX - 1, are."""
+    return f"127.0.83.{10 * lane + 1}", f"127.0.83.{10 * lane + 2}", f"127.0.83.{10 * lane + 3}"
 
 
 class BrokerError(Exception):
@@ -76,20 +81,23 @@ class Headrace:
         data: its directory.
         number: which of the brokers beside each other; tells the ports.
         certificates: what its TLS listener shows and trusts.
+        hosts: of its nodes.
     """
 
     name = "headrace"
 
-    def __init__(self, data: Path, number: int, certificates: Certificates) -> None:
+    def __init__(
+        self, data: Path, number: int, certificates: Certificates, hosts: tuple[str, str, str]
+    ) -> None:
         tls = {
             "certificate_file": str(certificates.server),
             "key_file": str(certificates.server_key),
             "ca_file": str(certificates.authority),
             "verify": "peer",
         }
-        self.address = Address.at(HEADRACE_HOSTS[0], number)
+        self.address = Address.at(hosts[0], number)
         self._data = data
-        self._local = LocalCluster(data, len(HEADRACE_HOSTS))
+        self._local = LocalCluster(data, len(hosts))
         self._local.nodes = tuple(
             LocalNode(
                 id=node.id,
@@ -101,7 +109,7 @@ class Headrace:
                 amqps=f"{host}:{self.address.tls_port}",
                 tls=tls,
             )
-            for node, host in zip(self._local.nodes, HEADRACE_HOSTS, strict=True)
+            for node, host in zip(self._local.nodes, hosts, strict=True)
         )
 
     def start(self) -> None:
@@ -261,10 +269,13 @@ loopback_users = none
         shutil.rmtree(self._data, ignore_errors=True)
 
 
-def make_broker(name: str, data: Path, number: int, certificates: Certificates) -> Broker:
+def make_broker(
+    name: str, data: Path, number: int, certificates: Certificates, lane: int
+) -> Broker:
     """Return a broker by name, not started."""
-    kind: type[Headrace | RabbitMQ] = Headrace if name == Headrace.name else RabbitMQ
-    return kind(data, number, certificates)
+    if name == RabbitMQ.name:
+        return RabbitMQ(data, number, certificates)
+    return Headrace(data, number, certificates, headrace_hosts(lane))
 
 
 def wait_until(what: str, check: Callable[[], bool]) -> None:

@@ -9,7 +9,6 @@ from typing import Final
 from msgspec import Struct
 
 DAYS: Final = "30"  # a run takes minutes; made anew for each
-NAMES: Final = "subjectAltName=DNS:localhost,IP:127.0.0.1,IP:127.0.83.1,IP:127.0.83.9"
 KEY: Final = ("-newkey", "rsa:2048", "-nodes", "-batch")
 CLIENT: Final = "client"
 STRANGER: Final = "stranger"  # a client whose authority the broker does not know
@@ -35,27 +34,28 @@ def make_authority(folder: Path, name: str) -> None:
     openssl("req", "-x509", *KEY, *files, "-days", DAYS, "-subj", f"/CN={name}")
 
 
-def make_certificate(folder: Path, name: str, authority: str) -> None:
+def make_certificate(folder: Path, name: str, authority: str, host: str) -> None:
     """Write NAME.pem and NAME.key, signed by an authority of the same folder."""
     key, request = str(folder / f"{name}.key"), str(folder / f"{name}.csr")
     openssl("req", *KEY, "-keyout", key, "-out", request, "-subj", f"/CN={name}")
     extensions = folder / "extensions"
-    extensions.write_text(NAMES + "\n", encoding="utf-8")
+    names = f"subjectAltName=DNS:localhost,IP:127.0.0.1,IP:{host}\n"
+    extensions.write_text(names, encoding="utf-8")
     signer = ["-CA", str(folder / f"{authority}.pem"), "-CAkey", str(folder / f"{authority}.key")]
     output = ["-out", str(folder / f"{name}.pem"), "-extfile", str(extensions)]
     openssl("x509", "-req", "-in", request, *signer, "-CAcreateserial", "-days", DAYS, *output)
 
 
-def make_certificates(folder: Path) -> Certificates:
-    """Make an authority with a server and a client, and a stranger, in a folder.
+def make_certificates(folder: Path, host: str) -> Certificates:
+    """Make an authority with a server at a host and a client, and a stranger, in a folder.
 
     Returns:
         What the broker needs; client.pem, client.key, stranger.pem and stranger.key lie beside.
     """
     folder.mkdir(parents=True, exist_ok=True)
     make_authority(folder, "authority")
-    make_certificate(folder, "server", "authority")
-    make_certificate(folder, CLIENT, "authority")
+    make_certificate(folder, "server", "authority", host)
+    make_certificate(folder, CLIENT, "authority", host)
     make_authority(folder, "other")
-    make_certificate(folder, STRANGER, "other")
+    make_certificate(folder, STRANGER, "other", host)
     return Certificates(folder / "authority.pem", folder / "server.pem", folder / "server.key")

@@ -58,7 +58,9 @@ def unpack(suite: Suite, cache: Path) -> Path:
     shutil.rmtree(place, ignore_errors=True)
     place.parent.mkdir(parents=True, exist_ok=True)
     # A suite without settings of its own must not find ours, in a folder above it.
-    (place.parent / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
+    settings = place.parent / "pytest.ini"
+    if not settings.exists():  # a suite beside this one may be reading it
+        settings.write_text("[pytest]\n", encoding="utf-8")
     if suite.folder:
         shutil.copytree(OWN / suite.folder, place)
         if suite.runner == "node":

@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from conformance.broker import HEADRACE_HOSTS, RABBIT_HOST, Address, make_broker
+from conformance.broker import RABBIT_HOST, Address, RabbitMQ, headrace_hosts, make_broker
 from conformance.certificate import Certificates, make_certificates
 from conformance.container import Daemon
 from conformance.distribution import unpack
@@ -23,8 +23,6 @@ from conformance.verdict import Verdict, judge, read_outcomes
 PLUGIN: Final = Path(__file__).parent / "plugin"
 SUITE_SECONDS_MAX: Final = 3600  # a suite that hangs in spite of its tests' own limits
 RAN: Final = (0, 1)  # exit status of pytest and node when they got to the end
-HOSTS: Final = {"headrace": HEADRACE_HOSTS[0], "rabbitmq": RABBIT_HOST}
-OTHER_HOSTS: Final = {"headrace": HEADRACE_HOSTS[1], "rabbitmq": RABBIT_HOST}
 
 
 class Run(Struct, frozen=True):
@@ -36,6 +34,7 @@ class Run(Struct, frozen=True):
         python: the environment's interpreter.
         ci: whether only the bounded selection is asked for.
         only: pytest arguments in place of the recipe's, to look at single tests.
+        lane: which of the suites that run beside each other it is: these share nothing.
     """
 
     broker: str
@@ -43,6 +42,14 @@ class Run(Struct, frozen=True):
     python: Path
     ci: bool
     only: tuple[str, ...] = ()
+    lane: int = 0
+
+    @property
+    def hosts(self) -> tuple[str, str]:
+        """Where clients meet the broker, and where they meet it too."""
+        if self.broker == RabbitMQ.name:
+            return RABBIT_HOST, RABBIT_HOST
+        return headrace_hosts(self.lane)[:2]
 
     @property
     def results(self) -> Path:
@@ -57,8 +64,8 @@ class Run(Struct, frozen=True):
 def run_suite(suite: Suite, run: Run) -> Verdict:
     """Run a suite against a fresh broker and judge what came out."""
     sources = unpack(suite, run.cache)
-    made = run.cache / "certificates"
-    certificates = prepare_certificates(suite, sources, made)
+    made = run.cache / "certificates" / str(run.lane)
+    certificates = prepare_certificates(suite, sources, made, run.hosts[0])
     run.results.mkdir(parents=True, exist_ok=True)
     record = run.results / f"{suite.name}.jsonl"
     record.unlink(missing_ok=True)
@@ -71,9 +78,9 @@ def run_suite(suite: Suite, run: Run) -> Verdict:
     return judge(read_outcomes(record), suite.expected_for(run.broker), problem, seconds, complete)
 
 
-def prepare_certificates(suite: Suite, sources: Path, made: Path) -> Certificates:
+def prepare_certificates(suite: Suite, sources: Path, made: Path, host: str) -> Certificates:
     """Return what the broker's TLS listener shall use, and put the clients' where they look."""
-    certificates = make_certificates(made)
+    certificates = make_certificates(made, host)
     for target, source in suite.files.items():
         (sources / target).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(made / source, sources / target)
@@ -89,18 +96,17 @@ def place(suite: Suite, run: Run, certificates: Certificates) -> Iterator[dict[s
     Yields:
         The values that the recipe's environment may name.
     """
-    data = run.cache / "data" / run.broker
+    data = run.cache / "data" / f"{run.broker}-{run.lane}"
     shutil.rmtree(data, ignore_errors=True)
-    host = HOSTS[run.broker]
-    other = OTHER_HOSTS[run.broker]
+    host, other = run.hosts
     values = {"host": host, "other_host": other, "docker": ""}
     if suite.containers:
         with Daemon(
-            host, lambda n: make_broker(run.broker, data / str(n), n, certificates)
+            host, lambda n: make_broker(run.broker, data / str(n), n, certificates, run.lane)
         ) as daemon:
             yield values | address_values(Address.at(host, 0)) | {"docker": daemon.url}
         return
-    broker = make_broker(run.broker, data / "0", 0, certificates)
+    broker = make_broker(run.broker, data / "0", 0, certificates, run.lane)
     try:
         broker.start()
         yield values | address_values(broker.address)
