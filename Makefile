@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 CONSTRAINTS := constraints.txt
 INTERPRETED := PYTHONPATH=raftlog:broker:client:operator:pipeline PYTHONDONTWRITEBYTECODE=1
+PIPELINE := $(shell find pipeline -type f ! -path '*/__pycache__/*' -o -type d ! -name __pycache__)
 SOURCES := $(shell find raftlog broker client operator -name '*.py' -o -type d ! -name __pycache__)
 
 NODES ?= 3
@@ -51,12 +52,27 @@ $(VENV)/stamp-tools: $(VENV)/stamp-build
 .PHONY: venv
 venv: $(VENV)/stamp-tools $(VENV)/stamp-install ## create .venv with Headrace (compiled) and all tools
 
+# Spark and what else the pipeline needs is ten times as large as all the rest; nothing but the
+# pipeline's own targets and the type checker wants it.
+$(VENV)/stamp-spark: $(VENV)/stamp-build pipeline/pyproject.toml
+	$(BIN)/python -c 'import tomllib; needed = tomllib.load(open("pipeline/pyproject.toml", "rb"))["project"]["dependencies"]; print(*[each for each in needed if not each.startswith("headrace-")], sep="\n")' > $(VENV)/spark-requires.txt
+	$(PIP) install -c $(CONSTRAINTS) -r $(VENV)/spark-requires.txt
+	@touch $@
+
+$(VENV)/stamp-pipeline: $(VENV)/stamp-spark $(VENV)/stamp-install $(PIPELINE)
+	$(PIP) install --no-build-isolation --no-deps --force-reinstall ./pipeline
+	@$(BIN)/headrace-pipeline --version
+	@touch $@
+
+.PHONY: venv-pipeline
+venv-pipeline: $(VENV)/stamp-tools $(VENV)/stamp-pipeline ## the same with Spark and the pipeline
+
 .PHONY: build
 build: $(VENV)/stamp-install ## compile and install into .venv what has changed
 
 .PHONY: wheel
-wheel: $(VENV)/stamp-build ## a wheel in dist/
-	$(PIP) wheel --no-build-isolation --no-deps -w dist . ./client
+wheel: $(VENV)/stamp-build ## wheels of broker, client and pipeline in dist/
+	$(PIP) wheel --no-build-isolation --no-deps -w dist . ./client ./pipeline
 
 # --- running ---------------------------------------------------------------------------------
 
@@ -67,12 +83,12 @@ run: $(VENV)/stamp-install ## start a cluster on this machine and show it; Ctrl-
 # --- checking --------------------------------------------------------------------------------
 
 .PHONY: lint
-lint: $(VENV)/stamp-tools $(VENV)/stamp-install ## ruff, mypy strict, import contracts, Dockerfiles
+lint: $(VENV)/stamp-tools $(VENV)/stamp-install $(VENV)/stamp-spark ## ruff, mypy strict, import contracts, Dockerfiles
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy raftlog broker client operator pipeline tests e2e bench conformance hatch_build.py
 	$(INTERPRETED) $(BIN)/lint-imports
-	$(BIN)/hadolint broker/Dockerfile operator/Dockerfile
+	$(BIN)/hadolint broker/Dockerfile operator/Dockerfile pipeline/Dockerfile
 
 .PHONY: format
 format: $(VENV)/stamp-tools ## let ruff format and fix
@@ -81,7 +97,12 @@ format: $(VENV)/stamp-tools ## let ruff format and fix
 
 .PHONY: test
 test: $(VENV)/stamp-tools $(VENV)/stamp-install ## all fast tests, against the compiled package
-	$(BIN)/python -m pytest tests -n $(TEST_JOBS) --dist worksteal
+	$(BIN)/python -m pytest tests --ignore tests/pipeline -n $(TEST_JOBS) --dist worksteal
+
+# One process: Spark takes ten seconds to start, and uses both processors by itself.
+.PHONY: test-pipeline
+test-pipeline: $(VENV)/stamp-tools $(VENV)/stamp-pipeline ## tests of the pipeline, with one Spark session
+	$(BIN)/python -m pytest tests/pipeline -m "not full"
 
 .PHONY: test-interpreted
 test-interpreted: $(VENV)/stamp-tools $(VENV)/stamp-install ## core, codec and storage tests against the source tree
@@ -143,11 +164,22 @@ E2E := $(BIN)/python -m pytest e2e -W "default:unclosed <socket:ResourceWarning"
 
 .PHONY: e2e
 e2e: $(VENV)/stamp-tools $(VENV)/stamp-install ## real processes and real clients, bounded
-	$(E2E) -m "not full"
+	$(E2E) --ignore e2e/pipeline -m "not full"
 
 .PHONY: e2e-full
 e2e-full: $(VENV)/stamp-tools $(VENV)/stamp-install ## the same at full size
-	$(E2E)
+	$(E2E) --ignore e2e/pipeline
+
+E2E_PIPELINE := $(BIN)/python -m pytest e2e/pipeline -W "default:unclosed <socket:ResourceWarning"
+
+.PHONY: e2e-pipeline
+e2e-pipeline: $(VENV)/stamp-tools $(VENV)/stamp-pipeline ## Spark against real clusters, bounded
+	$(E2E_PIPELINE) -m "not full"
+
+.PHONY: e2e-pipeline-full
+e2e-pipeline-full: $(VENV)/stamp-tools $(VENV)/stamp-pipeline ## the same at full size: drivers and leaders that get killed
+	$(BIN)/python -m pytest tests/pipeline -m full
+	$(E2E_PIPELINE)
 
 .PHONY: fuzz-api
 fuzz-api: $(VENV)/stamp-tools $(VENV)/stamp-install ## requests of all kinds, made of the API's own description, in full
@@ -175,7 +207,7 @@ conformance: $(VENV)/stamp-tools $(VENV)/stamp-install ## the test suites of cli
 
 .PHONY: conformance-ci
 conformance-ci: $(VENV)/stamp-tools $(VENV)/stamp-install ## the same, a bounded selection
-	$(CONFORMANCE) --ci
+	$(CONFORMANCE) --ci --jobs $(if $(BROKER),1,$(TEST_JOBS))
 
 .PHONY: bench
 bench: $(VENV)/stamp-tools $(VENV)/stamp-install ## compare with RabbitMQ on this machine; writes bench/RESULTS.md
@@ -198,6 +230,10 @@ bench-depth: $(VENV)/stamp-tools $(VENV)/stamp-install ## measure deep queues: m
 bench-client: $(VENV)/stamp-tools $(VENV)/stamp-install ## what the Python clients cost next to one in C; writes bench/RESULTS.md
 	$(BIN)/python bench/client_cost.py --write
 
+.PHONY: bench-pipeline
+bench-pipeline: $(VENV)/stamp-tools $(VENV)/stamp-pipeline ## rows a second of the sources and the sink on Spark; writes bench/RESULTS.md
+	$(BIN)/python bench/pipeline_bench.py --write
+
 .PHONY: bench-overload
 bench-overload: $(VENV)/stamp-tools $(VENV)/stamp-bench $(VENV)/stamp-install ## overload this and RabbitMQ; writes bench/RESULTS.md and the plot
 	$(BIN)/python bench/overload.py --write
@@ -207,12 +243,17 @@ bench-overload: $(VENV)/stamp-tools $(VENV)/stamp-bench $(VENV)/stamp-install ##
 bench-pysyncobj: $(VENV)/stamp-bench $(VENV)/stamp-install ## compare the replicated log with PySyncObj; writes bench/RESULTS.md
 	$(BIN)/python bench/pysyncobj_bench.py --write
 
+# What uses one processor or little, two at a time; all that needs an installation comes before.
+.PHONY: checks
+checks: venv-pipeline ## lint and other checks beside the crash explorer
+	$(MAKE) --jobs=2 --output-sync=target lint protos-check crds-check chart crash
+
 .PHONY: ci
-ci: lint protos-check crds-check chart test-interpreted sim crash test e2e conformance-ci ## what .ci/run runs once the system packages are there
+ci: checks test-interpreted sim test test-pipeline e2e e2e-pipeline conformance-ci ## what .ci/run runs once the system packages are there
 
 # --- housekeeping ----------------------------------------------------------------------------
 
 .PHONY: clean
 clean: ## remove what was built; ./data stays
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
-	find raftlog broker client operator tests e2e bench conformance -name __pycache__ -type d -prune -exec rm -rf {} +
+	find raftlog broker client operator pipeline tests e2e bench conformance -name __pycache__ -type d -prune -exec rm -rf {} +

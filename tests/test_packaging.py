@@ -17,7 +17,8 @@ from headrace_broker import build_info
 
 ROOT = Path(__file__).resolve().parent.parent
 OWN_PACKAGES = frozenset({"headrace_raftlog", "headrace_broker"})
-OWN_DISTRIBUTIONS = frozenset({"headrace-client"})  # made here, so no version of it is chosen
+# Made here, so no version of them is chosen.
+OWN_DISTRIBUTIONS = frozenset({"headrace-client", "headrace-pipeline"})
 # What an isolated build knows the types of, besides the standard library.
 TYPED_PACKAGES = frozenset({"librt", "mypy_extensions"})
 
