@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from headrace_raftlog.crash_explorer.__main__ import main, repeat_command
+from headrace_raftlog.crash_explorer.__main__ import main
+from headrace_raftlog.crash_explorer.batch import Task, repeat_command, run_tasks
 from headrace_raftlog.crash_explorer.crash_point import KILL, CrashPoint
-from headrace_raftlog.crash_explorer.explorer import Crash, Violation
+from headrace_raftlog.crash_explorer.explorer import Bounds, Crash, Violation
 from headrace_raftlog.crash_explorer.history import History
 from headrace_raftlog.crash_explorer.observed_files import ObservedFiles
-from headrace_raftlog.crash_explorer.workload import WORKLOADS
 
 
 def test_counts_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -17,6 +17,18 @@ def test_counts_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert (
         "26 crash points, 50 states after a crash, 0 after a second one" in capsys.readouterr().out
     )
+
+
+def test_several_processes_find_what_one_does() -> None:
+    bounds = Bounds(states_max=20)
+    tasks = [
+        Task(name, seed, bounds, told=True) for name in ("batches", "mixed") for seed in (0, 1)
+    ]
+    found = list(run_tasks(tasks, 2))
+    assert found == list(run_tasks(tasks, 1))
+    assert [told.split(":")[0] for _, told in found] == [
+        *("batches, seed 0", "batches, seed 1", "mixed, seed 0", "mixed, seed 1"),
+    ]
 
 
 def test_trace_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -29,7 +41,7 @@ def test_trace_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 def test_violation_comes_with_the_command_that_repeats_it() -> None:
     point = CrashPoint(31, "call", ObservedFiles(), History({}).legal())
     violation = Violation((Crash(point, 0xA5), Crash(point, KILL)), "lost")
-    assert repeat_command(WORKLOADS["mixed"], 7, violation) == (
+    assert repeat_command("mixed", 7, violation) == (
         "python -m headrace_raftlog.crash_explorer --workload mixed --seed 7 "
         "--at 31:a5/31:kill --trace"
     )
