@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from pyspark import SparkContext
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from headrace_pipeline.error import OptionError, PipelineError
+from headrace_pipeline.fault import one_line
 from headrace_pipeline.limits import JVM_STOP_SECONDS_MAX, LOCAL_PARTITIONS
 
 SPECULATION: Final = "spark.speculation"
@@ -160,11 +162,18 @@ def _end_process(process: subprocess.Popen[bytes]) -> None:
 def session(settings: SessionSettings) -> Iterator[SparkSession]:
     """Have a session for a while.
 
+    Spark's errors ask the JVM for their text, so they are told as ours while it is there; the whole
+    text is a note, which a trace shows.
+
     Raises:
-        PipelineError: Spark does not start, or not stop.
+        PipelineError: Spark does not start, or not stop, or says that something went wrong.
     """
     spark = open_session(settings)
     try:
         yield spark
+    except PySparkException as error:
+        told = PipelineError(one_line(error))
+        told.add_note(str(error))
+        raise told from error
     finally:
         close_session(spark)

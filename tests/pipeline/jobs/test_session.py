@@ -6,14 +6,18 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from headrace_pipeline.error import OptionError, PipelineError
+from headrace_pipeline.fault import exit_code, one_line
+from headrace_pipeline.jobs import session as module
 from headrace_pipeline.jobs.session import (
     SessionSettings,
     open_session,
     read_conf,
     refuse_speculation,
+    session,
     session_conf,
 )
 
@@ -71,6 +75,30 @@ def test_a_process_has_one_session(spark: SparkSession) -> None:
     with pytest.raises(PipelineError, match="already"):
         open_session(SessionSettings("another"))
     assert spark.range(3).count() == 3
+
+
+def test_an_error_of_spark_keeps_its_text_when_the_jvm_has_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runs = True
+
+    class AsksTheJvm(StreamingQueryException):
+        def __str__(self) -> str:
+            assert runs
+            return "[X] failed\nheadrace_pipeline.error.OptionError: option log: must be given\n"
+
+    def close(spark: object) -> None:
+        nonlocal runs
+        runs = False
+
+    monkeypatch.setattr(module, "open_session", lambda settings: object())
+    monkeypatch.setattr(module, "close_session", close)
+    with pytest.raises(PipelineError) as raised, session(SessionSettings("x")):
+        raise AsksTheJvm("x")
+    assert not runs
+    assert one_line(raised.value) == "option log: must be given"
+    assert exit_code(raised.value) == 2
+    assert raised.value.__notes__[0].startswith("[X] failed")
 
 
 def doubled(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
