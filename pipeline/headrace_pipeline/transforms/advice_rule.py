@@ -119,7 +119,11 @@ def advise(
 def _begin(history: Sequence[Load], drain_s: int) -> Advised | None:
     now = history[-1]
     recent = [each for each in history if each.minute > now.minute - BEGIN_OF]
-    saturated = [each for each in recent if each.bottleneck == CONSUMERS_SATURATED]
+    saturated = [
+        each
+        for each in recent
+        if each.bottleneck == CONSUMERS_SATURATED and each.consumers > 0  # not: nobody consumes
+    ]
     if now.bottleneck != CONSUMERS_SATURATED or len(saturated) < BEGIN_MINUTES:
         return None
     value = wanted(now, drain_s)

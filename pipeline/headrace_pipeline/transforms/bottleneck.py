@@ -68,11 +68,26 @@ def _conditions() -> dict[str, Column]:
         analysis.MEMORY_ALARM: fn.col("memory_alarm_ms") >= ALARM_MS,
         analysis.DISK_ALARM: fn.col("disk_alarm_ms") >= ALARM_MS,
         analysis.RAFT_COMMIT: _commits_slowly(),
-        analysis.CONSUMERS_SATURATED: held_up & (fn.col("settled") > 0) & ~_is_slow_ack(),
+        analysis.CONSUMERS_SATURATED: _nobody()
+        | (held_up & (fn.col("settled") > 0) & ~_is_slow_ack()),
         analysis.PREFETCH_OR_SLOW_ACK: waits & (fn.col("consumers_max") > 0) & _is_slow_ack(),
         analysis.POISON_OR_CRASH: _fails(),
         analysis.PUBLISHER_BURST: _bursts(),
     }
+
+
+def _nobody() -> Column:
+    """Return whether publishers are held up because nobody consumes; never null.
+
+    A queue that nobody reads and that holds nobody up is a store, and all is well.
+    """
+    backlog = fn.coalesce("blocked_watermark_ms", fn.lit(0)) + fn.coalesce(
+        "blocked_account_ms", fn.lit(0)
+    )
+    stopped = backlog >= fn.col("window_s") * 1000 * BLOCKED_SHARE
+    above = fn.coalesce(fn.col("saturated_ms"), fn.lit(0)) > 0
+    left = (fn.col("consumers_max") == 0) & (fn.col("ready_max") > 0)
+    return fn.coalesce(left & (stopped | above), fn.lit(False))
 
 
 def _commits_slowly() -> Column:
@@ -151,6 +166,14 @@ def _sentences() -> dict[str, Column]:
 
     seconds = fn.round(fn.col("blocked_ms") / 1000, 1)
     percent = fn.round(fn.col("busy_share") * 100).cast("int")
+    busy = say(
+        "%s consumers are busy %s %% of the time, %s/s come and %s/s go, %s wait",
+        rate("consumers_mean"),
+        percent,
+        rate("published_rate"),
+        rate("settled_rate"),
+        fn.col("ready_last"),
+    )
     return {
         analysis.MEMORY_ALARM: say("memory was low for %s ms", fn.col("memory_alarm_ms")),
         analysis.DISK_ALARM: say("the disk was full for %s ms", fn.col("disk_alarm_ms")),
@@ -161,14 +184,15 @@ def _sentences() -> dict[str, Column]:
             fn.round("commit_ms_p99", 1),
             fn.round(fn.col("pending_share_p95") * 100).cast("int"),
         ),
-        analysis.CONSUMERS_SATURATED: say(
-            "%s consumers are busy %s %% of the time, %s/s come and %s/s go, %s wait",
-            rate("consumers_mean"),
-            percent,
-            rate("published_rate"),
-            rate("settled_rate"),
-            fn.col("ready_last"),
-        ),
+        analysis.CONSUMERS_SATURATED: fn.when(
+            _nobody(),
+            say(
+                "nobody consumes: %s/s come, %s wait, publishers were stopped for %s s in sum",
+                rate("published_rate"),
+                fn.col("ready_last"),
+                seconds,
+            ),
+        ).otherwise(busy),
         analysis.PREFETCH_OR_SLOW_ACK: say(
             "%s consumers hold %s messages and settle %s/s",
             rate("consumers_mean"),

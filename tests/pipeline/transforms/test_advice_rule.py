@@ -118,6 +118,11 @@ def test_advice_rises_with_the_load_and_falls_late_to_an_end() -> None:
     assert told[39:] == [None] * 11  # what there was before is enough
 
 
+def test_a_minute_in_which_nobody_consumed_is_none_of_those_that_begin_advice() -> None:
+    absent = _load(0, consumers=0, service=None)
+    assert _told([absent, _load(1), _load(2)]) == [None, None, 5]
+
+
 def test_raft_bound_minutes_do_not_raise_what_was_advised() -> None:
     loads = [_load(0), _load(1)]
     loads += [

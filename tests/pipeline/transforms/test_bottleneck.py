@@ -53,6 +53,21 @@ SATURATED: Final[dict[str, Any]] = {
     "settled": 3600,
     "delivered": 3600,
 }
+UNREAD: Final[dict[str, Any]] = {
+    "consumers_min": 0,
+    "consumers_max": 0,
+    "consumers_mean": 0.0,
+    "settled_rate": 0.0,
+    "delivered": 0,
+    "settled": 0,
+    "busy_share": None,
+    "ready_last": 9000,
+    "ready_max": 9000,
+    "waiting_share": 1.0,
+    "unacked_mean": 0.0,
+    "unacked_first": 0,
+    "unacked_last": 0,
+}
 CASES: Final[dict[str, tuple[dict[str, Any], str | None]]] = {
     "well": ({}, None),
     "saturated": (SATURATED, analysis.CONSUMERS_SATURATED),
@@ -88,10 +103,18 @@ CASES: Final[dict[str, tuple[dict[str, Any], str | None]]] = {
         analysis.PUBLISHER_BURST,
     ),
     "above its watermark": ({"saturated_ms": 500}, analysis.PUBLISHER_BURST),
-    "a store that nobody reads": (
-        {"consumers_min": 0, "consumers_max": 0, "consumers_mean": 0.0, "settled_rate": 0.0}
-        | {"delivered": 0, "settled": 0, "busy_share": None, "ready_last": 9000},
-        None,
+    "a store that nobody reads": (UNREAD, None),
+    "above its watermark and nobody reads": (
+        UNREAD | {"saturated_ms": 60_000},
+        analysis.CONSUMERS_SATURATED,
+    ),
+    "full and nobody reads": (
+        UNREAD | {"blocked_ms": 50_000, "blocked_watermark_ms": 50_000},
+        analysis.CONSUMERS_SATURATED,
+    ),
+    "stopped for its credit while nobody reads": (
+        UNREAD | {"blocked_ms": 9000, "blocked_commit_ms": 9000},
+        analysis.PUBLISHER_BURST,
     ),
 }
 
@@ -121,4 +144,8 @@ def test_first_class_that_holds_is_told_and_why(spark: SparkSession) -> None:
     assert found[1, "raft"]["because"] == "the disk was full for 9000 ms"
     because = found[0, "saturated"]["because"]
     assert because == "4 consumers are busy 98 % of the time, 100/s come and 60/s go, 900 wait"
+    because = found[0, "full and nobody reads"]["because"]
+    assert because == (
+        "nobody consumes: 100/s come, 9000 wait, publishers were stopped for 50.0 s in sum"
+    )
     assert all(row["because"] and "?" not in row["because"] for row in found.values())
