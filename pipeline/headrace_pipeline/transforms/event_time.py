@@ -20,18 +20,21 @@ def land(rows: DataFrame) -> DataFrame:
     """Return rows of a log as they are kept: tables LANDED of `schema.analysis`.
 
     A node whose clock is ahead of ours would tell of seconds that are still to come, in windows in
-    which nobody else is. Its rows are told as of now; `skew_ms` says by how much they were ahead.
+    which nobody else is. Its rows are told as of now, which is when each has been read, by the
+    clock of who reads; `skew_ms` says by how much they were ahead.
     A clock that is behind cannot be told from rows that come late, and is left alone.
 
     Args:
         rows: of a log, streaming or not; with `at`.
     """
-    now = fn.current_timestamp()
-    ahead_us = fn.unix_micros("at") - fn.unix_micros(now)
+    # Spark's own current time is that of the start of the query, and rows are made while it runs.
+    millis = fn.reflect(fn.lit("java.lang.System"), fn.lit("currentTimeMillis"))
+    now = fn.timestamp_millis(millis.cast("long"))
+    ahead_us = fn.unix_micros("at") - fn.unix_micros("landed_at")
     return (
         rows.withColumn("landed_at", now)
         .withColumn("skew_ms", fn.greatest(fn.floor(ahead_us / 1000), fn.lit(0)).cast("long"))
-        .withColumn("at", fn.least("at", now))
+        .withColumn("at", fn.least("at", "landed_at"))
         .withColumn("day", utc_day(fn.col("at")))
     )
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import date
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -261,6 +263,19 @@ def test_clock_that_is_ahead_is_set_back_and_rows_that_landed_twice_are_one(
     assert found[1]["day"] == found[1]["landed_at"].date()
     again = once(landed.unionByName(land(frame)), LANDED["flow_samples"])
     assert again.count() == 2
+
+
+def told_now(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        now = pa.array([datetime.now(UTC)] * batch.num_rows, pa.timestamp("us", tz="UTC"))
+        yield pa.RecordBatch.from_arrays([now], ["at"])
+
+
+def test_rows_that_nodes_make_while_a_query_runs_are_not_ahead(spark: SparkSession) -> None:
+    rows_of_now = spark.range(1).mapInArrow(told_now, "at timestamp")
+    [row] = land(rows_of_now.withColumn("started", fn.current_timestamp())).collect()
+    assert row["at"] > row["started"]
+    assert row["skew_ms"] == 0
 
 
 def test_windows_stream_with_a_watermark_and_say_the_same(
