@@ -24,6 +24,7 @@ from headrace_pipeline.transforms.advice_rule import DRAIN_S, VALID_S
 from headrace_pipeline.transforms.blame import blame
 from headrace_pipeline.transforms.bottleneck import bottlenecks
 from headrace_pipeline.transforms.consumer_advice import HISTORY_S, consumer_advice
+from headrace_pipeline.transforms.cost import CARRIED_S
 from headrace_pipeline.transforms.episodes import EPISODE_S_MAX
 from headrace_pipeline.transforms.horizon import Told, complete_minutes, told
 from headrace_pipeline.transforms.windows import (
@@ -94,7 +95,9 @@ class FlowAnalysis:
             recent = samples.where(fn.col("at") >= since)
             accounts = keep(_union([account_windows(edges, recent, each) for each in WINDOWS_S]))
             tables.write("account_windows", accounts, minutes)
-            tables.write("blame", blame(queues.where(new), accounts), minutes)
+            carried = tables.read("account_windows", since - timedelta(seconds=CARRIED_S), since)
+            causes = accounts.unionByName(carried)
+            tables.write("blame", blame(queues.where(new), causes), minutes)
             tables.write("queue_windows", queues.where(new), minutes)
             self._advise(minutes, queues, nodes)
             tables.write("node_windows", nodes.where(new), minutes)

@@ -6,8 +6,11 @@ For a window w and a queue q at which somebody was stopped:
     blamed_ms(a, w)  = sum over q of blocked_ms(q, w) * share(a | q, w)
 
 with the cost of `transforms/cost.py`, and a the ultimate cause (`origin_account`) of what was
-brought. Shares of a queue and window sum to 1, and blamed_ms to blocked_ms, wherever anybody
-brought or owed anything there; where nobody did, there is nobody to blame and no row.
+brought. Where nobody brought anything, what is owed is the cost; where nobody is told of at all,
+the shares of the queue's last window in which somebody was, CARRIED_S before at most: an old
+backlog goes on stopping publishers after everybody has been stopped. Shares of a queue and window
+sum to 1, and blamed_ms to blocked_ms, wherever there is such a window; where there is none, there
+is nobody to blame and no row.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from pyspark.sql import functions as fn
 from pyspark.sql.window import Window
 
 from headrace_pipeline.schema.analysis import BLAME
-from headrace_pipeline.transforms.cost import owed_us
+from headrace_pipeline.transforms.cost import CARRIED_S, owed_us
 from headrace_pipeline.transforms.event_time import as_table
 
 _WINDOW = ("window_start", "window_s")
@@ -29,19 +32,13 @@ def blame(queues: DataFrame, accounts: DataFrame) -> DataFrame:
 
     Args:
         queues: QUEUE_WINDOWS, of one length or more.
-        accounts: ACCOUNT_WINDOWS of the same windows.
+        accounts: ACCOUNT_WINDOWS of the same windows, and of those CARRIED_S before.
     """
     at_queue, in_window = Window.partitionBy(*_QUEUE), Window.partitionBy(*_WINDOW)
-    stopped = queues.where(fn.col("blocked_ms") > 0).select(*_QUEUE, "blocked_ms", "day")
-    brought = accounts.drop("blocked_ms", "day").withColumn(
-        "owed_us", owed_us(fn.col("owed_messages_max"), fn.col("owed_octets_max"))
-    )
-    rows = stopped.join(brought, [*_QUEUE])
-    anything = fn.sum("cost_us").over(at_queue) > 0
-    rows = rows.withColumn(
-        "cost_us", fn.when(anything, fn.col("cost_us")).otherwise(fn.col("owed_us"))
-    )
-    rows = rows.where(fn.col("cost_us") > 0)
+    weighed = _weighed(accounts)
+    stopped = _with_cause(queues.where(fn.col("blocked_ms") > 0), weighed)
+    weighed = weighed.withColumnRenamed("window_start", "cause_start")
+    rows = stopped.join(weighed, ["cause_start", "window_s", "vhost", "queue"])
     rows = rows.withColumn("share", fn.col("cost_us") / fn.sum("cost_us").over(at_queue))
     rows = rows.withColumn("blamed_ms", fn.col("blocked_ms") * fn.col("share"))
     of_account = Window.partitionBy(*_WINDOW, "origin_account")
@@ -49,3 +46,33 @@ def blame(queues: DataFrame, accounts: DataFrame) -> DataFrame:
     worst = in_window.orderBy(fn.desc("window_blamed_ms"))
     rows = rows.withColumn("queue_rank", fn.rank().over(at_queue.orderBy(fn.desc("blamed_ms"))))
     return as_table(rows.withColumn("window_rank", fn.dense_rank().over(worst)), BLAME)
+
+
+def _weighed(accounts: DataFrame) -> DataFrame:
+    """Return who brought something, or where nobody did who owes something, with its cost."""
+    owed = owed_us(fn.col("owed_messages_max"), fn.col("owed_octets_max"))
+    anything = fn.sum("cost_us").over(Window.partitionBy(*_QUEUE)) > 0
+    rows = accounts.drop("blocked_ms", "day").withColumn("anything", anything)
+    rows = rows.withColumn(
+        "cost_us", fn.when(fn.col("anything"), fn.col("cost_us")).otherwise(owed)
+    )
+    return rows.where(fn.col("cost_us") > 0)
+
+
+def _with_cause(stopped: DataFrame, weighed: DataFrame) -> DataFrame:
+    """Return windows in which somebody was stopped, with `cause_start`.
+
+    That is the start of the window whose accounts are to blame: the same one, or the queue's last
+    one before; those without are left out.
+
+    Args:
+        stopped: QUEUE_WINDOWS.
+        weighed: of `_weighed`.
+    """
+    told = weighed.select(*_QUEUE).distinct().withColumn("told_at", fn.col("window_start"))
+    both = stopped.select(*_QUEUE, "blocked_ms", "day").join(told, [*_QUEUE], "full")
+    until = Window.partitionBy("window_s", "vhost", "queue").orderBy("window_start")
+    cause = fn.last("told_at", ignorenulls=True).over(until)
+    age_s = fn.unix_seconds("window_start") - fn.unix_seconds("cause_start")
+    rows = both.withColumn("cause_start", cause).drop("told_at")
+    return rows.where(fn.col("blocked_ms").isNotNull() & (age_s <= CARRIED_S))

@@ -10,7 +10,9 @@ counted by account: each carries up to hundreds of copies, of all accounts toget
 is in COPY_US as it is at full load, which is when blame matters.
 
 Where somebody was stopped at a queue in a window in which nobody brought anything, those who still
-owe there are the cause: the same weights on what they owe.
+owe there are the cause: the same weights on what they owe. Brokers tell of accounts only in seconds
+in which they bring or repay something. Where they tell of nobody, nothing has changed at the queue,
+and the last window in which they did counts, for CARRIED_S at most.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from pyspark.sql import functions as fn
 
 COPY_US: Final = 20.0  # us/copy: a compiled node takes in, logs, applies, delivers about 50,000/s
 OCTET_US: Final = 0.005  # us/octet: checksum, write and sync at the leader, some 200 MB/s
+CARRIED_S: Final = 3_600  # s; a backlog may stop publishers for so long after the last that came
 REPLICA_OCTET_US: Final = 0.008  # us/octet: the same at a follower, and the way there
 
 

@@ -14,6 +14,7 @@ from tests.pipeline.telemetry_rows import CULPRIT, NOON, edge, planted, rows, sa
 from headrace_pipeline.schema.analysis import BLAME
 from headrace_pipeline.schema.log import DEBT_EDGES, FLOW_SAMPLES
 from headrace_pipeline.transforms.blame import blame
+from headrace_pipeline.transforms.cost import CARRIED_S
 from headrace_pipeline.transforms.windows import account_windows, queue_windows
 
 
@@ -55,6 +56,31 @@ def test_blame_is_divided_by_cost_and_added_up_over_queues(spark: SparkSession) 
     }
 
 
+def test_blame_is_carried_while_nobody_is_told_of(spark: SparkSession) -> None:
+    last = 20 + CARRIED_S
+    seconds = (1, 31, last, last + 10)
+    samples = [stopped(each, "victim", "q1", 100, "watermark") for each in seconds]
+    samples += [stopped(31, "victim", "q2", 7, "watermark"), stopped(31, "victim", "q3", 9, "x")]
+    edges = [
+        edge(11, "old", "q1", copies=1000),
+        edge(21, "a", "q1", copies=30),
+        edge(21, "b", "q1", copies=10),
+        edge(11, "a", "q2", repaid_messages=1, owed_messages=5, owed_octets=0),
+        edge(41, "late", "q3", copies=9),  # what comes afterwards is no cause
+    ]
+    second = (fn.unix_seconds("window_start") - int(NOON.timestamp())).alias("second")
+    found = _blamed(spark, samples, edges).select(second, "*").collect()
+    told = {(row["second"], row["queue"], row["origin_account"]): row for row in found}
+    assert {key: row["blamed_ms"] for key, row in told.items()} == {
+        (30, "q1", "a"): pytest.approx(75),
+        (30, "q1", "b"): pytest.approx(25),
+        (30, "q2", "a"): pytest.approx(7),
+        (last, "q1", "a"): pytest.approx(75),
+        (last, "q1", "b"): pytest.approx(25),
+    }
+    assert told[last, "q1", "a"]["day"] == told[last, "q1", "a"]["window_start"].date()
+
+
 def test_shares_sum_to_one_and_blame_to_what_was_blocked(spark: SparkSession) -> None:
     """In 200 windows made up by chance: some without cost, some without anybody who waits."""
     chance = random.Random(7)  # one frame, for each run of Spark takes a second
@@ -82,8 +108,11 @@ def test_shares_sum_to_one_and_blame_to_what_was_blocked(spark: SparkSession) ->
     for each in samples:
         blocked[_window(each), each["blocked_queue"]] += each["blocked_ms"]
     paid = {(_window(each), each["queue"]) for each in edges if each["copies"] or each["octets"]}
-    assert any(key not in paid for key in blocked)
-    expected = sum(ms for key, ms in blocked.items() if key in paid)
+    first = {queue: min(at for at, name in paid if name == queue) for queue in "pqr"}
+    assert any(key not in paid and key[0] > first[key[1]] for key in blocked)  # carried
+    assert any(at < first[queue] for at, queue in blocked)
+    assert CARRIED_S > 2000
+    expected = sum(ms for (at, queue), ms in blocked.items() if at >= first[queue])
     assert sum(row["blamed_ms"] for row in found) == pytest.approx(expected)
 
 
