@@ -139,7 +139,13 @@ class KubeApi:
         return await self._request("PATCH", path, patch, _MERGE) or {}
 
     async def delete(
-        self, api_version: str, kind: str, namespace: str, name: str, uid: str = ""
+        self,
+        api_version: str,
+        kind: str,
+        namespace: str,
+        name: str,
+        uid: str = "",
+        propagation: str = "",
     ) -> bool:
         """Delete an object, and return whether it was there.
 
@@ -149,14 +155,18 @@ class KubeApi:
             namespace: of the object.
             name: of the object.
             uid: of the object that is meant; another one of this name stays.
+            propagation: what becomes of what it owns, "" for the default of its kind, which is to
+                stay where it is a Job. Foreground: it goes first.
 
         Raises:
             KubeError: it is refused, or there is no answer.
         """
-        body = {"preconditions": {"uid": uid}} if uid else None
+        body: Manifest = {"preconditions": {"uid": uid}} if uid else {}
+        if propagation:
+            body["propagationPolicy"] = propagation
         path = object_path(api_version, kind, namespace, name)
         try:
-            await self._request("DELETE", path, body, "application/json")
+            await self._request("DELETE", path, body or None, "application/json")
         except KubeError as error:
             if error.status == 404 or (uid and error.status == 409):
                 return False

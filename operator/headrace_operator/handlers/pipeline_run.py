@@ -151,7 +151,8 @@ class PipelineRunHandler:
         if before == digest:
             return True
         if not found["metadata"].get("deletionTimestamp"):
-            await kube.delete(*where, uid=found["metadata"]["uid"])
+            # Its pod first: it would stay otherwise, and work beside that of the next Job.
+            await kube.delete(*where, uid=found["metadata"]["uid"], propagation="Foreground")
         return False
 
     async def _seen(self, spec: PipelineRunSpec, key: Key) -> Seen:

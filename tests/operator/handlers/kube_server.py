@@ -117,6 +117,15 @@ class Store:
             self.note("MODIFIED", name, found)
         return found
 
+    def orphan(self, name: Name) -> None:
+        """Have what an object owns stay when it is deleted."""
+        uid = self.get(name)["metadata"]["uid"]
+        for other in self.objects.values():
+            owners = other["metadata"].get("ownerReferences") or []
+            kept = [row for row in owners if row["uid"] != uid]
+            if kept != owners:
+                other["metadata"]["ownerReferences"] = kept
+
     def remove(self, name: Name) -> Object:
         """Take an object away, with all that it owns."""
         found = self.objects.pop(name)
@@ -256,6 +265,8 @@ class Emulator(kmock.KubernetesScaffold):
             return self.store.get(name)
         if method == "DELETE":
             wanted = ((body or {}).get("preconditions") or {}).get("uid", "")
+            if resource == "batch/v1/jobs" and "propagationPolicy" not in (body or {}):
+                self.store.orphan(name)  # as Kubernetes does by default, of Jobs alone
             return self.store.delete(name, wanted)
         kind = request.headers.get("Content-Type", "")
         if "apply-patch" in kind:

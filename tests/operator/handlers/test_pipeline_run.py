@@ -144,6 +144,10 @@ def test_a_job_that_is_changed_before_it_ends_is_made_anew(world: World) -> None
     server.create(RUNS, "nightly", run_of("compact"))
     with running():
         first = server.wait("the job", exists(JOBS))
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": DRIVER}
+        owner["uid"] = first["metadata"]["uid"]
+        meta = {"labels": LABELS, "ownerReferences": [owner]}
+        server.create("v1/pods", f"{DRIVER}-x", {"metadata": meta})
         server.merge(RUNS, "nightly", {"spec": {"options": {"days": "3"}}})
         other = that(
             Name(JOBS, "shop", DRIVER),
@@ -151,6 +155,7 @@ def test_a_job_that_is_changed_before_it_ends_is_made_anew(world: World) -> None
         )
         found = server.wait("another job", other)
         assert "--days=3" in found["spec"]["template"]["spec"]["containers"][0]["args"]
+        assert server.get("v1/pods", f"{DRIVER}-x") is None
         uid = found["metadata"]["uid"]
         server.merge(RUNS, "nightly", {"spec": {"suspend": True}})
         held = that(Name(JOBS, "shop", DRIVER), lambda each: each and each["spec"]["suspend"])
