@@ -13,7 +13,13 @@ WEEK_HOURS = 168
 
 
 @click.command()
-@click.option("--table", required=True, help="folder of the table, or URI in an object store")
+@click.option(
+    "--table",
+    required=True,
+    envvar="HEADRACE_ARCHIVE_TABLE",
+    show_envvar=True,
+    help="folder of the table, or URI in an object store",
+)
 @click.option(
     "--storage-options-file", help="JSON object with the options of the table's object store"
 )

@@ -74,7 +74,12 @@ def _instant(_: click.Context, __: click.Parameter, text: str) -> datetime:
     help="CSV file of limits that a benchmark has measured: kind,vhost,name,knee in messages/s",
 )
 @click.option(
-    "--out", type=click.Path(dir_okay=False, path_type=Path), default="report.html", help="the file"
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default="report.html",
+    envvar="HEADRACE_REPORT",
+    show_envvar=True,
+    help="the file",
 )
 @connection_options
 @session_options("headrace report")

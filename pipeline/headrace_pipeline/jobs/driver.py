@@ -15,6 +15,7 @@ RUN_LABEL: Final = "headrace.dev/pipeline-run"
 TEMPLATE_HASH: Final = "headrace.dev/template-hash"
 CONTAINER: Final = "driver"
 STREAMING: Final = ("archive", "flow")  # jobs that go on until they are stopped; the others end
+ALONE: Final = ("compact",)  # jobs that need neither Spark nor brokers, and take no options of them
 
 USER: Final = 185  # of Spark's official image
 DATA: Final = "/data"  # checkpoints and tables
@@ -244,7 +245,7 @@ def _container(driver: Driver) -> Manifest:
 def driver_arguments(driver: Driver) -> list[str]:
     """Return what stands behind `headrace-pipeline`."""
     words = ["run", driver.job] if driver.is_streaming else [driver.job]
-    conf = {**_conf(driver), **driver.conf}
+    conf = {} if driver.job in ALONE else {**_conf(driver), **driver.conf}
     settings = [f"--conf={name}={value}" for name, value in sorted(conf.items())]
     options = [
         f"--{name}" if value == "true" else f"--{name}={value}"
@@ -284,6 +285,8 @@ def driver_places(driver: Driver) -> dict[str, str]:
     places = {"HEADRACE_ARCHIVE_TABLE": f"{DATA}/archive", "HEADRACE_TABLES": f"{DATA}/flow"}
     if driver.is_streaming:
         places["HEADRACE_CHECKPOINT"] = f"{DATA}/checkpoint"
+    if driver.job == "report":
+        places["HEADRACE_REPORT"] = f"{DATA}/report.html"
     return places
 
 

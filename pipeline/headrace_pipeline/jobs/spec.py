@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from headrace_pipeline.error import OptionError
 from headrace_pipeline.jobs.driver import (
+    ALONE,
     AUTHORITY,
     CERTIFICATE,
     CREDENTIALS,
@@ -159,6 +160,8 @@ def _mounted(driver: Driver) -> list[tuple[str, str]]:
 
 def _connection(driver: Driver) -> list[str]:
     """Return the arguments that a driver of ours has in its environment."""
+    if driver.job in ALONE:
+        return []
     found = [f"--endpoints={driver.endpoints}", "--tls" if driver.tls else "--no-tls"]
     if driver.credentials:
         found.append(f"--password-file={CREDENTIALS}/password")

@@ -15,6 +15,8 @@ from headrace_operator.builders.cluster import Cluster
 from headrace_operator.handlers.pipeline_run import driver_of
 from headrace_operator.specs.cluster import BrokerClusterSpec
 from headrace_operator.specs.pipeline_run import PipelineRunSpec
+from headrace_pipeline.cli.main import group
+from headrace_pipeline.cli.report import report as report_command
 from headrace_pipeline.cli.spec import spec
 from headrace_pipeline.jobs.driver import driver_manifests
 
@@ -89,6 +91,33 @@ def test_an_application_of_spark_has_the_same_arguments_and_files() -> None:
     assert not [each for each in arguments if "spark." in each]
     policy = found["spec"]["applicationTolerations"]["restartConfig"]["restartPolicy"]
     assert policy == "Always"
+
+
+@pytest.mark.parametrize("job", ["archive", "flow", "report", "replay", "compact"])
+@pytest.mark.parametrize("master", ["local[*]", "k8s://https://kubernetes.default.svc"])
+def test_each_command_takes_the_arguments_with_which_it_is_run(job: str, master: str) -> None:
+    form = "statefulset" if job in ("archive", "flow") else "job"
+    words = ["--endpoints", "a:1", "--ca", "authority", "--conf", "spark.driver.memory=1g"]
+    words += ["--credentials", "login", "--certificate", "own", "--master", master]
+    for kind in (form, "sparkapplication"):
+        result = CliRunner().invoke(spec, [job, "--kind", kind, *words])
+        assert result.exit_code == 0, result.output
+        last = list(yaml.safe_load_all(result.output))[-1]["spec"]
+        if kind == form:
+            arguments = last["template"]["spec"]["containers"][0]["args"]
+        else:
+            arguments = last["driverArgs"]
+        taken = CliRunner().invoke(group, [*arguments, "--help"])  # after all others were read
+        assert taken.exit_code == 0, taken.output
+        assert CliRunner().invoke(group, [*arguments, "--no-such", "--help"]).exit_code == 2
+
+
+def test_what_a_job_that_ends_writes_is_on_its_volume() -> None:
+    [_, manifest] = printed("report", "--kind", "job", "--endpoints", "a:1")
+    container = manifest["spec"]["template"]["spec"]["containers"][0]
+    env = {each["name"]: each.get("value") for each in container["env"]}
+    [out] = [each for each in report_command.params if each.name == "out"]
+    assert env[str(out.envvar)] == "/data/report.html"
 
 
 @pytest.mark.parametrize(
