@@ -42,6 +42,7 @@ from headrace_pipeline.transforms.condense import (
     condense_bottlenecks,
 )
 from headrace_pipeline.transforms.consumer_advice import HISTORY_S, consumer_advice
+from headrace_pipeline.transforms.cost import CARRIED_S
 from headrace_pipeline.transforms.episodes import EPISODE_S_MAX
 from headrace_pipeline.transforms.windows import (
     account_windows,
@@ -147,7 +148,10 @@ def read_brokers(spark: SparkSession, connection: Connection, span: Span) -> Ana
         return rows.where((fn.col("at") >= fn.lit(since)) & (fn.col("at") < fn.lit(span.end)))
 
     samples = read(FLOW_SAMPLES, HISTORY_S).persist()
-    events, edges = read(FLOW_EVENTS, EPISODE_S_MAX).persist(), read(DEBT_EDGES, 0).persist()
+    events, edges = (
+        read(FLOW_EVENTS, EPISODE_S_MAX).persist(),
+        read(DEBT_EDGES, CARRIED_S).persist(),
+    )
     told = with_saturation(queue_windows(samples, events, LONG_S), events).persist()
     nodes = with_alarms(node_windows(samples, LONG_S), events).persist()
     brought = account_windows(edges, samples, LONG_S).persist()
