@@ -48,7 +48,7 @@ MEANINGS: Final = {
     ),
     CONSUMERS_SATURATED: Meaning(
         "consumers",
-        "its consumers were busy all the time",
+        "its consumers were busy all the time, or there were none",
         "Add consumers, or make them faster.",
     ),
     PREFETCH_OR_SLOW_ACK: Meaning(

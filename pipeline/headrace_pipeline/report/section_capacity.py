@@ -200,7 +200,8 @@ def _advised(facts: Facts, rows: pd.DataFrame) -> Markup:
     arrive, serve = float(first["arrival_rate_p95"]), float(first["service_rate"])
     parts: list[Part] = [f"On {_when(first)}, {int(first['advised'])} consumers were advised for "]
     parts += [queue, f", which had {_now(first)}: {quantity.rate(arrive)} arrived and "]
-    parts.append(f"a busy consumer settled {quantity.rate(serve)}.")
+    is_known = serve == serve
+    parts.append(f"a busy consumer settled {quantity.rate(serve)}." if is_known else "none worked.")
     stale = int((rows["valid_until"] < pd.Timestamp(facts.span.end)).sum())
     if stale:
         of = quantity.many(len(rows), "queue")
@@ -213,7 +214,7 @@ def _advice_table(facts: Facts, rows: pd.DataFrame) -> Markup:
     for _, row in rows.iterrows():
         cells = [number(f"{value:,}", value) for value in (_now(row), int(row["advised"]))]
         rates = [float(row[key]) for key in ("arrival_rate_p95", "service_rate")]
-        cells += [number(quantity.rate(rate), rate) for rate in rates]
+        cells += [_figure(rate, quantity.rate) for rate in rates]
         backlog = float(row["backlog"])
         cells.append(number(quantity.count(backlog), backlog))
         kind = row["bottleneck"]

@@ -124,7 +124,7 @@ def _cause(facts: Facts, most: Held) -> Line:
     nobody = 1 - sum(blamed for _, blamed in most.by) / most.blocked_ms
     if nobody >= NOBODY_SAID:
         parts.append(f". For {quantity.share(nobody)} of it nobody is blamed: in those minutes ")
-        parts.append("nobody brought anything, and what waited was older")
+        parts.append("nobody brought anything, nor in the hour before, and what waited was older")
     if len(most.by) > 1:
         second = facts.account(most.by[1][0])
         parts += [". Next is ", name(second.name)]
@@ -161,7 +161,8 @@ def _remedy(facts: Facts, first: Slowed) -> Line:
             queue,
             f" instead of {now}: ",
         ]
-        text.append(f"one settles {quantity.rate(float(row['service_rate']))}, and ")
+        if not pd.isna(row["service_rate"]):  # as it is while nobody consumes
+            text.append(f"one settles {quantity.rate(float(row['service_rate']))}, and ")
         text.append(f"{quantity.rate(float(row['arrival_rate_p95']))} arrived")
         text.append(f" on {quantity.instant(row['window_start'])}.")
         return Line("To do", sentence(*text), "warn")

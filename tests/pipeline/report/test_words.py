@@ -14,7 +14,7 @@ from headrace_pipeline.report import words
 from headrace_pipeline.report.bottleneck import MEANINGS, css, meaning
 from headrace_pipeline.report.frames import Frames, Span, nothing
 from headrace_pipeline.report.section_blocked import blocked
-from headrace_pipeline.report.section_capacity import capacity, weeks_text
+from headrace_pipeline.report.section_capacity import advice, capacity, weeks_text
 from headrace_pipeline.schema import analysis
 
 
@@ -136,6 +136,20 @@ def test_what_does_not_grow_differs_from_what_is_not_known_to(
     section = capacity(found.find(story.frames(), span))
     assert said_of_it in plain(section.conclusion)
     assert text in plain(section.body)
+
+
+def test_advice_of_a_minute_in_which_nobody_consumed_has_no_rate_of_one() -> None:
+    span = Span(MONDAY, MONDAY + timedelta(hours=1), 60)
+    story = Story(span)
+    story.queue(0, "q", 10, 0, blocked_ms=1000)
+    story.slow(0, "q", analysis.CONSUMERS_SATURATED, 60, "nobody consumes")
+    figures = {"arrival_rate_p95": 10.0, "service_rate": None, "backlog": 40}
+    story.advise(0, "q", 0, 4, **figures, bottleneck="consumers_saturated", because="nobody")
+    line = said(story.frames(), span)["To do"]
+    assert line.startswith("Run 4 consumers on q instead of 0: 10/s arrived on Mon 16 Nov")
+    section = advice(found.find(story.frames(), span))
+    assert "10/s arrived and none worked." in plain(section.conclusion)
+    assert "nan" not in plain(section.body)
 
 
 def test_waiting_for_what_is_older_is_nobodys() -> None:
