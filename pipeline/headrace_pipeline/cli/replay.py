@@ -74,7 +74,7 @@ def replay(
     with session(settings) as spark:
         rows = archive_rows(spark, wanted, table, kind)
         report = look(rows, wanted) if dry_run else run(rows, wanted)
-    click.echo(_json(report) if output == "json" else _text(report, dry_run))
+    click.echo(_json(report) if output == "json" else _text(report, dry_run, wanted))
 
 
 def _source(given: dict[str, Any]) -> tuple[str | None, Format]:
@@ -130,7 +130,7 @@ def _json(report: Report) -> str:
     return json.dumps(found, indent=2)
 
 
-def _text(report: Report, dry_run: bool) -> str:
+def _text(report: Report, dry_run: bool, wanted: Replay) -> str:
     lines = [
         f"{each.vhost}  {each.queue}  {each.outcome}: "
         f"{each.messages} messages, {each.octets} octets"
@@ -143,7 +143,10 @@ def _text(report: Report, dry_run: bool) -> str:
             f"routing key {each.routing_key!r}: {each.payload_bytes} octets, {each.payload!r}"
             for each in report.samples
         ]
-        lines.append(f"{report.selected} messages would be published; nothing was")
+        if report.skipped and wanted.headers_only == REFUSE:
+            lines.append(f"{report.skipped} have no payload: without --headers-only skip it fails")
+        would = report.selected - report.skipped
+        lines.append(f"{would} messages would be published; nothing was")
         return "\n".join(lines)
     lines += [f"refused: {each}" for each in report.named]
     skipped = f", {report.skipped} without payload were skipped" if report.skipped else ""

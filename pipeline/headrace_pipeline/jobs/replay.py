@@ -170,7 +170,7 @@ def look(rows: DataFrame, replay: Replay) -> Report:
     chosen = _chosen(rows, replay)
     report = Report([Count(*each) for each in summary(chosen).collect()])
     report.skipped = sum(each.headers_only for each in report.counts)
-    report.samples = list(_samples(chosen, replay.target))
+    report.samples = list(_samples(chosen.where(~has_no_payload()), replay.target))
     return report
 
 

@@ -110,6 +110,11 @@ def test_a_dry_run_says_what_would_be_published(job: Job) -> None:
         "would publish 7 of q to exchange 'x', routing key 'k': 3 octets, b'\\xffab'\n"
         "3 messages would be published; nothing was\n"
     )
+    job.report.skipped = 1  # as `look` finds it
+    last = "2 messages would be published; nothing was"
+    refused = "1 have no payload: without --headers-only skip it fails"
+    assert call(*TABLE, "--dry-run").splitlines()[2:] == [refused, last]
+    assert call(*TABLE, "--dry-run", "--headers-only", "skip").splitlines()[2:] == [last]
 
 
 def test_a_replay_says_what_became_of_it(job: Job) -> None:
