@@ -83,7 +83,7 @@ ACCOUNT_WINDOWS: Final = _windowed(
     *_columns(F64, "copies_rate", "octets_rate"),
     *_columns(I64, "charged_messages", "charged_octets", "repaid_messages", "repaid_octets"),
     *_columns(I64, "owed_messages_max", "owed_octets_max"),
-    Column("cost_us", F64),  # of broker time, by the cost function of transforms/blame.py
+    Column("cost_us", F64),  # of broker time, by the cost function of transforms/cost.py
     Column("blocked_ms", I64),  # for how long this account itself was stopped at this queue
 )
 
@@ -103,8 +103,8 @@ NODE_WINDOWS: Final = _windowed(
     *_columns(I64, "blocked_connections"),
 )
 
-# One row for each account that brought load to a queue at which somebody was stopped. Shares of a
-# queue and window sum to 1, and `blamed_ms` to `blocked_ms`.
+# One row for each account that brought load to a queue at which somebody was stopped, or owes there
+# what it brought earlier. Shares of a queue and window sum to 1, and `blamed_ms` to `blocked_ms`.
 BLAME: Final = _windowed(
     "blame",
     (*_QUEUE, Column("origin_account", TEXT, required=True)),

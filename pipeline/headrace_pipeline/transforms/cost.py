@@ -10,9 +10,10 @@ counted by account: each carries up to hundreds of copies, of all accounts toget
 is in COPY_US as it is at full load, which is when blame matters.
 
 Where somebody was stopped at a queue in a window in which nobody brought anything, those who still
-owe there are the cause: the same weights on what they owe. Brokers tell of accounts only in seconds
-in which they bring or repay something. Where they tell of nobody, nothing has changed at the queue,
-and the last window in which they did counts, for CARRIED_S at most.
+owe there are the cause: the same weights on what they owe. So they are, beside those who bring, for
+the time in which what waits was why publishers were stopped. Brokers tell of accounts only in
+seconds in which they bring or repay something. Where they tell of nobody, nothing has changed at
+the queue, and the last window in which they did counts, for CARRIED_S at most.
 """
 
 from __future__ import annotations

@@ -56,6 +56,29 @@ def test_blame_is_divided_by_cost_and_added_up_over_queues(spark: SparkSession) 
     }
 
 
+def test_what_is_owed_counts_where_a_backlog_is_why_publishers_are_stopped(
+    spark: SparkSession,
+) -> None:
+    queues = {"full": ("watermark",), "slow": ("credit",), "both": ("watermark", "credit")}
+    samples = [stopped(1, "v", name, 100, by) for name, each in queues.items() for by in each]
+    edges = [
+        row
+        for name in queues
+        for row in (
+            edge(2, "old", name, repaid_messages=1, owed_messages=30, owed_octets=0),
+            edge(3, "new", name, copies=10),
+        )
+    ]
+    found = _blamed(spark, samples, edges).collect()
+    assert {(row["queue"], row["origin_account"]): row["share"] for row in found} == {
+        ("full", "old"): pytest.approx(0.75),
+        ("full", "new"): pytest.approx(0.25),
+        ("slow", "new"): 1.0,
+        ("both", "old"): pytest.approx(0.6),
+        ("both", "new"): pytest.approx(0.4),
+    }
+
+
 def test_blame_is_carried_while_nobody_is_told_of(spark: SparkSession) -> None:
     last = 20 + CARRIED_S
     seconds = (1, 31, last, last + 10)
