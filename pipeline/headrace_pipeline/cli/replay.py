@@ -39,6 +39,8 @@ def _instant(
 @click.option("--table", help="path or URI of a table of the job `run archive`")
 @click.option("--from-brokers", is_flag=True, help="read what brokers still keep, instead")
 @click.option("--format", "kind", type=click.Choice(["delta", "parquet"]), default="delta")
+@click.option("--storage-options-file", "storage",
+              help="JSON object with the options of the table's object store")  # fmt: skip
 @click.option("--queue", "queues", multiple=True, help="whose messages; may be repeated; else all")
 @click.option("--from-vhost", help="whose queues; else that of --vhost")
 @click.option("--outcome", "outcomes", multiple=True, type=click.Choice(_OUTCOMES))
@@ -69,10 +71,11 @@ def replay(
     not come so far, and nothing twice: brokers know each message by its index in the archive, as
     long as they remember the replay (x-publisher-retention of the queue, a week).
     """
+    storage = given.pop("storage")
     table, kind = _source(given)
     wanted = _replay(connection, given)
     with session(settings) as spark:
-        rows = archive_rows(spark, wanted, table, kind)
+        rows = archive_rows(spark, wanted, table, kind, storage)
         report = look(rows, wanted) if dry_run else run(rows, wanted)
     click.echo(_json(report) if output == "json" else _text(report, dry_run, wanted))
 

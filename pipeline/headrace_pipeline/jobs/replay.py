@@ -128,7 +128,11 @@ class Report:
 
 
 def archive_rows(
-    spark: SparkSession, replay: Replay, table: str | None, kind: Format = "delta"
+    spark: SparkSession,
+    replay: Replay,
+    table: str | None,
+    kind: Format = "delta",
+    storage_options_file: str | None = None,
 ) -> DataFrame:
     """Return rows of an archive, among them all that a replay selects.
 
@@ -137,6 +141,7 @@ def archive_rows(
         replay: its selection's vhost and queues leave out what need not be read.
         table: path or URI of what the job `archive` has written; None for what brokers still keep.
         kind: of the table.
+        storage_options_file: with options of the table's object store.
 
     Raises:
         PipelineError: there is no such table.
@@ -147,7 +152,7 @@ def archive_rows(
         reader = reader.option("vhost", selection.vhost).option("log", "archive")
         queues = ",".join(selection.queues) or "*"
         return reader.option("queue", queues).option("includeHeaders", "true").load()
-    found = open_table(table, ARCHIVE_MESSAGES, kind)
+    found = open_table(table, ARCHIVE_MESSAGES, kind, storage_options_file=storage_options_file)
     if not found.exists():
         raise PipelineError(f"{table} is no {kind} table; `run archive` makes one")
     where: list[tuple[str, str, Any]] = [("vhost", "=", selection.vhost)]

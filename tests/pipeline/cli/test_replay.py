@@ -22,6 +22,7 @@ class Job:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.source: tuple[str | None, str] | None = None
+        self.storage: str | None = None
         self.replay: Replay | None = None
         self.ran = False
         self.report = Report([Count("/", "q", "acked", 3, 30, 1)])
@@ -30,8 +31,10 @@ class Job:
         patch.setattr(command, "look", lambda _, replay: self.note(replay, False))
         patch.setattr(command, "run", lambda _, replay: self.note(replay, True))
 
-    def rows(self, _spark: None, _replay: Replay, table: str | None, kind: str) -> None:
-        self.source = table, kind
+    def rows(
+        self, _spark: None, _replay: Replay, table: str | None, kind: str, storage: str | None
+    ) -> None:
+        self.source, self.storage = (table, kind), storage
 
     def note(self, replay: Replay, ran: bool) -> Report:
         self.replay, self.ran = replay, ran
@@ -99,6 +102,11 @@ def test_a_queue_is_the_default_exchange_with_its_name(job: Job) -> None:
 def test_what_cannot_be_is_told(job: Job, words: list[str], told: str) -> None:
     assert told in call(*words, code=2)
     assert job.replay is None
+
+
+def test_a_table_in_an_object_store_is_opened_with_its_options(job: Job) -> None:
+    call("--id", "r", "--table", "s3://lake/archive", "--storage-options-file", "/etc/s3.json")
+    assert (job.source, job.storage) == (("s3://lake/archive", "delta"), "/etc/s3.json")
 
 
 def test_a_dry_run_says_what_would_be_published(job: Job) -> None:
