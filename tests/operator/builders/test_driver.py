@@ -151,7 +151,8 @@ def test_files_are_on_the_claim_unless_options_say_where() -> None:
 
     tables = {"HEADRACE_ARCHIVE_TABLE", "HEADRACE_TABLES"}
     assert places("archive") == places("flow") == {"HEADRACE_CHECKPOINT", *tables}
-    assert places("report") == tables
+    assert places("report") == tables | {"HEADRACE_REPORT"}
+    assert places("compact") == tables
 
 
 def test_data_is_on_a_claim_that_is_made_or_there_or_on_nothing() -> None:
