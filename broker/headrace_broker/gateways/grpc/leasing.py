@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import grpc
 
-from headrace_broker.core.queue.lease_effect import LEASE_GONE
+from headrace_broker.core.queue.lease_effect import LEASE_GONE, GroupInfo, LeaseInfo
 from headrace_broker.gateways.grpc.authentication import Caller
 from headrace_broker.gateways.grpc.call import Admission
 from headrace_broker.gateways.grpc.consuming import find_queue
@@ -272,6 +272,9 @@ class LeaseService(LeaseServicer):
                 min(most, left),
                 octets,
             )
+            if chunk.status == LEASE_GONE:
+                group, gone = await self._gone(place, request.lease)
+                check_status(chunk.status, place.name, group, gone)
             check_status(chunk.status, place.name)
             if not chunk.message_count:
                 return
@@ -279,6 +282,13 @@ class LeaseService(LeaseServicer):
             offset += response.messages
             left -= response.messages
             await _write(context, response)
+
+    async def _gone(self, place: _Place, number: int) -> tuple[GroupInfo | None, list[LeaseInfo]]:
+        """Return a group, and its lease that is gone as far as it is remembered."""
+        groups = await self._broker.leases.describe(place.queue)
+        group = next((each for each in groups if each.name == place.group), None)
+        leases = group.leases if group is not None else []
+        return group, [lease for lease in leases if lease.number == number]
 
 
 def _response(chunk: Fetched, offset: int, form: _Form) -> pb.FetchLeaseResponse:

@@ -248,7 +248,10 @@ def test_what_has_expired_is_told(lease) -> None:
         code, info, _ = await refusal(world.lease(1))
         assert (code.name, info.reason) == ("FAILED_PRECONDITION", "EXPIRED")
         assert (info.metadata["messages"], info.metadata["message_ids"]) == ("2", "1-2")
-        assert await reason(world.fetch(1)) == ("FAILED_PRECONDITION", "EXPIRED")
+        code, info, _ = await refusal(world.fetch(1))
+        assert (code.name, info.reason) == ("FAILED_PRECONDITION", "EXPIRED")
+        assert (info.metadata["messages"], info.metadata["message_ids"]) == ("2", "1-2")
+        assert (info.metadata["epoch"], info.metadata["next_lease"]) == ("1", "3")
         settled = await world.settle(2)
         assert (settled.messages, settled.expired) == (3, True)
         [gone] = settled.gone
