@@ -36,6 +36,7 @@ class ArchiveStatus(msgspec.Struct, frozen=True):
         first_ms: Unix time at which the first of them was settled, 0 for none.
         last_ms: and the last.
         groups: that read it.
+        address: HOST:PORT of the leader's gRPC listener, "" where that is not known.
     """
 
     vhost: str
@@ -50,6 +51,7 @@ class ArchiveStatus(msgspec.Struct, frozen=True):
     first_ms: int
     last_ms: int
     groups: list[ArchiveGroupStatus]
+    address: str = ""
 
     @property
     def rows(self) -> int:

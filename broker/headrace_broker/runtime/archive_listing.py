@@ -23,6 +23,7 @@ class ArchiveListing:
         inquiries: asks the other nodes.
         archives: asks single queues.
         locate: where a queue's leader is, 0 for unknown.
+        address: HOST:PORT of this node's gRPC listener, "" without one.
     """
 
     def __init__(
@@ -33,6 +34,7 @@ class ArchiveListing:
         inquiries: Inquiries,
         archives: ArchiveClient,
         locate: Callable[[Queue], int],
+        address: str = "",
     ) -> None:
         self._node = node
         self._names = names
@@ -40,6 +42,7 @@ class ArchiveListing:
         self._inquiries = inquiries
         self._archives = archives
         self._locate = locate
+        self._address = address
         inquiries.archive_rows = self._rows
 
     async def everywhere(self) -> tuple[list[ArchiveStatus], tuple[str, ...]]:
@@ -56,7 +59,7 @@ class ArchiveListing:
             if host.serving:
                 info = host.machine.archive()
                 if info.since_ms > 0:
-                    yield status_of(host.queue, info, node)
+                    yield status_of(host.queue, info, node, self._address)
 
     async def of(self, queue: Queue) -> ArchiveStatus:
         """Return the archive of a queue; `since_ms` is 0 where it never had one.
@@ -66,10 +69,12 @@ class ArchiveListing:
             QueueGoneError: nobody ever will.
         """
         info = await self._archives.describe(queue)
-        return status_of(queue, info, self._names.get(self._locate(queue), ""))
+        leader = self._locate(queue)
+        address = self._address if leader == self._node else ""
+        return status_of(queue, info, self._names.get(leader, ""), address)
 
 
-def status_of(queue: Queue, info: ArchiveInfo, node: str) -> ArchiveStatus:
+def status_of(queue: Queue, info: ArchiveInfo, node: str, address: str) -> ArchiveStatus:
     """Return an archive for people."""
     following = int(info.following)
     return ArchiveStatus(
@@ -94,4 +99,5 @@ def status_of(queue: Queue, info: ArchiveInfo, node: str) -> ArchiveStatus:
             )
             for group in info.groups
         ],
+        address=address,
     )

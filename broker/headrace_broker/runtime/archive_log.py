@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
 
 from headrace_broker.catalog.access import QUEUE, Caller, check_allowed, check_enters, judge
@@ -51,9 +51,6 @@ class ArchiveLog:
         view: the catalog as applied here.
         archives: asks single queues.
         listing: asks all.
-
-    Attributes:
-        address: returns where the gRPC listener of a node of some name is, "" for not known.
     """
 
     def __init__(
@@ -65,7 +62,6 @@ class ArchiveLog:
         self._view = view
         self._archives = archives
         self._listing = listing
-        self.address: Callable[[str], str] = _unknown
 
     def check(self, caller: Caller, shard: str) -> None:
         """Refuse who may not read a queue; all shards at once are nobody's, and are filtered."""
@@ -173,7 +169,7 @@ class ArchiveLog:
             status.first_ms,
             status.last_ms,
             status.node,
-            self.address(status.node),
+            status.address,
             status.vhost,
             status.queue,
         )
@@ -191,10 +187,6 @@ class ArchiveLog:
         assert group is not None, "it was opened, or has committed"
         epoch, committed = int(group.epoch), int(group.committed)
         return Group(self._shard(status), name, epoch, committed, int(group.committed_ms))
-
-
-def _unknown(_node: str) -> str:
-    return ""
 
 
 def _group_of(shard: Shard, group: ArchiveGroupStatus) -> Group:

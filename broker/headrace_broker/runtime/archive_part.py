@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from headrace_broker.config_telemetry import advertised_address
 from headrace_broker.runtime.archive_listing import ArchiveListing
 from headrace_broker.runtime.archive_log import ArchiveLog
 from headrace_broker.runtime.archiving import ArchiveClient
@@ -33,8 +34,9 @@ class ArchivePart:
             node.leases.commands,
         )
         inquiries = node.clients.inquiries
+        address = advertised_address(node.config.listeners, node.config.address)
         self.listing = ArchiveListing(
-            number, node.names, hosting.hosts, inquiries, self.client, hosting.locate
+            number, node.names, hosting.hosts, inquiries, self.client, hosting.locate, address
         )
         self.log = ArchiveLog(node.catalog.catalog, self.client, self.listing)
 

@@ -84,7 +84,13 @@ class Nodes:
             self.clients[node] = ArchiveClient(*reach, self.commands[node])
             self.inquiries[node] = Inquiries(send, lambda question: iter(()), lambda question: 0)
             listing = ArchiveListing(
-                node, NAMES, hosts[node], self.inquiries[node], self.clients[node], reach[2]
+                node,
+                NAMES,
+                hosts[node],
+                self.inquiries[node],
+                self.clients[node],
+                reach[2],
+                f"{NAMES[node]}:7672",
             )
             self.logs[node] = ArchiveLog(self.view, self.clients[node], listing)
         world.watcher.version = version
@@ -239,6 +245,7 @@ def test_shards_are_those_that_the_caller_may_read(nodes, node):
     ]
     [shard] = found.shards
     assert (shard.node, shard.octets, shard.incarnation) == ("n1", 8, nodes.incarnation)
+    assert shard.address == "n1:7672"
     assert found.missing == ()
     assert nodes.run(nodes.logs[node].shards(GUEST, "/", "another")).shards == []
     nodes.view.read = "^$"
