@@ -336,6 +336,16 @@ def test_a_renewal_that_finds_the_group_taken_stops_the_query(
     assert "another query has opened it since" in caplog.text
 
 
+def test_a_task_that_is_given_too_little_fails(broker: Any, open_reader: Open) -> None:
+    broker.leases.world.fill(10)
+    reader = open_reader()
+    zero = reader.initialOffset()
+    [part] = reader.partitions(zero, latest(reader, zero))
+    del broker.leases.world.groups["lake"].held[1][10]
+    with pytest.raises(PipelineError, match="gave 9 messages from 0 on, and the lease has 10"):
+        list(reader.read(part))
+
+
 def test_what_plans_batches_is_not_sent_to_tasks(broker: Any, open_reader: Open) -> None:
     reader = open_reader()
     pickle.dumps(reader)

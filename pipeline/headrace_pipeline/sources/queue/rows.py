@@ -72,6 +72,7 @@ def read_part(options: QueueOptions, partition: QueuePartition) -> Iterator[pa.R
         FencedError: somebody else works for the group.
         DataLossError: the lease is settled.
         PipelineError: the lease went away while it was read; there is nothing of it another time.
+            Or brokers gave fewer messages than the lease has.
         HeadraceError: no broker answers in time.
     """
     part = partition.part
@@ -91,6 +92,11 @@ def read_part(options: QueueOptions, partition: QueuePartition) -> Iterator[pa.R
         for block in blocks:
             yield _batch(options, part.lease, block)
             done += block.rows
+        if done != part.messages:  # what is behind them would be settled unread
+            raise PipelineError(
+                f"lease {part.lease} of {options.where}: brokers gave {done} messages from "
+                f"{part.offset} on, and the lease has {part.messages} there: start the query again"
+            )
     except client_error.LeaseExpiredError as error:
         where = f"lease {part.lease} of {options.where}"
         ids = error.metadata.get("message_ids") or _ids(group, part.lease)
