@@ -13,6 +13,7 @@ from headrace_pipeline.tables.partition import Value, text_of, value_of
 TEXT_MAX: Final = 32  # characters of a text's bound, as Delta has it; more only fills the log
 _GREATEST: Final = "\U0010ffff"
 _ROUNDED: Final = dt.timedelta(milliseconds=1)  # other writers cut instants to milliseconds
+_LAST: Final = dt.datetime.max.replace(tzinfo=dt.UTC) - _ROUNDED  # that can be rounded up
 
 
 class Stats(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -70,7 +71,7 @@ def bounds(file: DataFile, table: Table, name: str) -> Bounds:
     low = _read(file.stats.min_values.get(name), kind)
     high = _read(file.stats.max_values.get(name), kind)
     if isinstance(high, dt.datetime):
-        high += _ROUNDED
+        high = high + _ROUNDED if high <= _LAST else None
     return Bounds(low, high, file.stats.null_count.get(name))
 
 

@@ -137,3 +137,11 @@ def test_conditions_that_are_none_are_refused(column: str, op: str, told: str) -
 def test_nothing_is_known_of_a_file_without_stats(tmp_path: Path) -> None:
     file = DataFile(str(tmp_path), 1, {}, Stats(5), 0)
     assert may_match(file, TABLE, conditions(TABLE, [("number", "=", 4)]))
+
+
+def test_the_last_instant_that_there_is_bounds_nothing() -> None:
+    last = dt.datetime(9999, 12, 31, 23, 59, 59, 999_000, dt.UTC)
+    file = DataFile("a", 1, {}, stats_of({"at": NOON}, {"at": last}), 0)
+    assert bounds(file, TABLE, "at")[:2] == (NOON, None)
+    assert may_match(file, TABLE, conditions(TABLE, [("at", ">=", last)]))
+    assert not may_match(file, TABLE, conditions(TABLE, [("at", "<", NOON - dt.timedelta(1))]))
