@@ -32,3 +32,4 @@ WATCH_HEARTBEAT_SECONDS: Final = 10.0  # expected from a node that has not said 
 WATCHED_MAX: Final = 100_000  # connections, queues and alarms that a watch remembers; more than a cluster tells of
 DELIVERIES_AT_ONCE: Final = 100  # handed to a blocked thread at once; each hand-over costs some 50 us
 LEASE_CHUNK_BYTES: Final = 1 << 20  # of messages of a lease in one answer where nothing else is said; the broker gives at most 4 MiB
+TABLE_DEPTH_MAX: Final = 16  # tables and arrays of headers or arguments within each other; what brokers take

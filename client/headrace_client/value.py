@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from decimal import Decimal as Fraction
 from typing import Any, Final
 
+from headrace_client.limits import TABLE_DEPTH_MAX
 from headrace_client.pb.value_pb2 import Array, Decimal, Table, Value
 
 INT64_MAX: Final = (1 << 63) - 1
@@ -24,26 +25,34 @@ INT32_MAX: Final = (1 << 31) - 1
 SCALE_MAX: Final = 255
 
 
-def encode_table(table: Mapping[str, Any], where: str = "headers") -> Table:
+def encode_table(table: Mapping[str, Any], where: str = "headers", depth: int = 1) -> Table:
     """Return a table as a message.
 
     Args:
         table: names to values.
         where: what it is called in errors.
+        depth: 1 for a table that stands in no other.
 
     Raises:
         TypeError: a value, or a name, has a type that cannot be sent.
-        ValueError: a number is out of range.
+        ValueError: a number is out of range, or tables and arrays nest deeper than brokers take.
     """
+    _check_depth(depth, where)
     found = Table()
     for name, value in table.items():
         if not isinstance(name, str):
             raise TypeError(f"{where}: a name must be a str, not {type(name).__name__}")
-        _encode(value, found.fields[name], f"{where}[{name!r}]")
+        _encode(value, found.fields[name], f"{where}[{name!r}]", depth)
     return found
 
 
-def _encode(value: Any, message: Value, where: str) -> None:
+def _check_depth(depth: int, where: str) -> None:
+    if depth > TABLE_DEPTH_MAX:  # far deeper ones would end the whole stream
+        name = where.partition("[")[0]
+        raise ValueError(f"{name}: tables and arrays nest deeper than {TABLE_DEPTH_MAX}")
+
+
+def _encode(value: Any, message: Value, where: str, depth: int) -> None:
     if value is None:
         message.none = 0  # type: ignore[assignment]  # NULL_UNSPECIFIED
     elif isinstance(value, bool):
@@ -63,11 +72,12 @@ def _encode(value: Any, message: Value, where: str) -> None:
     elif isinstance(value, Fraction):
         message.decimal.CopyFrom(_encode_decimal(value, where))
     elif isinstance(value, Mapping):
-        message.table.CopyFrom(encode_table(value, where))
+        message.table.CopyFrom(encode_table(value, where, depth + 1))
     elif isinstance(value, list | tuple):
+        _check_depth(depth + 1, where)
         message.array.SetInParent()
         for at, each in enumerate(value):
-            _encode(each, message.array.values.add(), f"{where}[{at}]")
+            _encode(each, message.array.values.add(), f"{where}[{at}]", depth + 1)
     else:
         raise TypeError(f"{where}: a {type(value).__name__} cannot be sent")
 

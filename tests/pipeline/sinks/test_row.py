@@ -92,6 +92,13 @@ def test_a_property_block_goes_as_it_is() -> None:
     [
         ("payload", None, "payload: is null"),
         ("headers", "{", "headers: are no JSON"),
+        ("headers", '{"a":' * 100_000, "headers: are no JSON"),
+        (
+            "headers",
+            '{"a":' * 17 + "1" + "}" * 17,
+            "headers: tables and arrays nest deeper than 16",
+        ),
+        ("headers", '{"a":' + "[" * 16 + "]" * 16 + "}", "tables and arrays nest deeper than 16"),
         ("headers", "[1]", "headers: must be an object of JSON, not '[1]'"),
         ("headers", '{"a": 99999999999999999999}', "has more than 64 bits"),
         ("priority", 256, "priority: must be 0 to 255, not 256"),

@@ -149,7 +149,7 @@ def _headers(value: Any) -> Mapping[str, Any]:
         return dict(value)
     try:
         found = json.loads(value)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"headers: are no JSON: {error}") from None
     if not isinstance(found, dict):
         raise ValueError(f"headers: must be an object of JSON, not {value[:40]!r}")
