@@ -14,6 +14,7 @@ LEASE_FETCH_BYTES: Final = 4 << 20  # of messages in one answer, which is one re
 LEASE_TTL_MS: Final = 600_000  # after which messages of a job that is gone go back, where nothing else is said; one that comes back takes them over at once
 LEASE_TTL_MS_MIN: Final = 1000  # the shortest; what brokers take
 LEASE_TTL_MS_MAX: Final = 86_400_000  # the longest, a day; likewise
+RENEWAL_END_SECONDS: Final = 5.0  # for which a reader that stops waits for a renewal under way; with brokers away one takes as long as leases live
 LEASE_POLL_SECONDS: Final = 0.2  # before an empty queue is asked again; each question is a command in its log, and Spark has one every 10 ms
 QUEUE_TRIGGER_ROWS: Final = 500_000  # of a batch where nothing else is said: large files, and half of what a queue may have leased, so that two groups go side by side
 QUEUE_TRIGGER_ROWS_MAX: Final = 1_048_576  # the most; what brokers lease of a queue

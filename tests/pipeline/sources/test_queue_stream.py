@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import pickle
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +15,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from headrace_client.loop_thread import SHARED
 from headrace_client.pb import topology_pb2 as topology
 from headrace_pipeline.error import DataLossError, FencedError, PipelineError, SchemaError
+from headrace_pipeline.sources.queue import holder
 from headrace_pipeline.sources.queue.source import QueueDataSource
 from headrace_pipeline.sources.queue.stream import QueueStreamReader
 
@@ -316,6 +318,31 @@ def test_leases_are_renewed_until_the_reader_stops(broker: Any, open_reader: Ope
     group = broker.leases.world.groups["lake"]
     wait_for(broker, lambda: group.renewed >= 2)
     reader.stop()
+
+
+def test_a_reader_stops_though_a_renewal_is_not_answered(
+    broker: Any, open_reader: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(holder, "RENEWAL_END_SECONDS", 0.01)
+    reader = open_reader(leaseTtlMs=1000)
+    reader.initialOffset()
+    driver = reader._driver
+    assert driver is not None
+    begun, answered = threading.Event(), threading.Event()
+
+    def renew(_ttl_s: float, *, timeout_s: float) -> Any:
+        begun.set()
+        answered.wait()
+        return driver._state
+
+    monkeypatch.setattr(driver._group, "renew", renew)
+    begun.wait()
+    reader.stop()
+    thread = driver._thread
+    assert thread is not None
+    assert thread.is_alive()
+    answered.set()
+    thread.join()
 
 
 def test_a_renewal_that_finds_the_group_taken_stops_the_query(

@@ -18,6 +18,7 @@ from headrace_pipeline.limits import (
     LEASE_MESSAGES_MAX,
     LEASES_MAX,
     NODE_WAIT_SECONDS,
+    RENEWAL_END_SECONDS,
 )
 from headrace_pipeline.sources.queue.plan import Room
 
@@ -109,10 +110,13 @@ class Holder:
         self._note(settled.group, settled.gone)
 
     def stop(self) -> None:
-        """Keep nothing any more; what is held goes back after its time to live."""
+        """Keep nothing any more; what is held goes back after its time to live.
+
+        A renewal that no broker answers is left behind, and is the last one.
+        """
         self._ended.set()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(RENEWAL_END_SECONDS)
 
     def _keep(self) -> None:
         while not self._ended.wait(self._ttl_s / 3):
