@@ -183,8 +183,8 @@ def compact(folder: Path, *options: str) -> str:
 @pytest.mark.parametrize(
     ("form", "count", "rows"),
     [
-        ("delta", 60, 40),
-        pytest.param("parquet", 60, 40, marks=pytest.mark.full),
+        ("delta", 60, 120),
+        pytest.param("parquet", 60, 120, marks=pytest.mark.full),
         pytest.param("delta", 5_000, 4_000, marks=pytest.mark.full),
     ],
 )
@@ -232,8 +232,8 @@ def test_a_second_driver_stops_the_first_and_both_write_rows_once(
     keep(cluster)
     settle(cluster, channel, 0, 30)
     with (
-        job(cluster, tmp_path, "delta", 40) as first,
-        job(cluster, tmp_path, "delta", 40) as second,
+        job(cluster, tmp_path, "delta", 90) as first,
+        job(cluster, tmp_path, "delta", 90) as second,
     ):
         first.start()
         first.wait_for("a batch", lambda: version(tmp_path, "delta") >= 1, MOVE_SECONDS)
