@@ -237,12 +237,24 @@ def test_a_second_driver_stops_the_first_and_both_write_rows_once(
     ):
         first.start()
         first.wait_for("a batch", lambda: version(tmp_path, "delta") >= 1, MOVE_SECONDS)
-        second.start()
         total = 30 * len(QUEUES)
-        second.wait_for("all rows", lambda: row_count(tmp_path, "delta") >= total, MOVE_SECONDS)
+        first.wait_for("all rows", lambda: row_count(tmp_path, "delta") >= total, MOVE_SECONDS)
+        second.start()
+        second.wait_for("its group", lambda: has_epoch(cluster, 2), MOVE_SECONDS)
         settle(cluster, channel, 30, 30)
         total *= 2
         second.wait_for("all rows", lambda: row_count(tmp_path, "delta") >= total, MOVE_SECONDS)
         wait_for("the first one's end", lambda: first.has_ended, MOVE_SECONDS)
         assert second.stop() == 0, second.text
+    assert "another query reads with group 'archive'" in first.text
     check_rows(table_rows(tmp_path, "delta"), archived(cluster))
+
+
+def has_epoch(cluster: Cluster, epoch: int) -> bool:
+    """Whether the job has opened its group so many times, everywhere."""
+    with Client.connect(endpoints(cluster)) as client:
+        groups = [client.export.groups("archive", each.name) for each in shards(client)]
+    return all(
+        any(found.name == "archive" and found.epoch >= epoch for found in each.groups)
+        for each in groups
+    )

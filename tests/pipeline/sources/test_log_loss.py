@@ -102,6 +102,18 @@ def test_a_group_commits_each_batch_and_the_last_one_too(broker: Any) -> None:
     ]
 
 
+def test_a_driver_that_was_idle_hears_of_the_next_one_before_it_plans_a_batch(broker: Any) -> None:
+    shard = samples(broker, "n1", 10)
+    first = open_reader(broker, group="lake")
+    end = latest(first, first.initialOffset())
+    assert latest(first, end) == end
+    latest(open_reader(broker, group="lake"), end)
+    assert latest(first, end) == end
+    shard.following = 12
+    with pytest.raises(FencedError, match="another query reads with group 'lake'"):
+        latest(first, end)
+
+
 def test_the_next_driver_fences_the_one_before(broker: Any) -> None:
     samples(broker, "n1", 10)
     first = open_reader(broker, group="lake", maxRowsPerTrigger=4)

@@ -68,6 +68,26 @@ class ReadGroup:
                 except errors.HeadraceError as error:
                     log.warning("group %s: %s is not committed: %s", self._name, name, error)
 
+    def check(self, client: Client, positions: Mapping[str, Position]) -> None:
+        """Make sure, when nothing was committed for a while, that the group is this query's.
+
+        Who opens it does so at all shards: asking one is enough, the first that answers.
+
+        Args:
+            client: of the brokers.
+            positions: that batches have come to which are done.
+
+        Raises:
+            FencedError: another query reads with this group.
+        """
+        for name, position in positions.items():
+            key = name, position.incarnation
+            if self._committed.get(key) == position.next_index:
+                del self._committed[key]
+                self.commit(client, {name: position})
+                if key in self._committed:
+                    return
+
     def _commit(self, client: Client, key: tuple[str, int], position: Position) -> None:
         name, incarnation = key
         index = position.next_index

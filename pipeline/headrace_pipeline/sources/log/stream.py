@@ -108,8 +108,10 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._turn,
         )
         self._turn += 1
-        self._was_idle = end == offset
+        was_idle, self._was_idle = self._was_idle, end == offset
         self._warn_of_clocks(offset, end)
+        if self._group is not None and was_idle and end != offset:
+            self._group.check(self._client(), offset.shards)
         return encode_offset(end)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
