@@ -139,7 +139,7 @@ def job(cluster: Cluster, folder: Path, form: Format, rows: int) -> SparkJob:
     arguments += ["--table", str(folder / "table"), "--format", form]
     arguments += ["--events-table", str(folder / "events")]
     arguments += ["--checkpoint", str(folder / "checkpoint"), "--queue", "in.*"]
-    arguments += ["--rows-per-batch", str(rows), "--every", "0.01", "--master", "local[2]"]
+    arguments += ["--rows-per-batch", str(rows), "--every", "0.01", "--master", "local[2,4]"]
     arguments += ["--conf", "spark.driver.memory=1g", "--app-name", "archive under test"]
     return SparkJob(PROGRAM, arguments, folder / "job.log")
 
