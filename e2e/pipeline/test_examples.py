@@ -66,6 +66,7 @@ def test_each_fits_a_notebook(path: Path) -> None:
     assert len(path.read_text(encoding="utf-8").splitlines()) <= LINES_MAX
 
 
+@pytest.mark.full
 def test_a_look_at_a_queue_takes_nothing_out_of_it(cluster: Cluster) -> None:
     with Client.connect(endpoints(cluster)) as client:
         declare(client, "looked-at")
@@ -76,6 +77,7 @@ def test_a_look_at_a_queue_takes_nothing_out_of_it(cluster: Cluster) -> None:
     assert messages(cluster, "looked-at") == 30
 
 
+@pytest.mark.full
 def test_a_queue_is_moved_into_a_table_once(cluster: Cluster, tmp_path: Path) -> None:
     with Client.connect(endpoints(cluster)) as client:
         declare(client, "moved")
@@ -85,6 +87,7 @@ def test_a_queue_is_moved_into_a_table_once(cluster: Cluster, tmp_path: Path) ->
     wait_for("the last batch to be settled", lambda: messages(cluster, "moved") == 0)
 
 
+@pytest.mark.full
 def test_outcomes_are_counted_from_an_archive(cluster: Cluster) -> None:
     with Client.connect(endpoints(cluster)) as client:
         declare(client, "kept", x_archive="headers")
@@ -97,6 +100,7 @@ def test_outcomes_are_counted_from_an_archive(cluster: Cluster) -> None:
     assert re.search(r"^10 rejected", said, re.MULTILINE)
 
 
+@pytest.mark.full
 def test_a_frame_is_published_once_however_often(cluster: Cluster) -> None:
     with Client.connect(endpoints(cluster)) as client:
         client.topology.declare_exchange("shop", "topic")
@@ -114,6 +118,7 @@ def is_held(cluster: Cluster) -> bool:
     return any(each["flow"]["stopped"]["last_10s"] > 0.3 for each in connections)
 
 
+@pytest.mark.full
 def test_who_makes_others_wait_is_blamed_and_reported(cluster: Cluster, tmp_path: Path) -> None:
     with Client.connect(endpoints(cluster)) as client:
         declare(client, "full", x_high_watermark=50, x_low_watermark=10)

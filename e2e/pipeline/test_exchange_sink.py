@@ -180,6 +180,7 @@ def drive(work: Path, cluster: Cluster, queue: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen([*command, endpoints(cluster), queue], start_new_session=True)
 
 
+@pytest.mark.full
 def test_a_driver_that_is_killed_in_mid_write_loses_nothing_and_publishes_nothing_twice(
     nodes: Cluster, client: blocking.Client, tmp_path: Path
 ) -> None:

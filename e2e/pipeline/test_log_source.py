@@ -14,6 +14,8 @@ from e2e.harness.spark_job import SparkJob
 from headrace_client.blocking import Client
 from headrace_client.export import Shard
 
+pytestmark = pytest.mark.full  # each starts Spark several times, half a minute each
+
 PROGRAM = Path(__file__).with_name("log_to_delta.py")
 QUEUE = "work"
 GROUP = "lake"

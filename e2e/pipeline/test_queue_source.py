@@ -94,6 +94,7 @@ def test_a_driver_that_is_killed_goes_on_from_its_checkpoint(
     assert "has expired" not in driver.text
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("count", "rows"), [(6_000, 1_000), pytest.param(400_000, 25_000, marks=pytest.mark.full)]
 )
@@ -113,6 +114,7 @@ def test_a_leader_that_is_killed_loses_nothing_and_repeats_nothing(
     check_table(tmp_path, count)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("count", [3_000, pytest.param(50_000, marks=pytest.mark.full)])
 def test_a_lease_that_expires_in_mid_batch_comes_again_and_the_logs_say_so(
     cluster: Cluster, tmp_path: Path, count: int

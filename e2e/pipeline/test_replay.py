@@ -23,6 +23,8 @@ from headrace_pipeline.tables import open_table
 from headrace_pipeline.transforms.archive import archive_messages
 from headrace_pipeline.transforms.replay import Selection, Target
 
+pytestmark = pytest.mark.full  # an archive is made first, and each replay starts Spark
+
 BASE_PORT = 24260
 MANY = 300
 SECONDS = 420  # Spark starts slowly where others compute
