@@ -194,7 +194,8 @@ def test_a_replay_has_a_name_in_listings_and_a_rate(
 
         def is_listed() -> bool:
             rows = nodes.local.nodes[0].api.get("/api/connections")[1]
-            return "replay:slow" in [row.get("user_provided_name") for row in rows]
+            names = [row["client_properties"].get("connection_name") for row in rows]
+            return "replay:slow" in names
 
         wait_for("its connection", is_listed, SECONDS)
         explained = client.why(connection="replay:slow")
