@@ -15,11 +15,8 @@ from headrace_client.error import (
     BrokerFaultError,
     ExhaustedError,
     HeadraceError,
-    TooLateError,
-    from_call,
 )
-from headrace_client.limits import OPEN_SECONDS
-from headrace_client.link import Attempts, Link, is_cancelled, is_passing
+from headrace_client.link import Attempts, Link, is_passing
 from headrace_client.pb import export_pb2 as pb
 from headrace_client.pb.export_pb2_grpc import ExportStub
 from headrace_client.placement import Placement
@@ -37,6 +34,11 @@ class Columns(NamedTuple):
 
     version: int
     columns: tuple[tuple[str, int], ...]
+
+
+def read_columns(schema: pb.ExportSchema) -> Columns:
+    """Return the schema of blocks."""
+    return Columns(schema.version, tuple((each.name, int(each.type)) for each in schema.columns))
 
 
 class Block(NamedTuple):
@@ -119,7 +121,7 @@ class ReadStream:
             endpoint, self._place = self._place or self._link.current, None
             call = self._begin(endpoint)
             try:
-                while (answer := await self._read(call, endpoint)) is not None:
+                while (answer := await self._link.next_answer(call, endpoint)) is not None:
                     for block in self._take(answer):
                         yield block
                         moved_at = loop.time()  # as long as who reads may take over it
@@ -161,30 +163,10 @@ class ReadStream:
         self._schema = None
         return ExportStub(self._link.channel(endpoint)).Read(request, metadata=self._link.metadata)
 
-    async def _read(self, call: Any, endpoint: str) -> pb.ReadExportResponse | None:
-        """Return the next answer, None at the end.
-
-        Raises:
-            HeadraceError: the stream is lost.
-        """
-        try:
-            async with asyncio.timeout(OPEN_SECONDS):
-                answer = await call.read()
-        except TimeoutError:
-            raise TooLateError(f"{endpoint} is silent") from None
-        except grpc.aio.AioRpcError as error:
-            raise from_call(error) from None
-        except asyncio.CancelledError:
-            if is_cancelled():
-                raise
-            raise self._link.cut_off() from None
-        return None if answer is grpc.aio.EOF else answer  # type: ignore[attr-defined]
-
     def _take(self, answer: pb.ReadExportResponse) -> Iterable[Block]:
         """Return the blocks of an answer; each counts when it is asked for."""
         if answer.HasField("schema"):
-            columns = tuple((each.name, int(each.type)) for each in answer.schema.columns)
-            self._schema = Columns(answer.schema.version, columns)
+            self._schema = read_columns(answer.schema)
         for each in answer.blocks:
             block = self._block(each)
             self._index = block.end

@@ -18,11 +18,9 @@ from headrace_client.error import (
     ExhaustedError,
     HeadraceError,
     NotSupportedError,
-    TooLateError,
     UnknownGroupError,
-    from_call,
 )
-from headrace_client.export_stream import Block, Columns
+from headrace_client.export_stream import Block, Columns, read_columns
 from headrace_client.lease_value import (
     GroupState,
     LeaseChunk,
@@ -33,8 +31,8 @@ from headrace_client.lease_value import (
     read_leased,
     read_settled,
 )
-from headrace_client.limits import CALL_SECONDS, LEASE_CHUNK_BYTES, OPEN_SECONDS
-from headrace_client.link import Attempts, Link, is_cancelled, is_passing
+from headrace_client.limits import CALL_SECONDS, LEASE_CHUNK_BYTES
+from headrace_client.link import Attempts, Link, is_passing
 from headrace_client.pb import lease_pb2 as pb
 from headrace_client.pb.lease_pb2_grpc import LeaseStub
 
@@ -42,7 +40,6 @@ if TYPE_CHECKING:
     from headrace_client.pb.lease_pb2_grpc import LeaseAsyncStub
 
 TOO_MANY_FETCHES: Final = "TOO_MANY_FETCHES"  # reason of a node through which enough is read
-EOF: Final = grpc.aio.EOF  # type: ignore[attr-defined]
 
 
 class LeaseGroup:
@@ -211,8 +208,7 @@ class LeaseGroup:
         async with aclosing(answers):
             async for answer in answers:
                 if answer.HasField("schema"):
-                    columns = tuple((each.name, int(each.type)) for each in answer.schema.columns)
-                    schema = Columns(answer.schema.version, columns)
+                    schema = read_columns(answer.schema)
                 if schema is None:
                     raise NotSupportedError("the broker does not give leases as columns: update it")
                 yield _block(schema, answer)
@@ -295,27 +291,13 @@ async def _stream(
     call: Any = LeaseStub(link.channel(endpoint)).Fetch(request, metadata=link.metadata)
     offset = request.offset
     try:
-        while (answer := await _answer(link, call, endpoint)) is not EOF:
+        while (answer := await link.next_answer(call, endpoint)) is not None:
             if answer.offset != offset or not answer.messages:
                 raise BrokerFaultError(f"{endpoint} has left out messages of a lease")
             offset += answer.messages
             yield answer
     finally:
         call.cancel()
-
-
-async def _answer(link: Link, call: Any, endpoint: str) -> Any:
-    try:
-        async with asyncio.timeout(OPEN_SECONDS):
-            return await call.read()
-    except TimeoutError:
-        raise TooLateError(f"{endpoint} does not answer") from None
-    except grpc.aio.AioRpcError as error:
-        raise from_call(error) from None
-    except asyncio.CancelledError:
-        if is_cancelled():
-            raise
-        raise link.cut_off() from None
 
 
 def _block(schema: Columns, answer: pb.FetchLeaseResponse) -> Block:

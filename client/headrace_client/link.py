@@ -23,7 +23,7 @@ from headrace_client.error import (
     UnavailableError,
     from_call,
 )
-from headrace_client.limits import CALL_SECONDS
+from headrace_client.limits import CALL_SECONDS, OPEN_SECONDS
 
 NOT_READY: Final = "NOT_READY"  # reason of a node that has not begun with a call
 NODE_KEY: Final = "headrace-node"  # of an answer's trailing metadata: the name of the node
@@ -203,6 +203,25 @@ class Link:
             if key == NODE_KEY:
                 self.nodes[endpoint] = str(value)
         return answer
+
+    async def next_answer(self, call: Any, endpoint: str) -> Any | None:
+        """Return the next answer of a stream that a broker sends without a pause, None at its end.
+
+        Raises:
+            HeadraceError: the stream is lost, or nothing came for OPEN_SECONDS.
+        """
+        try:
+            async with asyncio.timeout(OPEN_SECONDS):
+                answer = await call.read()
+        except TimeoutError:
+            raise TooLateError(f"{endpoint} does not answer") from None
+        except grpc.aio.AioRpcError as error:
+            raise from_call(error) from None
+        except asyncio.CancelledError:
+            if is_cancelled():
+                raise
+            raise self.cut_off() from None
+        return None if answer is grpc.aio.EOF else answer  # type: ignore[attr-defined]
 
 
 def is_cancelled() -> bool:

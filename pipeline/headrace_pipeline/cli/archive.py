@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from headrace_pipeline.cli.connection import connection_options, session_options
+from headrace_pipeline.cli.table import format_option, storage_option
 from headrace_pipeline.jobs.archive import ArchiveSettings, run_archive
 from headrace_pipeline.jobs.session import SessionSettings, session
 from headrace_pipeline.limits import ARCHIVE_ROWS_PER_TRIGGER
@@ -29,12 +30,8 @@ from headrace_pipeline.options.connection import Connection
     show_envvar=True,
     help="folder that says how far the job is; it belongs to the tables and must outlive the job",
 )
-@click.option(
-    "--format", "form", type=click.Choice(["delta", "parquet"]), default="delta", help="of tables"
-)
-@click.option(
-    "--storage-options-file", help="JSON object with the options of the tables' object store"
-)
+@format_option
+@storage_option
 @click.option("--queue", "queues", default="*", help="names of queues with * and ?, between commas")
 @click.option("--group", default="archive", help="name by which brokers know how far the job is")
 @click.option(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from headrace_pipeline.cli.table import storage_option
 from headrace_pipeline.jobs.compact import CompactReport, compact_table
 from headrace_pipeline.limits import FILE_OCTETS_TARGET
 from headrace_pipeline.tables import open_stored
@@ -20,9 +21,7 @@ WEEK_HOURS = 168
     show_envvar=True,
     help="folder of the table, or URI in an object store",
 )
-@click.option(
-    "--storage-options-file", help="JSON object with the options of the table's object store"
-)
+@storage_option
 @click.option(
     "--target-bytes", default=FILE_OCTETS_TARGET, help="size of files that are large enough"
 )

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from headrace_pipeline.cli.connection import connection_options, session_options
+from headrace_pipeline.cli.table import format_option, storage_option
 from headrace_pipeline.jobs.flow import FlowJob, FlowSettings
 from headrace_pipeline.jobs.flow_analysis import AdviceTerms
 from headrace_pipeline.jobs.flow_tables import Place
@@ -32,12 +33,8 @@ DAY_S = 86_400  # the broker takes no advice that holds for longer
     show_envvar=True,
     help="folder that says how far the job is; it must outlive the process",
 )
-@click.option(
-    "--format", "form", type=click.Choice(["delta", "parquet"]), default="delta", help="of tables"
-)
-@click.option(
-    "--storage-options-file", help="JSON object with the options of the tables' object store"
-)
+@format_option
+@storage_option
 @click.option(
     "--group", default="headrace-flow", help="name by which brokers know how far the job is"
 )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 from typing import Any, Final
 
 import click
 
 from headrace_pipeline.cli.connection import connection_options, session_options
+from headrace_pipeline.cli.instant import instant
+from headrace_pipeline.cli.table import format_option, storage_option
 from headrace_pipeline.jobs.replay import REFUSE, SKIP, Replay, Report, archive_rows, look, run
 from headrace_pipeline.jobs.session import SessionSettings, session
 from headrace_pipeline.options.connection import Connection
@@ -19,33 +20,19 @@ from headrace_pipeline.transforms.replay import Selection, Target
 _OUTCOMES: Final = ("acked", "rejected", "expired", "dropped", "dead-lettered", "purged")
 
 
-def _instant(
-    _context: click.Context, _option: click.Parameter, text: str | None
-) -> datetime | None:
-    """Read a time in ISO 8601; one without offset is UTC."""
-    if text is None:
-        return None
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        raise click.BadParameter(f"{text!r} is no time such as 2026-01-31T12:00:00Z") from None
-    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
-
-
 @click.command("replay")
 @click.option(
     "--id", "replay_id", required=True, help="name of the replay: under it nothing goes twice"
 )
 @click.option("--table", help="path or URI of a table of the job `run archive`")
 @click.option("--from-brokers", is_flag=True, help="read what brokers still keep, instead")
-@click.option("--format", "kind", type=click.Choice(["delta", "parquet"]), default="delta")
-@click.option("--storage-options-file", "storage",
-              help="JSON object with the options of the table's object store")  # fmt: skip
+@format_option
+@storage_option
 @click.option("--queue", "queues", multiple=True, help="whose messages; may be repeated; else all")
 @click.option("--from-vhost", help="whose queues; else that of --vhost")
 @click.option("--outcome", "outcomes", multiple=True, type=click.Choice(_OUTCOMES))
-@click.option("--since", callback=_instant, metavar="TIME", help="settled then or later")
-@click.option("--until", callback=_instant, metavar="TIME", help="settled before")
+@click.option("--since", callback=instant, metavar="TIME", help="settled then or later")
+@click.option("--until", callback=instant, metavar="TIME", help="settled before")
 @click.option("--where", default="", help="a condition in Spark's SQL on the archive's columns")
 @click.option("--to-queue", help="publish to this queue")
 @click.option("--to-exchange", help="publish to this exchange; else to each message's own")
@@ -71,21 +58,21 @@ def replay(
     not come so far, and nothing twice: brokers know each message by its index in the archive, as
     long as they remember the replay (x-publisher-retention of the queue, a week).
     """
-    storage = given.pop("storage")
-    table, kind = _source(given)
+    storage = given.pop("storage_options_file")
+    table, form = _source(given)
     wanted = _replay(connection, given)
     with session(settings) as spark:
-        rows = archive_rows(spark, wanted, table, kind, storage)
+        rows = archive_rows(spark, wanted, table, form, storage)
         report = look(rows, wanted) if dry_run else run(rows, wanted)
     click.echo(_json(report) if output == "json" else _text(report, dry_run, wanted))
 
 
 def _source(given: dict[str, Any]) -> tuple[str | None, Format]:
     """Take where rows are read: a table, or None for the brokers."""
-    table, brokers, kind = given.pop("table"), given.pop("from_brokers"), given.pop("kind")
+    table, brokers, form = given.pop("table"), given.pop("from_brokers"), given.pop("form")
     if (table is None) != brokers:
         raise click.UsageError("give either --table or --from-brokers")
-    return table, kind
+    return table, form
 
 
 def _replay(connection: Connection, given: dict[str, Any]) -> Replay:

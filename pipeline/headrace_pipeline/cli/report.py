@@ -2,45 +2,19 @@
 
 from __future__ import annotations
 
-import re
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Final, Literal
+from typing import Literal
 
 import click
 
 from headrace_pipeline.cli.connection import connection_options, session_options
+from headrace_pipeline.cli.instant import instant
+from headrace_pipeline.cli.table import format_option, storage_option
 from headrace_pipeline.jobs import report as job
 from headrace_pipeline.jobs.session import SessionSettings, session
 from headrace_pipeline.options.connection import Connection
 from headrace_pipeline.report.frames import Span, span_of
-
-_AGO: Final = re.compile(r"([1-9][0-9]{0,4})([mhdw])")
-_UNITS: Final = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-
-
-def read_instant(text: str) -> datetime:
-    """Return a time in UTC: ISO 8601, `now`, or how long ago: 2026-11-16T09:30, 24h, 7d.
-
-    Raises:
-        BadParameter: it is none of these.
-    """
-    now = datetime.now(UTC)
-    ago = _AGO.fullmatch(text)
-    if ago:
-        return now - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
-    if text == "now":
-        return now
-    try:
-        given = datetime.fromisoformat(text)
-    except ValueError:
-        rule = f"{text!r} is neither a time such as 2026-11-16T09:30 nor an age such as 7d"
-        raise click.BadParameter(rule) from None
-    return given.replace(tzinfo=UTC) if given.tzinfo is None else given.astimezone(UTC)
-
-
-def _instant(_: click.Context, __: click.Parameter, text: str) -> datetime:
-    return read_instant(text)
 
 
 @click.command()
@@ -50,18 +24,12 @@ def _instant(_: click.Context, __: click.Parameter, text: str) -> datetime:
     help="path or address of what `run flow` writes; without it brokers are asked for what they "
     "still have",
 )
+@format_option
+@storage_option
 @click.option(
-    "--format", "form", type=click.Choice(["delta", "parquet"]), default="delta", help="of tables"
+    "--from", "start", metavar="TIME", callback=instant, default="24h", help="in UTC, or an age"
 )
-@click.option(
-    "--storage-options-file",
-    metavar="FILE",
-    help="JSON object with the options of the object store where tables are",
-)
-@click.option(
-    "--from", "start", metavar="TIME", callback=_instant, default="24h", help="in UTC, or an age"
-)
-@click.option("--to", "end", metavar="TIME", callback=_instant, default="now", help="likewise")
+@click.option("--to", "end", metavar="TIME", callback=instant, default="now", help="likewise")
 @click.option(
     "--history-days",
     type=click.IntRange(1, 366),

@@ -142,7 +142,7 @@ def close_session(spark: SparkSession) -> None:
     if gateway is None or gateway.proc is None:  # the JVM is spark-submit's
         return
     gateway.shutdown()
-    SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - or the next session has it
+    SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - or Spark would take it again
     _end_process(gateway.proc)
 
 

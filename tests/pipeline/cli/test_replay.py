@@ -94,7 +94,7 @@ def test_a_queue_is_the_default_exchange_with_its_name(job: Job) -> None:
         (["--id", "r"], "give either --table or --from-brokers"),
         ([*TABLE, "--from-brokers"], "give either --table or --from-brokers"),
         ([*TABLE, "--to-queue", "q", "--to-routing-key", "k"], "--to-queue goes without"),
-        ([*TABLE, "--since", "soon"], "'soon' is no time such as 2026-01-31T12:00:00Z"),
+        ([*TABLE, "--since", "soon"], "'soon' is neither a time such as 2026-11-16T09:30"),
         ([*TABLE, "--rate", "-1"], "-1.0 is not in the range"),
         (["--table", "t"], "Missing option '--id'"),
     ],

@@ -13,7 +13,8 @@ from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 from tests.pipeline.analysis_frames import MONDAY, Story
 
-from headrace_pipeline.cli.report import read_instant, report
+from headrace_pipeline.cli.instant import read_instant
+from headrace_pipeline.cli.report import report
 from headrace_pipeline.error import OptionError, PipelineError
 from headrace_pipeline.jobs import report as job
 from headrace_pipeline.report.frames import Frames, Span, nothing

@@ -44,11 +44,7 @@ class ReadGroup:
                 continue
             try:
                 self._open(client, name)
-            except (
-                errors.UnavailableError,
-                errors.TooLateError,
-                errors.UnknownShardError,
-            ) as error:
+            except _PASSING as error:
                 log.warning("group %s is not open at shard %s: %s", self._name, name, error)
 
     def commit(self, client: Client, positions: Mapping[str, Position]) -> None:
