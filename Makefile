@@ -164,11 +164,11 @@ E2E := $(BIN)/python -m pytest e2e -W "default:unclosed <socket:ResourceWarning"
 
 .PHONY: e2e
 e2e: $(VENV)/stamp-tools $(VENV)/stamp-install ## real processes and real clients, bounded
-	$(E2E) --ignore e2e/pipeline -m "not full"
+	$(E2E) --ignore e2e/pipeline --ignore e2e/kubernetes -m "not full"
 
 .PHONY: e2e-full
 e2e-full: $(VENV)/stamp-tools $(VENV)/stamp-install ## the same at full size
-	$(E2E) --ignore e2e/pipeline
+	$(E2E) --ignore e2e/pipeline --ignore e2e/kubernetes
 
 E2E_PIPELINE := $(BIN)/python -m pytest e2e/pipeline -W "default:unclosed <socket:ResourceWarning"
 
@@ -180,6 +180,11 @@ e2e-pipeline: $(VENV)/stamp-tools $(VENV)/stamp-pipeline ## Spark against real c
 e2e-pipeline-full: $(VENV)/stamp-tools $(VENV)/stamp-pipeline ## the same at full size: drivers and leaders that get killed
 	$(BIN)/python -m pytest tests/pipeline -m full
 	$(E2E_PIPELINE)
+
+# OPTIONS says how images are built and given to the cluster: see e2e/kubernetes/README.md.
+.PHONY: e2e-kubernetes
+e2e-kubernetes: $(VENV)/stamp-tools $(HELM)/stamp ## chart, operator and brokers on the cluster that KUBECONFIG names
+	$(BIN)/python -m pytest -s -v e2e/kubernetes $(OPTIONS)
 
 .PHONY: fuzz-api
 fuzz-api: $(VENV)/stamp-tools $(VENV)/stamp-install ## requests of all kinds, made of the API's own description, in full
