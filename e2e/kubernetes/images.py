@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import tempfile
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -80,12 +81,12 @@ def _provided(settings: Settings, part: str, given: str, own: str, directory: Pa
 
 def build_commands(settings: Settings, part: str, image: str, archive: Path) -> list[list[str]]:
     """Return the commands that build an image and write it into an archive."""
-    builder = settings.builder
+    builder = shlex.split(settings.builder)
     arguments = [text for each in settings.build_args for text in ("--build-arg", each)]
     file = str(ROOT / part / "Dockerfile")
-    build = [builder, "build", *settings.build_options, *arguments, "-f", file, "-t", image]
-    if Path(builder).name == "buildah":
-        save = [builder, "push", image, f"docker-archive:{archive}:{image}"]
+    build = [*builder, "build", *settings.build_options, *arguments, "-f", file, "-t", image]
+    if Path(builder[0]).name == "buildah":
+        save = [*builder, "push", image, f"docker-archive:{archive}:{image}"]
     else:
-        save = [builder, "save", "-o", str(archive), image]
+        save = [*builder, "save", "-o", str(archive), image]
     return [[*build, str(ROOT)], save]

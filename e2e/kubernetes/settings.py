@@ -18,7 +18,7 @@ NEEDED: Final = (
 
 # Options with their default and what they are for.
 OPTIONS: Final[dict[str, tuple[Any, str]]] = {
-    "--builder": ("docker", "builds the images: docker, podman, buildah, or a path to one"),
+    "--builder": ("docker", "builds the images: docker, podman or buildah, and its own options"),
     "--build-arg": ([], "NAME=VALUE for the Dockerfiles, such as BASE=...; may be repeated"),
     "--build-option": ([], "passed to the builder as it is; may be repeated"),
     "--load": ("", "gives the cluster an image, for instance: kind load image-archive {archive}"),
@@ -36,7 +36,7 @@ class Settings(NamedTuple):
 
     Attributes:
         kubeconfig: file that names the cluster.
-        builder: of images.
+        builder: of images, with options of its own.
         build_args: NAME=VALUE each.
         build_options: passed to the builder.
         load: command with `{archive}` in the place of a file, "" for none.

@@ -68,7 +68,7 @@ def test_an_image_is_told_to_the_chart_in_its_parts(name: str, image: Image) -> 
     [
         ("docker", ["docker", "save", "-o", "b.tar", "broker:1"]),
         ("/usr/bin/podman", ["/usr/bin/podman", "save", "-o", "b.tar", "broker:1"]),
-        ("buildah", ["buildah", "push", "broker:1", "docker-archive:b.tar:broker:1"]),
+        ("buildah -v", ["buildah", "-v", "push", "broker:1", "docker-archive:b.tar:broker:1"]),
     ],
 )
 def test_each_builder_writes_an_archive(builder: str, save: list[str]) -> None:
@@ -76,7 +76,7 @@ def test_each_builder_writes_an_archive(builder: str, save: list[str]) -> None:
     commands = build_commands(settings, "broker", "broker:1", Path("b.tar"))
     assert commands[1] == save
     build = ["build", "--network=host", "--build-arg", "BASE=python", "-f"]
-    assert commands[0][:6] == [builder, *build]
+    assert " ".join(commands[0]).startswith(" ".join([builder, *build]))
 
 
 def test_the_cluster_gets_an_image_by_the_users_command() -> None:
