@@ -123,7 +123,7 @@ async def start(settings: kopf.OperatorSettings, **_: Any) -> None:
     settings.posting.loggers = False
     settings.scanning.disabled = own.scope == "Namespaces"
     settings.networking.request_timeout = 60.0
-    settings.watching.server_timeout = 300.0
+    settings.watching.server_timeout = 300  # whole seconds: the API server takes no others
     running = Running(own, settings)
     await running.metric_server.start()
     _running[:] = [running]

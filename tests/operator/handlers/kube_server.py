@@ -288,6 +288,8 @@ class Emulator(kmock.KubernetesScaffold):
     async def _watch(self, request: kmock.Request, resource: str) -> web.StreamResponse:
         raw = request._raw_request
         assert raw is not None
+        if not request.params.get("timeoutSeconds", "0").isdecimal():
+            raise RefusalError(400, "timeoutSeconds is no whole number")
         answer = web.StreamResponse()
         await answer.prepare(raw)
         at = int(request.params.get("resourceVersion") or 0)
