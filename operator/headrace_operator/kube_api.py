@@ -198,13 +198,12 @@ class KubeApi:
             ):
                 octets = await read_answer(answer)
                 status = answer.status
+            if status >= 400:
+                raise KubeError(status, f"{method} {path}: {_refusal(status, octets)}")
             found = msgspec.json.decode(octets) if octets else None
         except (aiohttp.ClientError, OSError, TimeoutError, msgspec.DecodeError) as error:
             text = str(error) or type(error).__name__
             raise KubeError(0, f"{method} {path}: {text}") from error
-        if status >= 400:
-            message = found.get("message") if isinstance(found, dict) else None
-            raise KubeError(status, f"{method} {path}: {message or f'status {status}'}")
         return found if isinstance(found, dict) else None
 
     def _connected(self) -> aiohttp.ClientSession:
@@ -222,6 +221,16 @@ class KubeApi:
         if info is None:
             raise KubeError(0, "there is neither a service account nor a kubeconfig")
         return info
+
+
+def _refusal(status: int, octets: bytes) -> str:
+    """Return what a refusal says: of a kind that the API server does not know it says no JSON."""
+    try:
+        found = msgspec.json.decode(octets)
+    except msgspec.DecodeError:
+        found = None
+    message = found.get("message") if isinstance(found, dict) else None
+    return str(message or f"status {status}")
 
 
 def object_path(api_version: str, kind: str, namespace: str, name: str = "", part: str = "") -> str:

@@ -114,7 +114,9 @@ class ClusterHandler:
             (True, reason, message),
         )
         found["conditions"] = msgspec.to_builtins(conditions)
-        if found != body.get("status"):
+        before = next((each for each in status.conditions if each.type == DEGRADED), None)
+        told = (reason, message[:MESSAGE_MAX])
+        if before is None or (before.reason, before.message) != told:
             self._operator.tell(body, reason, message, warning=True)
         await self._operator.write_status(BROKER_CLUSTER, body, found)
 

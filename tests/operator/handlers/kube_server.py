@@ -71,14 +71,26 @@ class Store:
         self.changes: list[tuple[str, Name, Object]] = []  # resource version: number of the row
         self.applied: dict[Name, Object] = {}
         self.changed = asyncio.Event()
+        self.forbidden: set[str] = set()  # resources that nobody may change by name
+        self.refusals = 0
 
     def note(self, what: str, name: Name, found: Object) -> Object:
         """Give an object its version, and tell those who watch."""
         found["metadata"]["resourceVersion"] = str(len(self.changes) + 1)
         self.changes.append((what, name, copy.deepcopy(found)))
+        self._tell()
+        return found
+
+    def _tell(self) -> None:
+        """Have those look who wait for something."""
         self.changed.set()
         self.changed = asyncio.Event()
-        return found
+
+    def refuse(self, resource: str) -> None:
+        """Refuse to change what nobody may change."""
+        self.refusals += 1
+        self._tell()
+        raise RefusalError(403, f"{resource} are forbidden")
 
     def create(self, name: Name, body: Object) -> Object:
         if name in self.objects:
@@ -238,6 +250,8 @@ class Emulator(kmock.KubernetesScaffold):
         if resource is not None:
             group = f"{resource.group}/" if resource.group else ""
             found = f"{group}{resource.version}/{resource.plural}"
+        if resource is not None and resource.plural and found not in RESOURCES:
+            return web.Response(status=404, text="404 page not found\n")
         if found not in RESOURCES:
             return await super()._handle(request)
         try:
@@ -259,6 +273,8 @@ class Emulator(kmock.KubernetesScaffold):
                 where = request.namespace or meta.get("namespace", "")
                 return self.store.create(Name(resource, where, name), body)
             return self._list(request, resource)
+        if method != "GET" and resource in self.store.forbidden:
+            self.store.refuse(resource)
         name = Name(resource, request.namespace or "", request.name)
         part = request.subresource or ""
         if method == "GET":

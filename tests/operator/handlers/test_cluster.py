@@ -125,6 +125,19 @@ def test_a_paused_cluster_is_looked_at_and_not_changed(run_operator: Any) -> Non
     assert machines.restarts == 6
 
 
+def test_what_fails_again_and_again_is_told_once(run_operator: Any) -> None:
+    server, broker, _, run = run_operator
+    server.do(lambda store: store.forbidden.add("v1/configmaps"))
+    server.create(CLUSTERS, "mill", cluster(broker))
+    with run():
+        server.wait("a failure", lambda store: condition(store.objects[NAME], "Degraded") == "True")
+        before = server.do(lambda store: store.refusals)
+        server.wait("two more", lambda store: store.refusals >= before + 2)
+        assert [reason for reason, _ in server.events()].count("Failed") == 1
+        server.do(lambda store: store.forbidden.clear())
+        server.wait("a cluster", settled(1))
+
+
 def _is_drained(found: Object) -> bool:
     return bool((found["metadata"].get("annotations") or {}).get("headrace.dev/drained"))
 
