@@ -79,6 +79,14 @@ def test_what_rules_look_at_is_bounded(kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_bounds_of_numbers_are_such_as_the_api_server_compares_with(kind: Kind) -> None:
+    """It takes the schema with others, and refuses every value of the field then."""
+    for path, schema in schemas(resource_schema(kind)):
+        for bound in ("minimum", "maximum"):
+            assert abs(schema.get(bound, 0)) < 1 << 53, path
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_every_field_is_described(kind: Kind) -> None:
     lacking = [
         f"{path}.{name}"

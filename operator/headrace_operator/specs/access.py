@@ -8,6 +8,7 @@ from msgspec import Meta, field
 
 from headrace_operator.specs.field import (
     IMMUTABLE,
+    INTEGER_MAX,
     LIST_MAX,
     SET,
     AmqpName,
@@ -23,7 +24,7 @@ from headrace_operator.specs.field import (
 )
 from headrace_operator.specs.status import Status, Timestamp
 
-LimitValue = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+LimitValue = Annotated[int, Meta(ge=0, le=INTEGER_MAX)]
 
 
 # Names are the broker's; a test holds them together.
@@ -56,7 +57,7 @@ class VhostLimits(Spec, frozen=True, kw_only=True, rename="kebab"):
     publish_rate_messages: LimitValue | None = None
     publish_rate_bytes: LimitValue | None = None
     channel_flow: Annotated[int, Meta(ge=0, le=1)] | None = None
-    blocked_after_ms: Annotated[int, Meta(ge=0, le=1 << 53)] | None = None
+    blocked_after_ms: Annotated[int, Meta(ge=0, le=INTEGER_MAX)] | None = None
 
 
 class UserLimits(Spec, frozen=True, kw_only=True, rename="kebab"):
@@ -77,7 +78,7 @@ class UserLimits(Spec, frozen=True, kw_only=True, rename="kebab"):
     publish_rate_messages: LimitValue | None = None
     publish_rate_bytes: LimitValue | None = None
     channel_flow: Annotated[int, Meta(ge=0, le=1)] | None = None
-    blocked_after_ms: Annotated[int, Meta(ge=0, le=1 << 53)] | None = None
+    blocked_after_ms: Annotated[int, Meta(ge=0, le=INTEGER_MAX)] | None = None
     publish_weight: Annotated[int, Meta(ge=1, le=100)] | None = None
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Final, Literal
 
 from msgspec import Meta
 
-from headrace_operator.specs.field import Port, Rule, Spec
+from headrace_operator.specs.field import INTEGER_MAX, Port, Rule, Spec
 
 MIB: Final = 1 << 20
 GIB: Final = 1 << 30
@@ -179,7 +179,7 @@ class FlowLimits(Spec, frozen=True, kw_only=True):
     node_octets: Annotated[int, Meta(ge=MIB, le=BYTES_MAX)] | None = None
     turn_messages: Messages | None = None
     turn_octets: Bytes | None = None
-    tell_after_ms: Annotated[int, Meta(ge=0, le=1 << 53)] | None = None
+    tell_after_ms: Annotated[int, Meta(ge=0, le=INTEGER_MAX)] | None = None
     memory_high_watermark: Watermark | None = None
     memory_paging_watermark: Watermark | None = None
     disk_free_limit: DiskWatermark | None = None

@@ -14,6 +14,9 @@ NAME_MAX: Final = 255  # octets of an AMQP name
 LIST_MAX: Final = 64  # rows of a list in a spec: bounds what the API server's rules cost
 REGULAR_EXPRESSION_MAX: Final = 1024  # letters
 DURATION_S_MAX: Final = 86_400
+# The API server compares numbers as doubles, and refuses every value of a field whose bound is not
+# one that these hold to the last digit.
+INTEGER_MAX: Final = (1 << 53) - 1
 
 _LABEL: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 _QUANTITY: Final = (

@@ -8,6 +8,7 @@ from msgspec import Meta
 
 from headrace_operator.specs.field import (
     IMMUTABLE,
+    INTEGER_MAX,
     AmqpName,
     ClusterReference,
     DeletionPolicy,
@@ -16,16 +17,14 @@ from headrace_operator.specs.field import (
     Spec,
 )
 
-DURATION_MS_MAX = 1 << 53
 TTL_MS_MAX = 315_360_000_000
-QUANTITY_MAX = (1 << 63) - 1
 DEDUPLICATION_SIZE_MAX = 1 << 20
 ARCHIVE_MESSAGES_MAX = 1 << 23
 
 Name = Annotated[str, Meta(max_length=255)]
-Quantity = Annotated[int, Meta(ge=0, le=QUANTITY_MAX)]
-Duration = Annotated[int, Meta(ge=0, le=DURATION_MS_MAX)]
-SomeDuration = Annotated[int, Meta(ge=1, le=DURATION_MS_MAX)]
+Quantity = Annotated[int, Meta(ge=0, le=INTEGER_MAX)]
+Duration = Annotated[int, Meta(ge=0, le=INTEGER_MAX)]
+SomeDuration = Annotated[int, Meta(ge=1, le=INTEGER_MAX)]
 
 
 class PolicyDefinition(Spec, frozen=True, kw_only=True, rename="kebab"):
