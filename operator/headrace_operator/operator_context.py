@@ -7,6 +7,7 @@ from typing import Any
 
 import aiohttp
 import kopf
+import msgspec
 
 from headrace_operator.kind import API_VERSION, Kind
 from headrace_operator.kube_api import KubeApi, object_path
@@ -46,9 +47,12 @@ class Operator:
         return await self.kube.get(API_VERSION, kind.plural, namespace, name)
 
     async def write_status(self, kind: Kind, body: dict[str, Any], status: dict[str, Any]) -> None:
-        """Have a resource's status be this; the body that it is compared with becomes so, too."""
-        patch = merge_patch(body.get("status") or {}, status)
-        if patch:
+        """Have a resource's status be this; the body that it is compared with becomes so, too.
+
+        The API server fills in defaults: what only says these is no difference.
+        """
+        if _as_written(kind, body.get("status") or {}) != _as_written(kind, status):
+            patch = merge_patch(body.get("status") or {}, status)
             await self.kube.merge(resource_path(kind, body, "status"), {"status": patch})
             body["status"] = status
 
@@ -63,6 +67,10 @@ class Operator:
         """Post an event about a resource."""
         about: Any = body  # kopf asks for its own type, and reads it as a mapping
         kopf.event(about, type="Warning" if warning else "Normal", reason=reason, message=message)
+
+
+def _as_written(kind: Kind, status: dict[str, Any]) -> Any:
+    return msgspec.to_builtins(msgspec.convert(status, kind.status))
 
 
 def resource_path(kind: Kind, body: dict[str, Any], part: str = "") -> str:

@@ -11,6 +11,7 @@ import copy
 import json
 import threading
 import uuid
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +22,7 @@ import kmock
 import yaml
 from aiohttp import web
 
+from headrace_operator.crd import resource_schema
 from headrace_operator.kind import GROUP, KINDS, VERSION
 
 Object = dict[str, Any]
@@ -45,6 +47,7 @@ RESOURCES: Final = {
     "apiextensions.k8s.io/v1/customresourcedefinitions": "CustomResourceDefinition",
     **{f"{GROUP}/{VERSION}/{kind.plural}": kind.name for kind in KINDS},
 }
+SCHEMAS: Final = {f"{GROUP}/{VERSION}/{kind.plural}": resource_schema(kind) for kind in KINDS}
 
 
 class Name(NamedTuple):
@@ -73,6 +76,8 @@ class Store:
         self.changed = asyncio.Event()
         self.forbidden: set[str] = set()  # resources that nobody may change by name
         self.refusals = 0
+        self.reads: Counter[Name] = Counter()
+        self.patches: list[tuple[Name, str]] = []
 
     def note(self, what: str, name: Name, found: Object) -> Object:
         """Give an object its version, and tell those who watch."""
@@ -103,12 +108,14 @@ class Store:
         meta |= {"name": name.name, "namespace": name.namespace, "generation": 1}
         meta["uid"] = str(uuid.uuid4())
         meta["creationTimestamp"] = datetime.now(UTC).isoformat()
+        _complete(name, found)
         self.objects[name] = found
         return self.note("ADDED", name, found)
 
     def replace(self, name: Name, found: Object) -> Object:
         """Put a changed object in the place of the one that is there."""
         before = self.objects[name]
+        _complete(name, found)
         if found == before:
             return before
         if found.get("spec") != before.get("spec"):
@@ -156,6 +163,12 @@ class Store:
             raise RefusalError(404, f"{name.resource} {name.namespace}/{name.name} is not there")
         return found
 
+    def read(self, name: Name) -> Object:
+        """Return an object to who asks for it, which is counted."""
+        self.reads[name] += 1
+        self._tell()
+        return self.get(name)
+
     def apply(self, name: Name, body: Object) -> Object:
         """Server-side apply of a single manager."""
         before = self.applied.get(name, {})
@@ -171,6 +184,7 @@ class Store:
         """Merge or JSON patch of an object or a part of it."""
         before = self.get(name)
         found = copy.deepcopy(before)
+        self.patches.append((name, part))
         if part == "scale":
             found["spec"]["replicas"] = body["spec"]["replicas"]
             return self.replace(name, found)
@@ -186,6 +200,27 @@ class Store:
             if "status" in before:
                 found["status"] = before["status"]
         return self.replace(name, found)
+
+
+def _complete(name: Name, found: Object) -> None:
+    """Fill in the defaults of a custom resource's schema."""
+    schema = SCHEMAS.get(name.resource)
+    if schema is not None:
+        for part in ("spec", "status"):
+            if part in found:
+                _defaulted(found[part], schema["properties"][part])
+
+
+def _defaulted(found: Any, schema: Object) -> None:
+    if isinstance(found, list):
+        for row in found:
+            _defaulted(row, schema["items"])
+    elif isinstance(found, dict):
+        for key, inner in schema.get("properties", {}).items():
+            if key not in found and "default" in inner:
+                found[key] = copy.deepcopy(inner["default"])
+            if key in found:
+                _defaulted(found[key], inner)
 
 
 def _merged(found: Object, patch: Object) -> None:
@@ -278,7 +313,7 @@ class Emulator(kmock.KubernetesScaffold):
         name = Name(resource, request.namespace or "", request.name)
         part = request.subresource or ""
         if method == "GET":
-            return self.store.get(name)
+            return self.store.read(name)
         if method == "DELETE":
             wanted = ((body or {}).get("preconditions") or {}).get("uid", "")
             if resource == "batch/v1/jobs" and "propagationPolicy" not in (body or {}):

@@ -108,5 +108,18 @@ def test_a_password_is_made_and_made_anew_on_request(world: World) -> None:
     assert after["password_hash"] == f"hash of {after['password']}"
 
 
+def test_what_is_as_it_should_be_is_not_written_again(world: World) -> None:
+    server, _ = world
+    server.create(VHOSTS, "orders", named())
+    names = (Name(VHOSTS, "shop", "orders"), Name(CLUSTERS, "shop", "mill"))
+    with running():
+        for name in names:
+            server.wait("that all is well", that(name, is_ready))
+        server.do(lambda store: store.patches.clear() or store.reads.clear())
+        server.wait("looks", lambda store: min(store.reads[name] for name in names) >= 3)
+        written = server.do(lambda store: [each for each in store.patches if each[0] in names])
+    assert written == []
+
+
 def _request(found: Object | None) -> str:
     return str(((found or {}).get("status") or {}).get("rotationRequest", ""))
