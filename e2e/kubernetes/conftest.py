@@ -45,9 +45,10 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Show how it stands in the cluster when a step fails; those after it would fail, too."""
     report = yield
-    arguments: dict[str, Any] = getattr(item, "funcargs", {})
-    found = arguments.get("scenario")
-    if report.failed and report.when == "call" and isinstance(found, Scenario):
-        report.sections.append(("the cluster", found.description()))
+    if report.failed and "scenario" in getattr(item, "fixturenames", ()):
+        arguments: dict[str, Any] = getattr(item, "funcargs", {})
+        found = arguments.get("scenario")
+        if isinstance(found, Scenario) and report.when == "call":
+            report.sections.append(("the cluster", found.description()))
         item.session.shouldfail = f"{item.name} failed, and the steps after it stand on it"
     return report

@@ -97,16 +97,29 @@ def definitions(kubernetes: Kubernetes) -> list[str]:
     return sorted(name for name in names if name.endswith(f".{GROUP}"))
 
 
-def foreign(kubernetes: Kubernetes) -> list[str]:
-    """Return what of Headrace is in the cluster already, as KIND NAMESPACE/NAME."""
+def resources_of_others(kubernetes: Kubernetes) -> list[Manifest]:
+    """Return the resources of Headrace that are in the cluster, whatever their namespace."""
     kinds = ",".join(definitions(kubernetes))
-    asked = [("deployments", "-l", OPERATOR_LABEL), *([(kinds,)] if kinds else [])]
-    found = []
-    for arguments in asked:
-        text = kubernetes.kubectl("get", *arguments, "--all-namespaces", "-o", "json")
-        for each in json.loads(text)["items"]:
-            meta = each["metadata"]
-            found.append(f"{each['kind']} {meta['namespace']}/{meta['name']}")
+    return _everywhere(kubernetes, kinds) if kinds else []
+
+
+def conflicts(kubernetes: Kubernetes, scope: str) -> list[str]:
+    """Return what would be in the way of an operator, as KIND NAMESPACE/NAME.
+
+    One that watches all namespaces would look after what is others', and so would theirs.
+    """
+    operators = _everywhere(kubernetes, "deployments", "-l", OPERATOR_LABEL)
+    if scope == "Cluster":
+        found = [*operators, *resources_of_others(kubernetes)]
+    else:
+        found = [each for each in operators if "--all-namespaces" in json.dumps(each)]
+    metas = [(each["kind"], each["metadata"]) for each in found]
+    return [f"{kind} {meta['namespace']}/{meta['name']}" for kind, meta in metas]
+
+
+def _everywhere(kubernetes: Kubernetes, kinds: str, *options: str) -> list[Manifest]:
+    text = kubernetes.kubectl("get", kinds, *options, "--all-namespaces", "-o", "json")
+    found: list[Manifest] = json.loads(text)["items"]
     return found
 
 

@@ -11,7 +11,13 @@ from e2e.kubernetes.cluster import GROUP, Kubernetes, Manifest, is_settled
 from e2e.kubernetes.command import CommandError
 from e2e.kubernetes.images import provide
 from e2e.kubernetes.record import Record
-from e2e.kubernetes.release import Release, definitions, foreign, has_default_storage
+from e2e.kubernetes.release import (
+    Release,
+    conflicts,
+    definitions,
+    has_default_storage,
+    resources_of_others,
+)
 from e2e.kubernetes.settings import Settings
 from e2e.kubernetes.workload import (
     CLUSTER,
@@ -44,8 +50,8 @@ class Scenario:
 
     def __init__(self, settings: Settings) -> None:
         self.kubernetes = Kubernetes(settings, f"headrace-e2e-{secrets.token_hex(3)}")
-        there = foreign(self.kubernetes)
-        assert not there, f"this cluster is in use: {', '.join(there[:5])}"
+        there = conflicts(self.kubernetes, settings.scope)
+        assert not there, f"in the way of this operator: {', '.join(there[:5])}"
         self.is_ephemeral = settings.storage == "ephemeral" or (
             settings.storage == "auto" and not has_default_storage(self.kubernetes)
         )
@@ -56,9 +62,9 @@ class Scenario:
         self.workload = Workload(self.kubernetes.namespace, images[0].name)
 
     def begin(self) -> None:
-        """Make the namespace; definitions that are there already are brought up to date."""
+        """Make the namespace; definitions that nobody uses are brought up to date."""
         self.kubernetes.begin()
-        if self.had_definitions:
+        if self.had_definitions and not resources_of_others(self.kubernetes):
             self.release.update_definitions()
 
     def end(self) -> None:

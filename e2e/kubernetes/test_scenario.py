@@ -173,7 +173,9 @@ def test_the_cluster_is_scaled(scenario: Scenario, count: int) -> None:
     kubernetes.kubectl("scale", BROKER_CLUSTERS, CLUSTER, f"--replicas={count}")
     scenario.wait_cluster(f"{count} nodes", count)
     names = [f"{CLUSTER}-{number}" for number in range(count)]
-    assert sorted(scenario.broker_pods()) == names
+    kubernetes.waiter.wait(
+        f"{count} pods", lambda: sorted(scenario.broker_pods()) == names, START_SECONDS
+    )
     if not scenario.is_ephemeral:
         kubernetes.waiter.wait(
             f"{count} volumes",
