@@ -171,6 +171,8 @@ class Applier:
     async def volumes(self, cluster: Cluster, claims: Sequence[Manifest]) -> list[str]:
         """Have volumes grow to the size of the spec, and return the names of those that do.
 
+        One that there is not yet cannot grow, and is looked at again.
+
         Raises:
             KubeError: the API server refuses, as where the storage class does not allow it.
         """
@@ -179,6 +181,8 @@ class Applier:
         for claim in claims:
             meta = claim["metadata"]
             asked = claim["spec"]["resources"]["requests"]["storage"]
+            if (claim.get("status") or {}).get("phase") == "Pending":
+                continue
             if quantity_bytes(asked) < quantity_bytes(size):
                 await self._operator.kube.merge(
                     f"/api/v1/namespaces/{meta['namespace']}/persistentvolumeclaims/{meta['name']}",

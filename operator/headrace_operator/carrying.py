@@ -113,7 +113,7 @@ class Carrier:
 
     async def _forget(self, ordinal: int) -> str:
         pod = self._pod(ordinal)
-        api = self._api.without(node_url(self._cluster, pod)) if pod is not None else self._api
+        api = self._api.without(node_url(pod)) if pod is not None else self._api
         found = await api.delete(
             *("cluster", "nodes", self._cluster.pod(ordinal)),
             query="replicas=move",

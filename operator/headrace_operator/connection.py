@@ -10,6 +10,7 @@ from typing import Any
 
 from headrace_operator.broker_api import BrokerApi, BrokerError, Endpoint
 from headrace_operator.builders.cluster import Cluster, ordinal_of
+from headrace_operator.builders.container import NAME
 from headrace_operator.builders.secret import decoded
 from headrace_operator.operator_context import Operator
 
@@ -32,26 +33,38 @@ async def connect(operator: Operator, cluster: Cluster, pods: Sequence[Manifest]
     user = decoded(await operator.kube.get("v1", "Secret", cluster.namespace, name))
     if not user.get("username") or not user.get("password"):
         raise BrokerError(0, f"Secret {name} has no username and password")
-    tls = await _tls(operator, cluster) if not cluster.serves_plain else None
     rows = sorted(pods, key=lambda pod: (not is_ready(pod), ordinal_of(pod["metadata"]["name"])))
-    urls = tuple([node_url(cluster, pod) for pod in rows if address_of(pod)])
+    urls = tuple([node_url(pod) for pod in rows if address_of(pod)])
+    is_secure = any(url.startswith("https:") for url in urls)
+    tls = await _tls(operator, cluster) if is_secure else None
     host = cluster.client_host if tls is not None else ""
     password = user["password"].decode()
     endpoint = Endpoint(urls, user["username"].decode(), password, tls, host)
     return BrokerApi(operator.session, endpoint)
 
 
-def node_url(cluster: Cluster, pod: Manifest) -> str:
-    """Return where the node of a pod answers."""
-    scheme = "http" if cluster.serves_plain else "https"
-    return f"{scheme}://{node_target(cluster, pod, scheme)}"
+def node_url(pod: Manifest) -> str:
+    """Return where the node of a pod answers: in the clear if it can.
+
+    What a pod listens on is what its own template said: while TLS is turned on or off, some pods
+    are of the template before.
+    """
+    scheme = "http" if "http" in ports_of(pod) else "https"
+    return f"{scheme}://{node_target(pod, scheme)}"
 
 
-def node_target(cluster: Cluster, pod: Manifest, port: str) -> str:
+def node_target(pod: Manifest, port: str) -> str:
     """Return address and port of the node of a pod, the port by its name."""
     address = address_of(pod)
     host = f"[{address}]" if ":" in address else address
-    return f"{host}:{cluster.ports[port]}"
+    return f"{host}:{ports_of(pod)[port]}"
+
+
+def ports_of(pod: Manifest) -> dict[str, int]:
+    """Return the ports that the node of a pod listens on, by name."""
+    containers = pod["spec"]["containers"]
+    [broker] = [each for each in containers if each["name"] == NAME]
+    return {each["name"]: each["containerPort"] for each in broker["ports"]}
 
 
 def address_of(pod: Manifest) -> str:

@@ -17,7 +17,7 @@ from headrace_operator.applying import Applied, Applier, claim_size
 from headrace_operator.broker_api import BrokerApi, BrokerError
 from headrace_operator.builders.cluster import Cluster
 from headrace_operator.carrying import CAREFUL, Carrier
-from headrace_operator.connection import connect, is_ready, node_target
+from headrace_operator.connection import connect, is_ready, node_target, ports_of
 from headrace_operator.flow_limiting import keep_limits
 from headrace_operator.handlers.cluster_status import Report, cluster_status
 from headrace_operator.keeper import NEVER, Key
@@ -209,11 +209,11 @@ class ClusterHandler:
 
     def _follow(self, key: Key, view: View) -> None:
         """Follow alarms through a node that is ready; over TLS they are only asked for."""
-        if view.answers is None or not view.cluster.serves_plain:
+        if view.answers is None:
             return
-        ready = next((pod for pod in view.objects.pods if is_ready(pod)), None)
-        if ready is not None:
-            target = node_target(view.cluster, ready, "grpc")
+        ready = [pod for pod in view.objects.pods if is_ready(pod) and "grpc" in ports_of(pod)]
+        if ready:
+            target = node_target(ready[0], "grpc")
             self._watches.follow(key, target, view.api.login)
 
     def _decide(self, view: View) -> Step:
