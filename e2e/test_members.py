@@ -19,6 +19,7 @@ from e2e.harness.consumer import Consumer
 from e2e.harness.publisher import Publisher
 
 from headrace_broker.cli.api_client import ApiAnswer
+from headrace_client import blocking
 
 HEADRACE: Final = (sys.executable, "-m", "headrace_broker.cli")
 BODY_BYTES: Final = 512
@@ -171,9 +172,17 @@ def drain_and_revive(cluster: Cluster, publisher: Publisher) -> None:
     """Whatever n3 led is led elsewhere; its clients are told to go, and others are not let in."""
     command(cluster, "queue", "transfer", "busy", "n3")
     client = cluster.connect("n3")
-    command(cluster, "node", "drain", "n3")
-    row = node_row(cluster, "n3")
-    assert (row["leaders"], row["connections"], row["drained"]) == (0, 0, True)
+    client.channel().queue_declare("streamed", durable=True, arguments=QUORUM)
+    ways = [cluster.node(name).grpc for name in ("n3", "n1")]
+    with (
+        blocking.Client.connect(ways) as calls,
+        calls.publisher(routing_key="streamed") as stream,
+    ):
+        stream.publish(b"through n3").wait()
+        command(cluster, "node", "drain", "n3")
+        row = node_row(cluster, "n3")
+        assert (row["leaders"], row["connections"], row["drained"]) == (0, 0, True)
+        stream.publish(b"through n1").wait()
     with pytest.raises(pika.exceptions.ConnectionClosedByBroker, match="n3 is taken out") as told:
         client.sleep(30)
     assert told.value.reply_code == 320

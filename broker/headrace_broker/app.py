@@ -81,9 +81,9 @@ async def serve(config: Config, stop: asyncio.Event, hang_up: asyncio.Event) -> 
         renewing = asyncio.create_task(renew_forever(hang_up, *renewed), name="certificates")
         stack.push_async_callback(_cancel, renewing)
         meter = administration.metrics.grpc
-        await _serve_calls(node, Desk(administration, status), tls, stack, meter)
+        calls = await _serve_calls(node, Desk(administration, status), tls, stack, meter)
         if await _unless_stopped(node.join(), stop):
-            listeners = ClientListeners(node.broker, config, tls)
+            listeners = ClientListeners(node.broker, config, tls, calls)
             stack.push_async_callback(listeners.close, SHUTTING_DOWN)
             if not node.maintenance.on:
                 await listeners.open()
@@ -129,13 +129,13 @@ async def _serve_calls(
     tls: ServerTls | None,
     stack: contextlib.AsyncExitStack,
     meter: GrpcMeter,
-) -> None:
-    """Open the listeners for gRPC, and have them closed with the stack."""
+) -> GrpcServer | None:
+    """Open the listeners for gRPC, if there are to be any, and have them closed with the stack."""
     config, broker = node.config, node.broker
     found = ((config.listeners.grpc, None), (config.listeners.grpcs, tls))
     listeners = [(address, security) for address, security in found if address]
     if not listeners:
-        return
+        return None
     status = desk.status
     admission = Admission(broker, status.closed_reason, tls, meter)
     services: list[Service] = [
@@ -165,13 +165,28 @@ async def _serve_calls(
     for address, security in listeners:
         kind = "gRPC" if security is None else "gRPC over TLS"
         log.info("node %s serves %s on %s", config.node.name, kind, address)
+    return server
 
 
 class ClientListeners:
-    """The listeners for clients, open or closed as a whole."""
+    """The listeners for AMQP clients, open or closed as a whole; that for calls is always open.
 
-    def __init__(self, broker: NodeBroker, config: Config, tls: ServerTls | None) -> None:
+    Args:
+        broker: of this node.
+        config: what the node is told.
+        tls: what TLS is served with.
+        calls: the listeners for gRPC, None when there are none.
+    """
+
+    def __init__(
+        self,
+        broker: NodeBroker,
+        config: Config,
+        tls: ServerTls | None,
+        calls: GrpcServer | None = None,
+    ) -> None:
         self._broker = broker
+        self._calls = calls
         self._config = config
         self._tls = tls
         self._numbers = itertools.count(1)
@@ -205,8 +220,14 @@ class ClientListeners:
         for listener in self._open:
             await listener.suspend()
 
+    async def dismiss(self, reason: str) -> None:
+        """Let no more clients in, and tell those who are there to go, whatever they speak."""
+        await self.close(reason)
+        if self._calls is not None:
+            await self._calls.dismiss(reason)
+
     async def close(self, reason: str) -> None:
-        """Let no more clients in, and tell those who are there to go."""
+        """Let no more AMQP clients in, and tell those who are there to go."""
         listeners, self._open = self._open, []
         await asyncio.gather(*(listener.stop(reason) for listener in listeners))
 

@@ -36,8 +36,8 @@ class ClientGate(Protocol):
     async def suspend(self) -> None:
         """Let no more clients in; those who are there stay."""
 
-    async def close(self, reason: str) -> None:
-        """Let no more clients in, and tell those who are there to go."""
+    async def dismiss(self, reason: str) -> None:
+        """Let no more clients in, and tell those who are there to go, whatever they speak."""
 
 
 class Maintenance:
@@ -119,7 +119,7 @@ class Maintenance:
         assert gate is not None, "nobody is drained who was not open"
         await gate.suspend()
         left = await self._raft.drain(HAND_OVER_SECONDS, self.avoided)
-        await gate.close(
+        await gate.dismiss(
             f"node {self._name} is taken out of service for maintenance: connect to another one"
         )
         log.warning("node %s is drained; it still leads %d groups", self._name, len(left))

@@ -43,8 +43,8 @@ class World:
     async def suspend(self) -> None:
         self.calls.append("suspend")
 
-    async def close(self, reason: str) -> None:
-        self.calls.append(f"close: {reason}")
+    async def dismiss(self, reason: str) -> None:
+        self.calls.append(f"dismiss: {reason}")
 
     def tell(self, on: bool) -> None:
         self.maintenance.on_events([NodeAdded(Node(1, "n1", "h:1", maintenance=on))])
@@ -64,7 +64,7 @@ def run(scenario: Any) -> None:
     asyncio.run(work())
 
 
-GONE = "close: node n1 is taken out of service for maintenance: connect to another one"
+GONE = "dismiss: node n1 is taken out of service for maintenance: connect to another one"
 
 
 def test_leaders_go_before_clients_and_nobody_comes_in_meanwhile() -> None:

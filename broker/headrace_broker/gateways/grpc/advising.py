@@ -67,7 +67,7 @@ class AdviceService(AdviceServicer):
         """Register with a server."""
         add_AdviceServicer_to_server(self, server)
 
-    async def stop(self) -> None:
+    async def stop(self, reason: str) -> None:
         """Calls have nothing that must end by itself."""
 
     async def Put(self, request: pb.PutAdviceRequest, context: Context) -> pb.PutAdviceResponse:

@@ -84,11 +84,11 @@ class BackupService(BackupServicer):
         """Register with a server."""
         add_BackupServicer_to_server(self, server)
 
-    async def stop(self) -> None:
+    async def stop(self, reason: str) -> None:
         """End streams that put messages back."""
         for info in list(self._infos):
             if info.control is not None:
-                info.control.shut_down("the broker is shutting down")
+                info.control.shut_down(reason)
 
     # The names of the methods are those of the generated base.
 

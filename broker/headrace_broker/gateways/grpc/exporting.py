@@ -83,7 +83,7 @@ class ExportService(ExportServicer):
         """Register with a server."""
         add_ExportServicer_to_server(self, server)
 
-    async def stop(self) -> None:
+    async def stop(self, reason: str) -> None:
         """Calls have nothing that must end by itself."""
 
     async def ListShards(

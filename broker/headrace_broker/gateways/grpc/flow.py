@@ -54,9 +54,9 @@ class FlowService(FlowServicer):
         """Register with a server."""
         add_FlowServicer_to_server(self, server)
 
-    async def stop(self) -> None:
+    async def stop(self, reason: str) -> None:
         """End the streams."""
-        self._watches.stop()
+        self._watches.stop(reason)
 
     async def Why(self, request: messages.WhyRequest, context: Context) -> messages.WhyResponse:
         """Say why something is slow."""

@@ -98,7 +98,7 @@ class LeaseService(LeaseServicer):
         """Register with a server."""
         add_LeaseServicer_to_server(self, server)
 
-    async def stop(self) -> None:
+    async def stop(self, reason: str) -> None:
         """Calls have nothing that must end by itself."""
 
     # The names of the methods are those of the generated base.

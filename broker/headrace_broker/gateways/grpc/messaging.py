@@ -60,11 +60,11 @@ class MessagingService(MessagingServicer):
         """Register with a server."""
         add_MessagingServicer_to_server(self, server)
 
-    async def stop(self) -> None:
+    async def stop(self, reason: str) -> None:
         """End all streams."""
         for info in list(self._infos):
             if info.control is not None:
-                info.control.shut_down("the broker is shutting down")
+                info.control.shut_down(reason)
 
     async def Publish(  # type: ignore[override]  # noqa: N802  (reads and writes by itself)
         self, request_iterator: AsyncIterator[PublishRequest], context: Context

@@ -22,6 +22,7 @@ from headrace_broker.model.limits import (
 )
 from headrace_broker.runtime.tls import ServerTls
 
+SHUTTING_DOWN: Final = "the broker is shutting down"
 STOP_S_MAX: Final = 2.0  # seconds that calls get at stop
 KEEPALIVE_MS: Final = 30_000  # milliseconds between probes of a connection on which nothing moves
 KEEPALIVE_TIMEOUT_MS: Final = 20_000  # milliseconds without an answer after which it is gone
@@ -35,8 +36,8 @@ class Service(Protocol):
     def add_to(self, server: grpc.aio.Server) -> None:
         """Register with a server."""
 
-    async def stop(self) -> None:
-        """End what calls do by themselves; they are cut off soon after."""
+    async def stop(self, reason: str) -> None:
+        """End what calls do by themselves, and say why; they are cut off soon after."""
 
 
 class GrpcServer:
@@ -63,6 +64,7 @@ class GrpcServer:
         self._health = HealthService(not_ready_reason, [service.name for service in services])
         self._options = server_options(message_bytes_max + GRPC_OVERHEAD_BYTES, connections_max)
         self._server: grpc.aio.Server | None = None
+        self._listeners: tuple[tuple[str, ServerTls | None], ...] = ()
 
     async def start(self, *listeners: tuple[str, ServerTls | None]) -> list[int]:
         """Listen, and return the ports (those asked for, or free ones where that was 0).
@@ -87,14 +89,29 @@ class GrpcServer:
         ports = [_add_port(server, address, tls) for address, tls in listeners]
         await server.start()
         self._server = server
+        hosts = [address.rpartition(":")[0] for address, _ in listeners]
+        places = [f"{host}:{port}" for host, port in zip(hosts, ports, strict=True)]
+        self._listeners = tuple(zip(places, [tls for _, tls in listeners], strict=True))
         return ports
 
-    async def stop(self) -> None:
+    async def dismiss(self, reason: str) -> None:
+        """Have all clients go, which by one address may find another node, and listen anew.
+
+        Connections that stay would bring the same clients back, whatever their streams are told.
+
+        Raises:
+            OSError: somebody else has taken an address.
+        """
+        listeners = self._listeners
+        await self.stop(reason)
+        await self.start(*listeners)
+
+    async def stop(self, reason: str = SHUTTING_DOWN) -> None:
         """Stop listening; a server that was not started is left alone."""
         if self._server is None:
             return
         for service in self._services:
-            await service.stop()
+            await service.stop(reason)
         await self._server.stop(STOP_S_MAX)
         self._server = None
 

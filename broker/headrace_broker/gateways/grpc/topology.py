@@ -50,7 +50,7 @@ class TopologyService(TopologyServicer):
         """Register with a server."""
         add_TopologyServicer_to_server(self, server)
 
-    async def stop(self) -> None:
+    async def stop(self, reason: str) -> None:
         """Nothing goes on between calls."""
 
     # Queues

@@ -25,6 +25,7 @@ class Watches:
         self._view = view
         self._count = 0
         self._stopping = asyncio.Event()
+        self._reason = ""
 
     @contextlib.contextmanager
     def one_more(self) -> Iterator[None]:
@@ -43,9 +44,11 @@ class Watches:
         finally:
             self._count -= 1
 
-    def stop(self) -> None:
-        """End all watches."""
+    def stop(self, reason: str) -> None:
+        """End all watches, and say why; there may be others later."""
+        self._reason = reason
         self._stopping.set()
+        self._stopping = asyncio.Event()
 
     def caller(self, name: str) -> Caller:
         """Return a watcher as the catalog knows them by now.
@@ -66,15 +69,16 @@ class Watches:
         """Wait until there are news, or for so long.
 
         Raises:
-            CallError: UNAVAILABLE, the node stops.
+            CallError: UNAVAILABLE, this node's clients are to go.
         """
-        waiting = [asyncio.ensure_future(each.wait()) for each in (news, self._stopping)]
+        stopping = self._stopping
+        waiting = [asyncio.ensure_future(each.wait()) for each in (news, stopping)]
         try:
             await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for each in waiting:
                 each.cancel()
-        if self._stopping.is_set():
-            text = "the node is stopping"
+        if stopping.is_set():
+            text = self._reason
             code = grpc.StatusCode.UNAVAILABLE
             raise CallError(code, "NOT_READY", text, retry_ms=RETRY_MS)

@@ -14,7 +14,7 @@ from grpc_health.v1.health_pb2_grpc import HealthStub
 from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest
 from grpc_reflection.v1alpha.reflection_pb2_grpc import ServerReflectionStub
 from grpc_status import rpc_status
-from tests.broker.gateways.grpc.publisher import until
+from tests.broker.gateways.grpc.publisher import Stream, until
 
 from headrace_broker.gateways.grpc import messaging, request_gate
 from headrace_broker.gateways.grpc.authentication import parse_peer
@@ -294,6 +294,26 @@ def test_reflection_names_the_services_and_their_methods(serve) -> None:
         assert await call.code() is grpc.StatusCode.OK
 
     serve(scenario)
+
+
+def test_clients_that_are_dismissed_are_told_why_and_their_connections_end(serve) -> None:
+    async def scenario(served) -> None:
+        stream = await Stream(served, confirms=True).open()
+        lost = asyncio.ensure_future(lose_connection(served.channel))
+        await served.server.dismiss("go to another node")
+        error, info, _ = await stream.failure()
+        assert (error.code(), info.reason) == (grpc.StatusCode.ABORTED, "CONNECTION_FORCED")
+        assert "go to another node" in error.details()
+        await asyncio.wait_for(lost, 30)
+        again = await Stream(served, confirms=True).open()
+        await again.end()
+
+    serve(scenario)
+
+
+async def lose_connection(channel: grpc.aio.Channel) -> None:
+    """Wait until a channel is not connected any more."""
+    await channel.wait_for_state_change(grpc.ChannelConnectivity.READY)
 
 
 def test_a_taken_port_is_an_error_at_start(serve) -> None:

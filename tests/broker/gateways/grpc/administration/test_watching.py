@@ -198,7 +198,7 @@ def test_a_node_that_stops_ends_its_watches(serve: Any, world: Any, method: str)
     async def scenario(client: Any) -> None:
         stream = client.watch(method, request)
         await stream.read()
-        await client.flow.stop()
+        await client.flow.stop("the node is stopping")
         error = await ended(stream)
         assert (error.code, error.text) == ("UNAVAILABLE", "the node is stopping")
 
