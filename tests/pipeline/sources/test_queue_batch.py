@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from headrace_pipeline.error import FencedError
+from headrace_client.blocking import LeaseGroup
+from headrace_pipeline.error import FencedError, PipelineError
 from headrace_pipeline.sources.queue.batch import QueueBatchReader
 from headrace_pipeline.sources.queue.source import QueueDataSource
 
@@ -91,6 +92,31 @@ def test_a_look_at_a_queue_does_not_fence_the_stream_that_reads_it(broker: Any) 
     assert read(source) == numbers(6, 10)
     assert stream.latestOffset(one, stream.getDefaultReadLimit()) == one
     stream.stop()
+
+
+def test_a_group_that_is_closed_under_a_dataframe_is_told_with_what_to_do(
+    broker: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = broker.leases.world
+    world.fill(10)
+    source = load(broker)
+    reader = source.reader(source.schema())
+    [part] = reader.partitions()
+    del world.groups[GROUP]
+    told = r"group 'lake' on queue 'q'.* was closed.*; load the DataFrame again$"
+    with pytest.raises(PipelineError, match=told):
+        list(reader.read(part))
+    opened = LeaseGroup.open
+
+    def open_and_close(*args: Any, **kwargs: Any) -> Any:
+        state = opened(*args, **kwargs)
+        del world.groups[GROUP]
+        return state
+
+    monkeypatch.setattr(LeaseGroup, "open", open_and_close)
+    world.fill(10)
+    with pytest.raises(PipelineError, match=told):
+        load(broker).reader(source.schema()).partitions()
 
 
 def test_tasks_keep_what_they_read(broker: Any, monkeypatch: pytest.MonkeyPatch) -> None:

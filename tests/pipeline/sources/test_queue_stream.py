@@ -255,6 +255,16 @@ def test_a_group_that_is_closed_under_a_query_ends_it(broker: Any, open_reader: 
         latest(reader, zero)
 
 
+def test_a_group_that_is_closed_under_a_task_ends_it(broker: Any, open_reader: Open) -> None:
+    broker.leases.world.fill(10)
+    reader = open_reader()
+    zero = reader.initialOffset()
+    [part] = reader.partitions(zero, latest(reader, zero))
+    del broker.leases.world.groups["lake"]
+    with pytest.raises(PipelineError, match=r"closed.* start the query again, with a new checkp"):
+        list(reader.read(part))
+
+
 def test_available_now_takes_what_is_ready_now(broker: Any, open_reader: Open) -> None:
     world = broker.leases.world
     world.fill(25)
@@ -269,6 +279,43 @@ def test_available_now_takes_what_is_ready_now(broker: Any, open_reader: Open) -
         start = end
     assert found == numbers(1, 25)
     assert (len(world.ready), world.groups["lake"].held) == (40, {})
+
+
+def test_available_now_that_ends_at_a_limit_says_what_stays_and_what_to_do(
+    broker: Any, open_reader: Open, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = broker.leases.world
+    world.fill(25)
+    world.most = 10
+    other = open_reader(group="other")
+    latest(other, other.initialOffset())
+    counts = topology.QueueCounts(messages_ready=15)
+    broker.answers["DescribeQueue"] = topology.QueueDescription(name="q", counts=counts)
+    reader = open_reader()
+    reader.prepareForTriggerAvailableNow()
+    zero = reader.initialOffset()
+    assert latest(reader, zero) == latest(reader, zero) == zero
+    [told] = [each for each in caplog.records if each.name.endswith("queue.stream")]
+    assert told.levelname == "WARNING"
+    assert "group 'lake' on queue 'q'" in told.message
+    assert "15 messages stay that this run was to take" in told.message
+    assert "close those that nobody works for" in told.message
+
+
+def test_a_stream_at_a_limit_says_so_again_once_it_has_had_rows_in_between(
+    broker: Any, open_reader: Open, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = broker.leases.world
+    world.fill(25)
+    world.most = 0
+    reader = open_reader(maxRowsPerTrigger=5)
+    at = latest(reader, reader.initialOffset())
+    for most in (5, 0):
+        world.most = most
+        reader._ask_at = 0.0
+        at = latest(reader, at)
+    assert [each.levelname for each in caplog.records].count("WARNING") == 2
+    assert "and it waits" in caplog.text
 
 
 def test_available_now_needs_somebody_who_knows_what_is_ready(

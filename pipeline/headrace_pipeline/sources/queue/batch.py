@@ -21,7 +21,7 @@ from headrace_pipeline.reach import client
 from headrace_pipeline.sources.queue.holder import TOO_MANY_LEASES
 from headrace_pipeline.sources.queue.option import QueueOptions
 from headrace_pipeline.sources.queue.plan import Room, admit, divide
-from headrace_pipeline.sources.queue.rows import QueuePartition, read_part
+from headrace_pipeline.sources.queue.rows import QueuePartition, closed_meanwhile, read_part
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +47,14 @@ class QueueBatchReader(DataSourceReader):
 
         Raises:
             FencedError: another DataFrame has read with the group since.
+            PipelineError: the group was closed meanwhile.
         """
+        try:
+            return self._planned()
+        except client_error.UnknownGroupError as error:
+            raise closed_meanwhile(self._options, is_batch=True) from error
+
+    def _planned(self) -> Sequence[InputPartition]:
         options = self._options
         name = options.group + SUFFIX
         group = client(options.connection).lease_group(options.queue, name)

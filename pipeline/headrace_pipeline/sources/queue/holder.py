@@ -47,6 +47,9 @@ class Holder:
         self._lock = threading.Lock()
         self._state: GroupState | None = None
         self._told: set[int] = set()  # leases that are gone, as the log says already
+        self._limit = (
+            ""  # what brokers said when they leased no more, if they did so last
+        )
         self._failure: PipelineError | None = None
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
@@ -78,6 +81,11 @@ class Holder:
         assert self._state is not None
         return self._state
 
+    @property
+    def limit(self) -> str:
+        """What brokers say of the limit that kept them from the last lease; "" where none did."""
+        return self._limit
+
     def leases(self) -> tuple[LeaseState, ...]:
         """Return leases that are held, or gone and not settled; ascending."""
         return self.state().leases
@@ -95,8 +103,9 @@ class Holder:
         except client_error.ExhaustedError as error:
             if error.reason != TOO_MANY_LEASES:
                 raise
-            log.info("%s: takes no more for now: %s", self._where, error)
+            self._limit = str(error)
             return None
+        self._limit = ""
         self._note(leased.group)
         return leased if leased.messages else None
 

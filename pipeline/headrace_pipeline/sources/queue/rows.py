@@ -72,7 +72,7 @@ def read_part(options: QueueOptions, partition: QueuePartition) -> Iterator[pa.R
         FencedError: somebody else works for the group.
         DataLossError: the lease is settled.
         PipelineError: the lease went away while it was read; there is nothing of it another time.
-            Or brokers gave fewer messages than the lease has.
+            Or brokers gave fewer messages than the lease has, or the group is no more.
         HeadraceError: no broker answers in time.
     """
     part = partition.part
@@ -113,6 +113,8 @@ def read_part(options: QueueOptions, partition: QueuePartition) -> Iterator[pa.R
         raise FencedError(
             f"{options.where}: another query has opened it since; a group is one query's"
         ) from error
+    except client_error.UnknownGroupError as error:
+        raise closed_meanwhile(options, partition.renews) from error
 
 
 def _ids(group: LeaseGroup, lease: int) -> str:
@@ -120,6 +122,21 @@ def _ids(group: LeaseGroup, lease: int) -> str:
     state = group.describe()
     leases = state.leases if state is not None else ()
     return next((each.message_id_text for each in leases if each.lease == lease), "unknown")
+
+
+def closed_meanwhile(options: QueueOptions, is_batch: bool) -> PipelineError:
+    """Return what is wrong where a group is not there any more.
+
+    Args:
+        options: of the source.
+        is_batch: whether a DataFrame is read, and not a stream.
+    """
+    again = "load the DataFrame again" if is_batch else "start the query again"
+    return PipelineError(
+        f"{options.where}: it was closed, or the queue was declared anew, while it was read: what "
+        f"it held went back to the queue; {again}"
+        + ("" if is_batch else ", with a new checkpoint location")
+    )
 
 
 def settled_elsewhere(options: QueueOptions, lease: int) -> DataLossError:

@@ -49,6 +49,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._driver: Holder | None = None  # of the process that plans batches only
         self._ready_left: int | None = None  # messages that may be leased; None for any number
         self._ask_at = 0.0  # when an empty queue may be asked again
+        self._limit_told = False  # the log says that brokers lease no more
 
     def __getstate__(self) -> dict[str, Any]:
         assert self._driver is None, "what plans batches stays where it is"
@@ -84,8 +85,9 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if leased is None:
                 if end == before:
                     self._ask_at = time.monotonic() + LEASE_POLL_SECONDS
+                    self._tell_of_limit(holder.limit)
                 break
-            end = leased.lease
+            end, self._limit_told = leased.lease, False
             room = room.without(leased.messages, leased.octets)
             if self._ready_left is not None:
                 self._ready_left -= leased.messages
@@ -165,6 +167,20 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._ready_left is None:
             return room
         return Room(min(room.rows, self._ready_left), room.octets)
+
+    def _tell_of_limit(self, limit: str) -> None:
+        """Warn, once until something is leased again, where a limit leaves a batch without rows."""
+        if not limit or self._limit_told:
+            return
+        self._limit_told = True
+        left = self._ready_left
+        stays = "it waits" if left is None else f"{left} messages stay that this run was to take"
+        text = (
+            "%s: brokers lease no more (%s), and %s. Other groups hold messages of the queue: have "
+            "their queries go on, or close those that nobody works for; and start this query again "
+            "if it has ended"
+        )
+        log.warning(text, self._options.where, limit, stays)
 
     def _pass_over(self, number: int) -> None:
         """Pass over a lease of a batch that is read again, though it was settled.
