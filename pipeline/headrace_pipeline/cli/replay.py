@@ -6,6 +6,7 @@ import json
 from typing import Any, Final
 
 import click
+from click.core import ParameterSource
 
 from headrace_pipeline.cli.connection import connection_options, session_options
 from headrace_pipeline.cli.instant import instant
@@ -24,8 +25,17 @@ _OUTCOMES: Final = ("acked", "rejected", "expired", "dropped", "dead-lettered", 
 @click.option(
     "--id", "replay_id", required=True, help="name of the replay: under it nothing goes twice"
 )
-@click.option("--table", help="path or URI of a table of the job `run archive`")
-@click.option("--from-brokers", is_flag=True, help="read what brokers still keep, instead")
+@click.option(
+    "--table",
+    envvar="HEADRACE_ARCHIVE_TABLE",
+    show_envvar=True,
+    help="path or URI of a table of the job `run archive`",
+)
+@click.option(
+    "--from-brokers",
+    is_flag=True,
+    help="read what brokers still keep, instead; a table that the environment names is left alone",
+)
 @format_option
 @storage_option
 @click.option("--queue", "queues", multiple=True, help="whose messages; may be repeated; else all")
@@ -70,6 +80,9 @@ def replay(
 def _source(given: dict[str, Any]) -> tuple[str | None, Format]:
     """Take where rows are read: a table, or None for the brokers."""
     table, brokers, form = given.pop("table"), given.pop("from_brokers"), given.pop("form")
+    source = click.get_current_context().get_parameter_source("table")
+    if brokers and source is ParameterSource.ENVIRONMENT:
+        table = None
     if (table is None) != brokers:
         raise click.UsageError("give either --table or --from-brokers")
     return table, form

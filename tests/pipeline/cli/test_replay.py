@@ -52,6 +52,18 @@ def call(*arguments: str, code: int = 0) -> str:
     return done.output
 
 
+def test_the_table_of_the_environment_is_read_unless_brokers_are(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On Kubernetes a driver's environment says where its archive is."""
+    monkeypatch.setenv("HEADRACE_ARCHIVE_TABLE", "/data/archive")
+    call("--id", "r")
+    assert job.source == ("/data/archive", "delta")
+    call("--id", "r", "--from-brokers")
+    assert job.source == (None, "delta")
+    assert "give either" in call(*TABLE, "--from-brokers", code=2)
+
+
 def test_all_goes_to_where_it_came_from_unless_one_says_more(job: Job) -> None:
     call(*TABLE)
     assert job.source == ("/lake/archive", "delta")
