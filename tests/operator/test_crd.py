@@ -215,6 +215,7 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("PipelineRun", {**RUN, "storage": {"ephemeral": True, "claimName": "c"}}, "exclude each"),
     ("PipelineRun", {**RUN, "master": "k8s://https://a"}, "needs serviceAccountName"),
     ("PipelineRun", {**RUN, "conf": {"hadoop.a": "b"}}, "begin with spark"),
+    ("PipelineRun", {**RUN, "job": "compact", "conf": {"spark.a": "b"}}, "without Spark"),
 ]  # fmt: skip
 
 CHANGES: list[tuple[str, Any, Any, str]] = [

@@ -62,7 +62,7 @@ class PipelineRunSpec(Spec, frozen=True, kw_only=True):
         master: of Spark: local[*] within the driver's pod, spark://HOST:PORT, or
             k8s://https://kubernetes.default.svc for executors in this namespace.
         service_account_name: of the driver's pod, with rights to make executors; needed for k8s://.
-        conf: settings of Spark, by name.
+        conf: settings of Spark, by name; none for compact, which needs no Spark.
         options: of the job, by the names of its command's options; "true" for a flag.
         credentials: a Secret with `username` and `password` of a user of the broker; absent for the
             cluster's administrator, where the cluster is in the same namespace.
@@ -80,6 +80,10 @@ class PipelineRunSpec(Spec, frozen=True, kw_only=True):
         Rule(
             "!has(self.conf) || self.conf.all(name, name.startsWith('spark.'))",
             "names in conf begin with spark.",
+        ),
+        Rule(
+            "self.job != 'compact' || !has(self.conf) || self.conf.size() == 0",
+            "compact runs without Spark: leave out conf",
         ),
     )
 

@@ -51,6 +51,8 @@ def manifests(wish: Wish, form: str) -> list[Manifest]:
         OptionError: the job cannot be run in this form.
     """
     driver = wish.driver
+    if driver.job in ALONE and driver.conf and form != "sparkapplication":
+        raise OptionError("conf", f"{driver.job} runs without Spark: leave it out")
     if form == "pipelinerun":
         return [pipeline_run(wish)]
     if form == "sparkapplication":

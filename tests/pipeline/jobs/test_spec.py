@@ -27,14 +27,16 @@ COPIES = (
 )
 COMMON = (
     *("--name", "nightly", "--namespace", "shop", "--credentials", "login"),
-    *("--option", "table=/data/a", "--conf", "spark.driver.memory=1g"),
+    *("--option", "table=/data/a"),
     *("--request", "cpu=500m", "--request", "memory=1Gi", "--limit", "memory=2Gi"),
     *("--storage", "20Gi", "--storage-class", "fast", "--image", "headrace/pipeline:1"),
 )
+SPARK = ("--conf", "spark.driver.memory=1g")
 
 
 def printed(*words: str) -> list[dict[str, Any]]:
-    result = CliRunner().invoke(spec, [*words, *COMMON])
+    conf = () if words[0] == "compact" else SPARK
+    result = CliRunner().invoke(spec, [*words, *COMMON, *conf])
     assert result.exit_code == 0, result.output
     return list(yaml.safe_load_all(result.output))
 
@@ -97,7 +99,7 @@ def test_an_application_of_spark_has_the_same_arguments_and_files() -> None:
 @pytest.mark.parametrize("master", ["local[*]", "k8s://https://kubernetes.default.svc"])
 def test_each_command_takes_the_arguments_with_which_it_is_run(job: str, master: str) -> None:
     form = "statefulset" if job in ("archive", "flow") else "job"
-    words = ["--endpoints", "a:1", "--ca", "authority", "--conf", "spark.driver.memory=1g"]
+    words = ["--endpoints", "a:1", "--ca", "authority", *(SPARK if job != "compact" else ())]
     words += ["--credentials", "login", "--certificate", "own", "--master", master]
     for kind in (form, "sparkapplication"):
         result = CliRunner().invoke(spec, [job, "--kind", kind, *words])
@@ -127,6 +129,7 @@ def test_what_a_job_that_ends_writes_is_on_its_volume() -> None:
         (["report", "--kind", "statefulset", "--endpoints", "a:1"], "report runs as job"),
         (["archive"], "needs the name of its BrokerCluster"),
         (["archive", "--option", "table"], "must be NAME=VALUE"),
+        (["compact", *SPARK], "option conf: compact runs without Spark: leave it out"),
     ],
 )
 def test_what_cannot_be_is_refused(words: list[str], said: str) -> None:
