@@ -21,6 +21,7 @@ from headrace_pipeline.schema.log import RENAMED
 _FIRST_SECOND: Final = -62_135_596_800
 _LAST_SECOND: Final = 253_402_300_799
 _PER_SECOND: Final = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+_DAY_SECONDS: Final = 86_400
 
 
 def conform(
@@ -54,6 +55,19 @@ def conform(
             raise SchemaError(f"{where}: must have a value in each row, and lacks some")
         arrays.append(array)
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def beyond_calendar(array: pa.Array) -> int | None:
+    """Return the place of the first instant or day that no calendar has; None where there is none.
+
+    Args:
+        array: timestamps, or days since 1970 (`date32`).
+    """
+    numbers, first, last = _numbers(array)
+    if _within(numbers, first, last):
+        return None
+    outside = pc.or_(pc.less(numbers, first), pc.greater(numbers, last))
+    return int(pc.index(pc.fill_null(outside, False), True).as_py())
 
 
 def _renamed(batch: pa.RecordBatch, table: Table) -> dict[str, Any]:
@@ -96,13 +110,26 @@ def _cast(array: pa.Array, kind: pa.DataType, where: str) -> pa.Array:
 
 def _instants(array: pa.Array) -> pa.Array:
     """Return instants, null for those that no calendar has."""
-    unit = _PER_SECOND[array.type.unit]
-    numbers = array.view(pa.int64())
-    first = max(_FIRST_SECOND * unit, -(1 << 63))
-    last = min((_LAST_SECOND + 1) * unit - 1, (1 << 63) - 1)
-    bounds = pc.min_max(numbers).as_py()
-    if bounds["min"] is None or (first <= bounds["min"] and bounds["max"] <= last):
+    numbers, first, last = _numbers(array)
+    if _within(numbers, first, last):
         return array.cast(pa.timestamp(array.type.unit, tz="UTC"))
     fits = pc.and_(pc.greater_equal(numbers, first), pc.less_equal(numbers, last))
     kept = pc.if_else(fits, numbers, pa.scalar(None, pa.int64()))
     return kept.view(pa.timestamp(array.type.unit, tz="UTC"))
+
+
+def _numbers(array: pa.Array) -> tuple[pa.Array, int, int]:
+    """Return instants or days as numbers, and the first and the last one that calendars have."""
+    if pa.types.is_date32(array.type):
+        days = array.view(pa.int32())
+        return days, _FIRST_SECOND // _DAY_SECONDS, _LAST_SECOND // _DAY_SECONDS
+    unit = _PER_SECOND[array.type.unit]
+    first = max(_FIRST_SECOND * unit, -(1 << 63))
+    last = min((_LAST_SECOND + 1) * unit - 1, (1 << 63) - 1)
+    return array.view(pa.int64()), first, last
+
+
+def _within(numbers: pa.Array, first: int, last: int) -> bool:
+    """Whether all numbers are within bounds; nulls are."""
+    found = pc.min_max(numbers).as_py()
+    return found["min"] is None or (first <= found["min"] and found["max"] <= last)

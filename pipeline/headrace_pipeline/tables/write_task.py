@@ -16,13 +16,16 @@ import pyarrow as pa
 
 from headrace_pipeline import limits
 from headrace_pipeline.error import SchemaError
-from headrace_pipeline.schema.column import Table
+from headrace_pipeline.schema.column import Kind, Table
+from headrace_pipeline.schema.conform import beyond_calendar
 from headrace_pipeline.tables.data_file import DataFile
 from headrace_pipeline.tables.file_writer import FileWriter
 from headrace_pipeline.tables.partition import directory_of, partition_columns, text_of
 from headrace_pipeline.tables.place import Place
 
 RESULT: Final = "file string"  # Spark's schema of what a task gives
+
+_OF_CALENDAR: Final = frozenset({Kind.TIMESTAMP, Kind.DATE})
 
 _Key = tuple[str | None, ...]
 
@@ -50,8 +53,18 @@ class Write(NamedTuple):
 def write_files(write: Write, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Write rows, and give a row for each file (column `file`: JSON of a `DataFile`).
 
+    Args:
+        write: what the task is told.
+        batches: its rows; their columns stand in any order.
+
+    Yields:
+        One batch, when all files are whole; without rows where none were given. Files are no part
+        of the table before a commit names them.
+
     Raises:
-        SchemaError: a column that is required has a null. Files of this task are removed.
+        SchemaError: a column that is required has a null, or one has an instant or day that no
+            calendar has. Files that are not finished are removed; vacuum takes the others.
+        PipelineError: the object store says no; likewise.
         OSError: the file system says no; likewise.
     """
     files = list(written(write, batches))
@@ -81,7 +94,8 @@ def cast(batch: pa.RecordBatch, table: Table) -> pa.RecordBatch:
     """Return a batch with exactly the types of a table, whose columns it has.
 
     Raises:
-        SchemaError: a column that is required has a null.
+        SchemaError: a column that is required has a null, or one has an instant or day that no
+            calendar has: Python and other readers of Parquet would fail on it.
     """
     schema = table.arrow()
     arrays = [batch.column(field.name).cast(field.type) for field in schema]
@@ -91,7 +105,23 @@ def cast(batch: pa.RecordBatch, table: Table) -> pa.RecordBatch:
                 f"column {column.name} of {table.name} has {array.null_count} nulls, and must "
                 "have none: look at what computes it"
             )
+        wrong = beyond_calendar(array) if column.kind in _OF_CALENDAR else None
+        if wrong is not None:
+            raise SchemaError(
+                f"column {column.name} of {table.name} has a time out of the years 1 to 9999 in "
+                f"{_row_name(batch, table, wrong)}: correct it, or write null"
+            )
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _row_name(batch: pa.RecordBatch, table: Table, place: int) -> str:
+    """Return what to call a row: by its key, where that can be printed."""
+    names = [column.name for column in table.columns if column.name in table.key]
+    kinds = {column.kind for column in table.columns if column.name in table.key}
+    if not names or kinds & _OF_CALENDAR:
+        return f"row {place} of a batch of {batch.num_rows}"
+    values = [f"{name} = {batch.column(name)[place].as_py()!r}" for name in names]
+    return f"the row with {', '.join(values)}"
 
 
 class _Task:

@@ -47,9 +47,7 @@ class Holder:
         self._lock = threading.Lock()
         self._state: GroupState | None = None
         self._told: set[int] = set()  # leases that are gone, as the log says already
-        self._limit = (
-            ""  # what brokers said when they leased no more, if they did so last
-        )
+        self._limit = ""  # what brokers said when they leased no more, if they did so last
         self._failure: PipelineError | None = None
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
