@@ -52,15 +52,14 @@ def call(*arguments: str, code: int = 0) -> str:
     return done.output
 
 
+@pytest.mark.parametrize(("words", "table"), [([], "/data/archive"), (["--from-brokers"], None)])
 def test_the_table_of_the_environment_is_read_unless_brokers_are(
-    job: Job, monkeypatch: pytest.MonkeyPatch
+    job: Job, monkeypatch: pytest.MonkeyPatch, words: list[str], table: str | None
 ) -> None:
     """On Kubernetes a driver's environment says where its archive is."""
     monkeypatch.setenv("HEADRACE_ARCHIVE_TABLE", "/data/archive")
-    call("--id", "r")
-    assert job.source == ("/data/archive", "delta")
-    call("--id", "r", "--from-brokers")
-    assert job.source == (None, "delta")
+    call("--id", "r", *words)
+    assert job.source == (table, "delta")
     assert "give either" in call(*TABLE, "--from-brokers", code=2)
 
 
