@@ -41,6 +41,7 @@ SINK_REFUSED_NAMED_MAX: Final = 10  # rows that an error names; the others are c
 SPOOL_MEMORY_BYTES: Final = 64 << 20  # of a partition that is kept in memory until its content is known; the rest goes to a file
 SPOOL_FILE_BYTES: Final = 64 << 30  # of such a file in TMPDIR; who has larger partitions needs more of them
 STORAGE_OPTIONS_BYTES_MAX: Final = 65_536  # of a file with an object store's options; more is a wrong file
+STORE_ERROR_CHARACTERS: Final = 600  # of what an object store says that an error repeats; some answer with a page
 TASK_BUFFER_OCTETS_MAX: Final = 64 * 2**20  # of rows that a task holds for files it writes: a worker of Spark has 1 GB or so
 ROW_GROUP_OCTETS: Final = 16 * 2**20  # of rows, at which a task writes them: fewer make poor groups, more fill its buffer
 OPEN_FILES_MAX: Final = 128  # that a task writes at a time: 16 buckets of 8 days; one more and the largest is finished

@@ -14,7 +14,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.schema import PrimitiveType
 from deltalake.transaction import AddAction, RemoveAction
 
-from headrace_pipeline.error import PipelineError
+from headrace_pipeline.error import OptionError, PipelineError
 from headrace_pipeline.schema.column import Kind, Table
 from headrace_pipeline.tables.attempt import attempts
 from headrace_pipeline.tables.data_file import DataFile, Stats, high_text, low_text
@@ -23,6 +23,7 @@ from headrace_pipeline.tables.partition import text_of
 from headrace_pipeline.tables.place import Place, sync_local
 from headrace_pipeline.tables.table_log import Compaction, ConflictError, Snapshot
 
+_NO_STORE: Final = "Unknown scheme"  # what `deltalake` says where a URI is of no store
 _KINDS: Final = {
     "long": Kind.INT64,
     "integer": Kind.INT32,
@@ -51,10 +52,11 @@ class DeltaLog:
         """Return a version, or the newest; None where there is no table.
 
         Raises:
-            PipelineError: there is no such version.
+            PipelineError: there is no such version, or the object store says no.
         """
         try:
-            found = self._load(version)
+            with self._place.told():
+                found = self._load(version)
         except DeltaError as error:
             raise PipelineError(f"{self._place.uri}: no version {version}: {error}") from None
         if found is None:
@@ -62,8 +64,13 @@ class DeltaLog:
         return Snapshot(found.version(), _stored(found), _files(found))
 
     def last_batch(self, app_id: str) -> int | None:
-        """Return the greatest batch of an application that is in the table, or None."""
-        found = self._load()
+        """Return the greatest batch of an application that is in the table, or None.
+
+        Raises:
+            PipelineError: the object store says no.
+        """
+        with self._place.told():
+            found = self._load()
         return None if found is None else found.transaction_version(app_id)
 
     def staging(self) -> str:
@@ -79,7 +86,13 @@ class DeltaLog:
         Raises:
             SchemaError: the table has other types or partitions.
             ConflictError: others were faster each time.
+            PipelineError: the object store says no. The commit may be there or not: who tries the
+                batch again finds out.
         """
+        with self._place.told():
+            return self._commit(files, app_id, batch_id)
+
+    def _commit(self, files: Sequence[DataFile], app_id: str, batch_id: int) -> int | None:
         actions: list[AddAction | RemoveAction] = [_action(file) for file in files]
         mine = CommitProperties(app_transactions=[Transaction(app_id, batch_id)])
         failure: DeltaError | None = None
@@ -107,39 +120,66 @@ class DeltaLog:
 
         Raises:
             ConflictError: someone else took the same files away; partitions before are done.
+            PipelineError: the object store says no; likewise.
         """
-        found = self._load()
-        if found is None:
-            return []
         done = []
-        for small in small_files(_files(found), target_octets):
-            partition = small[0].partition
-            made = None if dry_run else self._compact(partition, target_octets)
-            octets = sum(file.octets for file in small)
-            done.append(Compaction(partition, len(small), octets, made))
+        with self._place.told():
+            found = self._load()
+            for small in small_files(_files(found), target_octets) if found else ():
+                partition = small[0].partition
+                made = None if dry_run else self._compact(partition, target_octets)
+                octets = sum(file.octets for file in small)
+                done.append(Compaction(partition, len(small), octets, made))
         return done
 
     def vacuum(self, retention_hours: float, dry_run: bool) -> list[str]:
         """Remove files that no version of the last hours holds; return them.
 
         Of files that no version ever held, those go that were written before these hours.
+
+        Raises:
+            PipelineError: the object store says no.
         """
-        found = self._load()
-        if found is None:
-            return []
         hours = round(retention_hours)
-        return found.vacuum(hours, dry_run, enforce_retention_duration=False, full=True)
+        with self._place.told():
+            found = self._load()
+            if found is None:
+                return []
+            return found.vacuum(hours, dry_run, enforce_retention_duration=False, full=True)
 
     def _load(self, version: int | None = None) -> DeltaTable | None:
+        """Return a version of the table, or the newest; None where there is none.
+
+        Raises:
+            OptionError: there is no store of this kind.
+        """
         try:
             return DeltaTable(self._place.uri, version, storage_options=self._place.options())
-        except TableNotFoundError:
+        except TableNotFoundError as error:
+            if _NO_STORE in str(error):
+                scheme = self._place.uri.partition("://")[0]
+                raise OptionError(
+                    "table", f"must be a path or the URI of a store such as s3://, not {scheme}://"
+                ) from error
             return None
 
     def _ready(self) -> DeltaTable:
-        """Return the table, with all columns that are declared."""
-        found = self._load()
-        if found is None:
+        """Return the table, with all columns that are declared.
+
+        Raises:
+            CommitFailedError: another one was faster.
+            SchemaError: the table has other types or partitions.
+        """
+        found = self._load() or self._created()
+        missing = missing_columns(_stored(found), self._table, self._place.uri)
+        if missing:
+            added = _schema(self._table._replace(columns=missing))
+            found.alter.add_columns(list(added.fields))
+        return found
+
+    def _created(self) -> DeltaTable:
+        """Make the table, unless somebody has made it since; return it."""
+        try:
             return DeltaTable.create(
                 self._place.uri,
                 schema=_schema(self._table),
@@ -148,11 +188,11 @@ class DeltaLog:
                 name=self._table.name,
                 storage_options=self._place.options(),
             )
-        missing = missing_columns(_stored(found), self._table, self._place.uri)
-        if missing:
-            added = _schema(self._table._replace(columns=missing))
-            found.alter.add_columns(list(added.fields))
-        return found
+        except DeltaError:
+            found = self._load()
+            if found is None:
+                raise
+            return found
 
     def _compact(self, partition: dict[str, str | None], target_octets: int) -> int:
         found = self._load()

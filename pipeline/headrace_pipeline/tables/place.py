@@ -8,6 +8,9 @@ the path of that file is in plans.
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import unquote, urlsplit
@@ -16,9 +19,10 @@ import msgspec
 from deltalake.fs import DeltaStorageHandler
 from pyarrow import fs
 
-from headrace_pipeline.error import OptionError
-from headrace_pipeline.limits import STORAGE_OPTIONS_BYTES_MAX
+from headrace_pipeline.error import OptionError, PipelineError
+from headrace_pipeline.limits import STORAGE_OPTIONS_BYTES_MAX, STORE_ERROR_CHARACTERS
 
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 _FILE: Final = "storageOptionsFile"
 
 
@@ -56,6 +60,26 @@ class Place(NamedTuple):
         if self.local:
             return fs.SubTreeFileSystem(self.uri, fs.LocalFileSystem())
         return fs.PyFileSystem(DeltaStorageHandler(self.uri, self.options()))
+
+    @contextmanager
+    def told(self) -> Iterator[None]:
+        """Say in one line what an object store refuses, and what to look at.
+
+        Its library writes several, in colours, and does not name the table.
+
+        Raises:
+            PipelineError: in place of an OSError, where the place is an object store.
+        """
+        try:
+            yield
+        except OSError as error:
+            if self.local:
+                raise
+            where = self.options_file or f"a {_FILE}, which is not given"
+            raise PipelineError(
+                f"{self.uri}: the object store fails: {_plain(str(error))}: look at the URI, and "
+                f"at endpoint, region and keys in {where}"
+            ) from error
 
     def path(self, relative: str) -> str:
         """Return where a file of the table is."""
@@ -108,3 +132,9 @@ def _read_options(path: str) -> dict[str, str]:
         raise OptionError(_FILE, f"{path} cannot be read: {error}") from None
     except msgspec.DecodeError:  # whose text might hold a secret
         raise OptionError(_FILE, f"{path} must be a JSON object of texts") from None
+
+
+def _plain(text: str) -> str:
+    """Return a message of the library's in one line."""
+    lines = (line.strip(" \t\u21b3") for line in _COLOUR.sub("", text).splitlines())
+    return ": ".join(filter(None, lines))[:STORE_ERROR_CHARACTERS]

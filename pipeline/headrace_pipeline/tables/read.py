@@ -96,10 +96,15 @@ def read_remote(
 def read_task(
     place: Place, wanted: Table, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Give the rows of files (column `file`: JSON of a `DataFile`), with exactly these columns."""
-    filesystem = place.files()
+    """Give the rows of files (column `file`: JSON of a `DataFile`), with exactly these columns.
+
+    Raises:
+        PipelineError: the object store says no.
+    """
+    with place.told():
+        filesystem = place.files()
     for batch in batches:
         for text in batch.column("file").to_pylist():
             file = msgspec.json.decode(text, type=DataFile)
-            with filesystem.open_input_file(file.path) as stream:
+            with place.told(), filesystem.open_input_file(file.path) as stream:
                 yield from file_rows(stream, file, wanted)

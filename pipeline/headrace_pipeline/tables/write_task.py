@@ -81,9 +81,11 @@ def written(write: Write, batches: Iterable[pa.RecordBatch]) -> Iterator[DataFil
     task = _Task(write)
     try:
         for batch in batches:
-            task.add(cast(batch, write.table))
+            with write.place.told():
+                task.add(cast(batch, write.table))
             yield from task.take_finished()
-        task.finish_all()
+        with write.place.told():
+            task.finish_all()
         yield from task.take_finished()
     except BaseException:
         task.abandon()

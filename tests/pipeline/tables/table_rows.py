@@ -1,17 +1,21 @@
-"""A small table for tests, its rows, and what tasks and readers do without Spark."""
+"""A small table for tests, its rows, as Spark has them, and what tasks and readers do."""
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
 
 from headrace_pipeline.schema.column import Column, Kind, Table
 from headrace_pipeline.tables import SinkTable
 from headrace_pipeline.tables.data_file import DataFile
+from headrace_pipeline.tables.delta import DeltaLog
 from headrace_pipeline.tables.file_rows import file_rows
+from headrace_pipeline.tables.parquet import ParquetLog
 from headrace_pipeline.tables.write_task import Write, written
 
 Row = dict[str, Any]
@@ -58,6 +62,23 @@ def row(number: int, table: Table = THINGS) -> Row:
     return {name: whole[name] for name in table.names}
 
 
+def frame(spark: SparkSession, numbers: range, table: Table = THINGS) -> DataFrame:
+    """Return the rows of some numbers as Spark has them."""
+    rows = [tuple(row(number, table).values()) for number in numbers]
+    return spark.createDataFrame(rows, table.spark())
+
+
+def whole(rows: DataFrame) -> list[Row]:
+    """Return all rows that Spark has by number, instants in UTC."""
+    found = []
+    for each in rows.collect():
+        values = each.asDict()
+        values["at"] = values["at"].astimezone(dt.UTC)
+        values["body"] = bytes(values["body"])
+        found.append(values)
+    return sorted(found, key=lambda each: each["number"])
+
+
 def batches_of(rows: list[Row], table: Table) -> list[pa.RecordBatch]:
     """Return rows as a task is given them, in batches of ten."""
     return [
@@ -80,9 +101,37 @@ def read_rows(sink: SinkTable, version: int | None = None) -> list[Row]:
 
 def rows_of(sink: SinkTable, files: Iterable[DataFile]) -> list[Row]:
     """Return the rows of some files."""
-    return [
-        row
-        for file in files
-        for batch in file_rows(sink.place.path(file.path), file, sink.table)
-        for row in batch.to_pylist()
-    ]
+    filesystem, found = sink.place.files(), []
+    for file in files:
+        with filesystem.open_input_file(file.path) as stream:
+            for batch in file_rows(stream, file, sink.table):
+                found += batch.to_pylist()
+    return found
+
+
+def come_between(
+    monkeypatch: pytest.MonkeyPatch,
+    act: Callable[[], None],
+    *steps: tuple[type, str],
+) -> None:
+    """Have something happen once, when the next commit has looked at what is there.
+
+    Args:
+        monkeypatch: which takes it back.
+        act: what happens.
+        steps: class and name of the methods after which it does; else those in which a commit of
+            either form looks whether its batch is there.
+    """
+    left = [act]
+
+    def between(original: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            found = original(*args, **kwargs)
+            if left:
+                left.pop()()
+            return found
+
+        return wrapped
+
+    for owner, name in steps or ((DeltaLog, "_ready"), (ParquetLog, "_evolved")):
+        monkeypatch.setattr(owner, name, between(getattr(owner, name)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, SparkSession
-from tests.pipeline.tables.table_rows import NAMES, THINGS, THINGS_2, Row, row
+from tests.pipeline.tables.table_rows import NAMES, THINGS, THINGS_2, frame, row, whole
 
 from headrace_pipeline.error import SchemaError
 from headrace_pipeline.schema.column import Kind, Table
@@ -34,24 +33,8 @@ def reopened(sink: SinkTable, table: Table) -> SinkTable:
     return open_table(sink.place.uri, table, form)
 
 
-def frame(spark: SparkSession, numbers: range, table: Table = THINGS) -> DataFrame:
-    rows = [tuple(row(number, table).values()) for number in numbers]
-    return spark.createDataFrame(rows, table.spark())
-
-
 def numbers_of(rows: DataFrame) -> list[int]:
     return sorted(each.number for each in rows.select("number").collect())
-
-
-def whole(rows: DataFrame) -> list[Row]:
-    """All rows by number, instants in UTC."""
-    found = []
-    for each in rows.collect():
-        values = each.asDict()
-        values["at"] = values["at"].astimezone(dt.UTC)
-        values["body"] = bytes(values["body"])
-        found.append(values)
-    return sorted(found, key=lambda each: each["number"])
 
 
 def test_a_batch_that_is_written_twice_is_there_once(spark: SparkSession, sink: SinkTable) -> None:

@@ -5,11 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from tests.pipeline.tables.table_rows import THINGS, THINGS_2, read_rows, row, run_tasks
+from tests.pipeline.tables.table_rows import (
+    THINGS,
+    THINGS_2,
+    come_between,
+    read_rows,
+    row,
+    run_tasks,
+)
 
 from headrace_pipeline.cli import main
 from headrace_pipeline.error import OptionError, PipelineError
@@ -60,21 +66,16 @@ def test_drivers_of_two_applications_both_come_through(
     assert (opened().last_batch("app"), opened().last_batch("other")) == (1, 7)
 
 
-def come_between(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -> None:
-    """Have something happen once, when the next commit has looked at what is there."""
-    left = [act]
-
-    def between(original: Callable[..., Any]) -> Callable[..., Any]:
-        def wrapped(*args: Any, **kwargs: Any) -> Any:
-            found = original(*args, **kwargs)
-            if left:
-                left.pop()()
-            return found
-
-        return wrapped
-
-    monkeypatch.setattr(DeltaLog, "_ready", between(DeltaLog._ready))
-    monkeypatch.setattr(ParquetLog, "_evolved", between(ParquetLog._evolved))
+def test_of_two_drivers_that_make_the_table_both_come_through(
+    opened: Callable[[], SinkTable], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one makes it after this one has seen none."""
+    late = opened()
+    files = run_tasks(late, [row(number) for number in range(3)])
+    first = (DeltaLog, "_load") if isinstance(late.log, DeltaLog) else (ParquetLog, "_evolved")
+    come_between(monkeypatch, lambda: write(opened(), 3, 3, 0, "other"), first)
+    assert late.commit_files(files, "app", 0).rows == 3
+    assert numbers(opened()) == list(range(6))
 
 
 def test_a_driver_that_dies_before_files_are_moved_has_committed(
