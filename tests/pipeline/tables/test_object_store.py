@@ -62,23 +62,20 @@ def numbers(sink: SinkTable) -> list[int]:
 
 def test_spark_writes_a_batch_once_and_reads_it(spark: SparkSession, opened: Open) -> None:
     assert not opened().exists()
-    assert opened().read(spark).collect() == []
-    eight = range(8)  # a file each, with names that are hard to write
-    assert opened().write_batch(frame(spark, eight), "app", 3).rows == 8
-    assert opened().write_batch(frame(spark, eight), "app", 3).skipped
-    assert whole(opened().read(spark)) == rows(*eight)
+    first = range(4)  # a file each, with names that are hard to write
+    assert opened().write_batch(frame(spark, first), "app", 3).rows == 4
+    assert opened().write_batch(frame(spark, first), "app", 3).skipped
     found = opened().read(spark, ["number"], [("name", "=", "a/b c%:é+")]).collect()
     assert [each.number for each in found] == [1]
     place = opened().place
     other = DeltaTable(place.uri, storage_options=place.options()).to_pyarrow_table()
-    assert sorted(other["number"].to_pylist()) == list(eight)
+    assert sorted(other["number"].to_pylist()) == list(first)
     newer = open_table(place.uri, THINGS_2, storage_options_file=place.options_file)
-    newer.write_batch(frame(spark, range(8, 9), THINGS_2), "app", 4)
-    colours = {each.number: each.colour for each in newer.read(spark).collect()}
-    assert colours == dict.fromkeys(eight) | {8: "colour 8"}
-    assert open_stored(place.uri, storage_options_file=place.options_file).table.names == (
-        THINGS_2.names
-    )
+    newer.write_batch(frame(spark, range(4, 5), THINGS_2), "app", 4)
+    nothing = {"colour": None, "size": None}
+    assert whole(newer.read(spark)) == [*(row(n) | nothing for n in first), row(4, THINGS_2)]
+    stored = open_stored(place.uri, storage_options_file=place.options_file)
+    assert stored.table.names == THINGS_2.names
 
 
 def test_of_two_drivers_with_one_batch_one_comes_through(
