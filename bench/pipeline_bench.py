@@ -4,7 +4,9 @@
 
 One cluster and one Spark session of two threads (`local[2]`) on one machine. Each thing is done
 `rounds` times after a warm-up, in turn with what needs no broker: Parquet files to nowhere, and
-Spark's own rate source to nowhere. Processor time is that of Spark's processes (driver, JVM, Python
+Spark's own rate source to nowhere. Queues and logs go into Delta tables, and to nowhere, so that
+the cost of the table is seen apart. At last the same number of rows is read from a queue that grows
+deeper and deeper. Processor time is that of Spark's processes (driver, JVM, Python
 workers) and of the three nodes, for a row.
 """
 
@@ -38,6 +40,9 @@ BASE_PORT: Final = 20872
 PAYLOAD_OCTETS: Final = 150
 THREADS: Final = 2
 PARTITIONS: Final = (1, 2, 4)
+DEPTHS: Final = (1, 4, 16)  # messages of the queue that is read, for each that is read
+GROUP: Final = "bench"
+LOOK_GROUP: Final = f"{GROUP} (batch)"  # that a batch read of `GROUP` leases by
 PARQUET: Final = "Parquet to noop"
 RATE: Final = "rate source to noop"
 SETTLE_SECONDS: Final = 60.0  # that a queue's archive gets to have all rows
@@ -130,23 +135,47 @@ class Bench:
             self._client.topology.delete_queue(name)
         return found
 
-    def lease_and_archive(self, partitions: int, batches: int) -> tuple[Sample, Sample]:
-        """A queue into a Delta table, and then its archive into another one."""
+    def lease_and_archive(
+        self, partitions: int, batches: int, into_table: bool = True
+    ) -> tuple[Sample, Sample]:
+        """A queue into a Delta table or nowhere, and then its archive into another one."""
         name = self._queue(**{"x-archive": "full"})
         self.publish(THREADS, name)
         options = {"endpoints": self.endpoints, "queue": name}
         reader = self._spark.readStream.format("headrace_queue").options(**options)
-        reader = reader.option("group", "bench").option("minPartitions", partitions)
+        reader = reader.option("group", GROUP).option("minPartitions", partitions)
         reader = reader.option("maxRowsPerTrigger", -(-self._rows // batches))
-        leased = self._timed(self._rows, lambda: self._drain(reader.load(), QUEUE_MESSAGES))
+        into = QUEUE_MESSAGES if into_table else None
+        leased = self._timed(self._rows, lambda: self._drain(reader.load(), into))
         self._wait_archived(name)
         reader = self._spark.readStream.format("headrace_log").options(log="archive", **options)
-        reader = reader.option("minPartitions", partitions)
+        reader = reader.option("startingOffsets", "earliest").option("minPartitions", partitions)
         reader = reader.option("maxRowsPerTrigger", -(-self._rows // batches))
-        found = ARCHIVE.without("headers")
+        found = ARCHIVE.without("headers") if into_table else None
         logged = self._timed(self._rows, lambda: self._drain(reader.load(), found))
         self._client.topology.delete_queue(name)
         return leased, logged
+
+    def depths(self, rounds: int) -> Iterator[tuple[str, Sample]]:
+        """The first messages of one queue, which more and more others wait behind.
+
+        They are looked at and given back, so that each round finds the queue as deep as the others.
+        """
+        name, there = self._queue(), 0
+        reader = self._spark.read.format("headrace_queue").option("endpoints", self.endpoints)
+        reader = reader.option("queue", name).option("group", GROUP)
+        reader = reader.option("minPartitions", THREADS).option("maxRowsPerTrigger", self._rows)
+        for depth in DEPTHS:
+            for _ in range(depth - there):
+                self.publish(THREADS, name)
+            there = depth
+            for _ in range(rounds):
+                to = reader.load().write.format("noop").mode("overwrite")
+                yield f"queue to noop, {depth} times as deep", self._timed(self._rows, to.save)
+                back = self._client.lease_group(name, LOOK_GROUP).close_group(any_epoch=True)
+                if back != self._rows:
+                    raise PeerError(f"{back} messages of {name} were read, not {self._rows}")
+        self._client.topology.delete_queue(name)
 
     def _wait_archived(self, queue: str) -> None:
         deadline = time.monotonic() + SETTLE_SECONDS
@@ -159,19 +188,28 @@ class Bench:
             time.sleep(0.1)
 
     def _drain(self, rows: DataFrame, into: Table | None) -> None:
-        """Have a stream move what there is, into a new Delta table or nowhere."""
+        """Have a stream move what there is, into a new Delta table or nowhere.
+
+        Raises:
+            PeerError: it has moved another number of rows than a run has.
+        """
         writer = rows.writeStream.trigger(availableNow=True)
         writer = writer.option("checkpointLocation", str(self._work / self._fresh("checkpoint")))
+        written: list[int] = []
         if into is None:
             writer = writer.format("noop")
         else:
             target = open_table(str(self._work / self._fresh("table")), into)
 
             def write(batch: DataFrame, number: int) -> None:
-                target.write_batch(batch, query_id(batch), number)
+                written.append(target.write_batch(batch, query_id(batch), number).rows)
 
             writer = writer.foreachBatch(write)
-        writer.start().awaitTermination()
+        query = writer.start()
+        query.awaitTermination()
+        moved = sum(written or (batch.numInputRows for batch in query.recentProgress))
+        if moved != self._rows:
+            raise PeerError(f"a stream has moved {moved} rows, not {self._rows}")
 
 
 def tree_seconds(pid: int) -> float:
@@ -220,10 +258,19 @@ def collect(bench: Bench, rounds: int) -> Samples:
     for number in range(rounds + 1):
         for name, sample in one_round(bench):
             word = f"round {number}" if number else "warm-up"
-            print(f"{word} {name:45} {sample.rate:10,.0f}/s {sample.spark_us:8.1f} us", flush=True)
+            show(word, name, sample)
             if number:
                 samples.setdefault(name, []).append(sample)
+    for name, sample in bench.depths(rounds):
+        show("depth", name, sample)
+        samples.setdefault(name, []).append(sample)
     return samples
+
+
+def show(word: str, name: str, sample: Sample) -> None:
+    """Print what was measured at once, for it takes minutes until all is."""
+    spent = f"{sample.spark_us:8.1f} + {sample.nodes_us:6.1f} us"
+    print(f"{word} {name:45} {sample.rate:10,.0f}/s {spent}", flush=True)
 
 
 def one_round(bench: Bench) -> Iterator[tuple[str, Sample]]:
@@ -237,13 +284,17 @@ def one_round(bench: Bench) -> Iterator[tuple[str, Sample]]:
         how = f"{partitions} partitions, {batches} batches"
         yield f"queue to Delta, {how}", leased
         yield f"log to Delta, {how}", logged
+    leased, logged = bench.lease_and_archive(THREADS, 1, into_table=False)
+    how = f"{THREADS} partitions, 1 batches"
+    yield f"queue to noop, {how}", leased
+    yield f"log to noop, {how}", logged
 
 
 def report(samples: Samples, rows: int, rounds: int) -> str:
     """Return the Markdown text."""
     middle = {name: median(each) for name, each in samples.items()}
     lines = []
-    for name, found in sorted(middle.items(), key=order):
+    for name, found in middle.items():
         figures = [f"{found.rate:,.0f}", f"{found.rate / middle[PARQUET].rate:.3f}"]
         figures += [f"{found.rate / middle[RATE].rate:.3f}"]
         figures += [f"{found.spark_us:.1f}", f"{found.nodes_us:.1f}"]
@@ -258,11 +309,6 @@ def report(samples: Samples, rows: int, rounds: int) -> str:
     if load > 2 * (os.cpu_count() or 1):
         text += f"\nOther work was on the machine (load {load:.0f}): read the processor times."
     return f"{text}\n\n{table(heads, lines)}"
-
-
-def order(row: tuple[str, Sample]) -> tuple[bool, str]:
-    """What needs no broker comes first."""
-    return row[0] not in (PARQUET, RATE), row[0]
 
 
 def median(found: Sequence[Sample]) -> Sample:
