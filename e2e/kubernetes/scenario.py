@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from e2e.kubernetes import record
-from e2e.kubernetes.cluster import GROUP, Kubernetes, Manifest, is_settled
+from e2e.kubernetes.cluster import GROUP, Kubernetes, Manifest, condition, is_settled
 from e2e.kubernetes.command import CommandError
 from e2e.kubernetes.images import provide
 from e2e.kubernetes.record import Record
@@ -30,6 +30,8 @@ from e2e.kubernetes.workload import (
 )
 
 BROKER_CLUSTERS: Final = f"brokerclusters.{GROUP}"
+BROKERS: Final = f"{GROUP}/cluster={CLUSTER}"  # labels of their pods
+CALM_LOOKS: Final = 3  # in a row, at which nothing is under way
 CHANGE_SECONDS: Final = 300.0  # for nodes to be restarted one after the other, to come or to go
 START_SECONDS: Final = 90.0  # for a pod that is scheduled to a node that has its image
 PROGRESS_MESSAGES: Final = 20  # of each publisher that have to be confirmed after a fault
@@ -99,19 +101,29 @@ class Scenario:
         return self.kubernetes.there(BROKER_CLUSTERS, CLUSTER)
 
     def wait_cluster(self, what: str, replicas: int = 3) -> Manifest:
-        """Wait until the brokers are as they are wanted, and that many; return the resource."""
+        """Wait until the brokers are as they are wanted, and that many; return the resource.
+
+        The status may be that of a moment ago: pods have to be ready too, at several looks.
+        """
+        calm = 0
 
         def found() -> Manifest | None:
+            nonlocal calm
             body = self.cluster()
             states = [row["state"] for row in body.get("status", {}).get("nodes", [])]
-            is_there = states == ["running"] * replicas
-            return body if is_there and is_settled(body) else None
+            is_there = states == ["running"] * replicas and self._ready_pods() == replicas
+            calm = calm + 1 if is_there and is_settled(body) else 0
+            return body if calm >= CALM_LOOKS else None
 
         return self.kubernetes.waiter.wait(what, found, CHANGE_SECONDS)
 
+    def _ready_pods(self) -> int:
+        rows = self.kubernetes.items("pods", BROKERS)
+        return sum(condition(row, "Ready").get("status") == "True" for row in rows)
+
     def broker_pods(self) -> dict[str, str]:
         """Return the uids of the brokers' pods by their names."""
-        rows = self.kubernetes.items("pods", f"{GROUP}/cluster={CLUSTER}")
+        rows = self.kubernetes.items("pods", BROKERS)
         return {str(row["metadata"]["name"]): str(row["metadata"]["uid"]) for row in rows}
 
     # Pods that use them

@@ -122,6 +122,24 @@ def test_a_pod_that_is_deleted_hands_over(scenario: Scenario) -> None:
     scenario.wait_progress()
 
 
+def test_a_node_that_has_lost_its_volume_joins_anew(scenario: Scenario) -> None:
+    if scenario.is_ephemeral:
+        pytest.skip("there are no volumes: the pods that were replaced have lost their data, too")
+    kubernetes, pod = scenario.kubernetes, max(scenario.broker_pods())
+    claim = f"data-{pod}"
+    before = kubernetes.there("persistentvolumeclaims", claim)["metadata"]["uid"]
+    kubernetes.delete("persistentvolumeclaims", claim, options=("--wait=false",))
+    kubernetes.delete("pods", pod)
+
+    def is_new() -> bool:
+        found = kubernetes.get("persistentvolumeclaims", claim)
+        return found is not None and found["metadata"]["uid"] != before
+
+    kubernetes.waiter.wait("another volume", is_new, START_SECONDS)
+    scenario.wait_cluster("the node without data")
+    scenario.wait_progress()
+
+
 def test_a_memory_alarm_blocks_publishers_and_brings_consumers(scenario: Scenario) -> None:
     kubernetes = scenario.kubernetes
     watermark(scenario, "0.000000001")

@@ -124,9 +124,20 @@ async def start(settings: kopf.OperatorSettings, **_: Any) -> None:
     settings.scanning.disabled = own.scope == "Namespaces"
     settings.networking.request_timeout = 60.0
     settings.watching.server_timeout = 300  # whole seconds: the API server takes no others
+    _quieten()
     running = Running(own, settings)
     await running.metric_server.start()
     _running[:] = [running]
+
+
+def _quieten() -> None:
+    """Have only what went wrong said of events that are seen, and of probes that are answered.
+
+    With --debug all of it is said.
+    """
+    if not logging.getLogger().isEnabledFor(logging.DEBUG):
+        for name in ("aiohttp.access", "kopf.objects"):
+            logging.getLogger(name).setLevel(logging.WARNING)
 
 
 @kopf.on.cleanup()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -106,6 +107,17 @@ def test_a_password_is_made_and_made_anew_on_request(world: World) -> None:
     after = broker.things["users/worker"]
     assert after["password"] != before["password"]
     assert after["password_hash"] == f"hash of {after['password']}"
+
+
+def test_the_log_says_nothing_of_every_event_that_is_seen(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    server, _ = world
+    server.create(VHOSTS, "orders", named())
+    with caplog.at_level(logging.INFO), running():
+        server.wait("the vhost", that(Name(VHOSTS, "shop", "orders"), is_ready))
+    said = [each for each in caplog.records if each.name == "kopf.objects"]
+    assert [each.getMessage() for each in said if each.levelno < logging.WARNING] == []
 
 
 def test_what_is_as_it_should_be_is_not_written_again(world: World) -> None:
