@@ -16,7 +16,11 @@ GROUP: Final = "headrace.dev"
 LABEL: Final = "app.kubernetes.io/part-of-run"
 # What is in every namespace, and nobody's.
 ALWAYS: Final = frozenset(
-    [("configmaps", "kube-root-ca.crt"), ("serviceaccounts", "default")],
+    [
+        ("configmaps", "kube-root-ca.crt"),
+        ("configmaps", "openshift-service-ca.crt"),  # where OpenShift's controllers run
+        ("serviceaccounts", "default"),
+    ],
 )
 NOTICES: Final = frozenset(["events", "events.events.k8s.io"])  # these go by themselves
 LOG_LINES: Final = 200  # of each pod, shown when a step fails
