@@ -163,6 +163,11 @@ class Store:
             raise RefusalError(404, f"{name.resource} {name.namespace}/{name.name} is not there")
         return found
 
+    def count_anew(self) -> None:
+        """Forget what was read and patched."""
+        self.reads.clear()
+        self.patches.clear()
+
     def read(self, name: Name) -> Object:
         """Return an object to who asks for it, which is counted."""
         self.reads[name] += 1
