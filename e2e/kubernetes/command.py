@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 POLL_SECONDS: Final = 1.0
-SCENARIO_SECONDS: Final = 15 * 60.0  # that all steps together may take, images not counted
+SCENARIO_MINUTES: Final = 15.0  # that all steps together may take, images not counted
 TEXT_MAX: Final = 4000  # letters of what a program said that are shown
 
 T = TypeVar("T")
@@ -43,9 +43,9 @@ class Waiter:
         self._until = 0.0
         self.begin()
 
-    def begin(self) -> None:
+    def begin(self, minutes: float = SCENARIO_MINUTES) -> None:
         """Begin to count what all waits together may take."""
-        self._until = time.monotonic() + SCENARIO_SECONDS
+        self._until = time.monotonic() + minutes * 60
 
     def wait(self, what: str, check: Callable[[], T | None], seconds: float) -> T:
         """Look again and again until there is something true, and return that.

@@ -59,7 +59,7 @@ class Scenario:
         )
         self.had_definitions = definitions(self.kubernetes)
         images = provide(settings)
-        self.kubernetes.waiter.begin()
+        self.kubernetes.waiter.begin(settings.minutes)
         self.release = Release(settings, self.kubernetes, images, self.is_ephemeral)
         self.workload = Workload(self.kubernetes.namespace, images[0].name)
 
@@ -167,7 +167,7 @@ class Scenario:
         return self.published(protocol).has_ended
 
     def collect(self, queue: str, wanted: set[int], seconds: float) -> set[int]:
-        """Take all that is in a queue; return those of the wanted numbers that were not there."""
+        """Take all that is in a queue; return the wanted numbers that did not come in time."""
         self.kubernetes.apply(self.workload.collector(queue))
         pod, missing = collector_name(queue), wanted
 

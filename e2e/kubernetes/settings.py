@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pytest
+from e2e.kubernetes.command import SCENARIO_MINUTES
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 CHART: Final = ROOT / "charts" / "headrace"
@@ -27,6 +28,7 @@ OPTIONS: Final[dict[str, tuple[Any, str]]] = {
     "--programs": ("build/helm", "folder with helm3, helm4 and kubectl, as `make helm` fills it"),
     "--helm": ("helm4", "helm3 or helm4"),
     "--storage": ("auto", "auto, volumes, ephemeral; auto: volumes if there is a default class"),
+    "--minutes": (SCENARIO_MINUTES, "that all steps may take together, on a machine that is busy"),
     "--scope": ("Cluster", "what the operator watches: Cluster or Namespaces"),
 }
 
@@ -46,6 +48,7 @@ class Settings(NamedTuple):
         helm: which of them.
         storage: auto, volumes or ephemeral.
         scope: of the operator.
+        minutes: that all steps may take together.
         keep: nothing is removed at the end.
     """
 
@@ -60,6 +63,7 @@ class Settings(NamedTuple):
     helm: str
     storage: str
     scope: str
+    minutes: float
     keep: bool
 
     def program(self, name: str) -> str:
@@ -109,5 +113,6 @@ def read_settings(config: pytest.Config) -> Settings:
         helm=given["--helm"],
         storage=given["--storage"],
         scope=given["--scope"],
+        minutes=float(given["--minutes"]),
         keep=config.getoption("--keep", default=False),
     )

@@ -28,6 +28,7 @@ SETTINGS = Settings(
     helm="helm4",
     storage="auto",
     scope="Cluster",
+    minutes=15,
     keep=False,
 )
 

@@ -19,6 +19,7 @@ from e2e.kubernetes.workload import (
     CLUSTER,
     DONE,
     ORDERS,
+    PROGRAM,
     PUBLISHERS,
     SCALER,
     VHOST,
@@ -222,7 +223,7 @@ def test_nothing_that_was_confirmed_is_lost(scenario: Scenario) -> None:
     print(f"  confirmed: {len(confirmed)}")
     for queue in (ORDERS, DONE):
         missing = scenario.collect(queue, confirmed, CHANGE_SECONDS)
-        assert not missing, f"confirmed, and not in {queue}: {shown(missing)}"
+        assert not missing, f"confirmed, and not come out of {queue} in time: {shown(missing)}"
     refused = {each: scenario.published(each).of("refused") for each in PUBLISHERS}
     assert not any(refused.values()), {each: shown(rows) for each, rows in refused.items()}
     scenario.removed()
@@ -257,7 +258,7 @@ def test_what_is_left_of_a_cluster_that_is_gone_is_let_go(scenario: Scenario) ->
 
 def test_nothing_is_left_behind_when_it_is_uninstalled(scenario: Scenario) -> None:
     kubernetes = scenario.kubernetes
-    kubernetes.delete("configmaps", "client-program")
+    kubernetes.delete("configmaps", PROGRAM, options=("--ignore-not-found",))
     scenario.release.uninstall()
     kubernetes.waiter.wait("an empty namespace", lambda: not kubernetes.left(), START_SECONDS)
     assert scenario.release.cluster_wide() == []
