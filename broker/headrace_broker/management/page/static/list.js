@@ -6,26 +6,42 @@ import { h } from "./dom.js";
 import { section } from "./part.js";
 import { Table } from "./table.js";
 
-/** A titled table of what a path answers; rows whose text lacks the filter are left out. */
+/**
+ * A titled table of what a path answers; rows whose text lacks the filter are left out.
+ *
+ * `add` is {title, open}, a button below the table, where something can be made.
+ */
 export class List {
-  constructor(title, where, columns, { sort, empty, key }) {
+  constructor(title, where, columns, { sort, empty, key, add }) {
     this.where = where;
     this.key = key;
+    this.add = add && h("button", { type: "button", onclick: add.open }, add.title);
     this.rows = [];
     this.wanted = "";
     this.table = new Table(title, columns, { sort, empty });
     this.problem = h("p", { class: "problem", role: "alert", hidden: true });
-    this.element = section(title, this.problem, this.table.element);
+    this.element = section(title, this.problem, this.table.element, this.add && h("div", { class: "buttons" }, this.add));
   }
 
   async load() {
     this.problem.hidden = true;
     try {
       this.rows = await get(this.where);
+      this.table.element.hidden = false;
       this.draw();
     } catch (refusal) {
       if (!(refusal instanceof Refused)) throw refusal;
       this.table.element.hidden = true;
+      tell(this.problem, refusal);
+    }
+  }
+
+  /** Do something about a row, or about none; where it is refused, say so. */
+  async attempt(act, row) {
+    this.problem.hidden = true;
+    try {
+      await act(row);
+    } catch (refusal) {
       tell(this.problem, refusal);
     }
   }
@@ -47,11 +63,21 @@ export class ListView {
   constructor(title, lists, field) {
     this.title = title;
     this.query = { view: "quiet" };
-    const load = () => Promise.all(lists.map((list) => list.load()));
+    this.lists = lists;
     this.element = h("div", { class: "stack" },
       h("div", { class: "bar-of-tools" }, field((wanted) => lists.forEach((list) => list.filter(wanted))),
-        h("button", { type: "button", onclick: load }, "Refresh")),
+        h("button", { type: "button", onclick: () => this.load() }, "Refresh")),
       lists.map((list) => list.element));
-    load();
+    this.load();
+  }
+
+  load() {
+    return Promise.all(this.lists.map((list) => list.load()));
+  }
+
+  /** Show what was changed; where a row has gone, so has what had the focus. */
+  async changed(list, removed) {
+    await this.load();
+    if (removed) list.add?.focus();
   }
 }

@@ -4,8 +4,8 @@ import { h, setAttribute, setText } from "./dom.js";
 
 /**
  * A column: {id, title, value(row), cell(row), number, level, help}.
- * `value` is what is sorted by; `cell` a text, or {text, href, tone, title, bar, mark}: a link, how
- * it stands, and a bar from 0 to 1. Columns of level 2 and 3 go where there is little room, texts
+ * `value` is what is sorted by; `cell` a text, or {text, href, act, tone, title, bar, mark}: a link,
+ * or what a button does, how it stands, and a bar from 0 to 1. Columns of level 2 and 3 go where there is little room, texts
  * of `brief` ones are not broken into lines.
  */
 export class Table {
@@ -96,8 +96,9 @@ export class Table {
     });
   }
 
-  fillCell(cell, { text, href, tone, title, bar, mark }) {
-    if (cell.link === undefined) this.shape(cell, href !== undefined, bar !== undefined);
+  fillCell(cell, { text, href, act, tone, title, bar, mark }) {
+    if (cell.link === undefined) this.shape(cell, href !== undefined, act !== undefined, bar !== undefined);
+    cell.act = act;
     setText(cell.text, text);
     if (href !== undefined) setAttribute(cell.link, "href", href);
     setAttribute(cell.text, "class", tone ? `tone ${tone}` : null);
@@ -108,16 +109,17 @@ export class Table {
   }
 
   /** Give a cell the elements that it keeps. */
-  shape(cell, linked, barred) {
+  shape(cell, linked, acting, barred) {
     cell.text = h("span", {});
     cell.link = linked ? h("a", { class: "row-link" }, cell.text) : null;
+    if (acting) cell.link = h("button", { type: "button", class: "row-link", onclick: () => cell.act() }, cell.text);
     cell.bar = barred ? h("span", { class: "bar", "aria-hidden": "true" }) : null;
     cell.content.append(cell.link ?? cell.text, cell.bar ?? "");
   }
 
   /** Arrow keys go from row to row. */
   walk(event) {
-    const links = [...this.body.querySelectorAll("a.row-link")];
+    const links = [...this.body.querySelectorAll(".row-link")];
     const at = links.indexOf(document.activeElement);
     const steps = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: links.length - 1 };
     const to = links[steps[event.key]];
