@@ -268,6 +268,7 @@ def _render_connection(row: ClientRow, view: CatalogView) -> dict[str, Any]:
     return {
         "id": connection.id,
         "name": connection.name,
+        "user_provided_name": connection.user_provided_name or None,
         "node": connection.node,
         "type": "network",
         "protocol": connection.protocol,

@@ -181,6 +181,7 @@ ConnectionView = _view(
             ("id", "name", "node", "type", "protocol", "user", "vhost", "auth_mechanism"), str
         ),
         **dict.fromkeys(("host", "peer_host", "state"), str),
+        "user_provided_name": _optional(str),
         **dict.fromkeys(("port", "peer_port", "held_octets", "channels", "channel_max"), int),
         **dict.fromkeys(("frame_max", "timeout", "connected_at"), int),
         "ssl": bool,

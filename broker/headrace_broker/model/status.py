@@ -366,6 +366,12 @@ class ConnectionStatus(msgspec.Struct, frozen=True):
     rates: tuple[float, ...] = ()
 
     @property
+    def user_provided_name(self) -> str:
+        """What the client calls itself, "" for nothing."""
+        found = self.client_properties.get("connection_name")
+        return found if isinstance(found, str) else ""
+
+    @property
     def peer(self) -> tuple[str, int]:
         """Host and port of the client, ("", 0) where they are not known."""
         return _endpoint(self.name.partition(" -> ")[0])

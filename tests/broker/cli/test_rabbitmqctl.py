@@ -67,7 +67,7 @@ def busy(fake_node):
     connection = ConnectionStatus(
         *("n1", "n1/1/7", NAME, "guest", "/", "PLAIN"),
         *(1700, "running", 2047, 131072, 60, 1),
-        client_properties={"product": "x"},
+        client_properties={"connection_name": "shop"},
     )
     consumer = ConsumerStatus("tag", "q", True, False, 10, {"x-priority": 1})
     channel = ChannelStatus(3, 10, 0, True, 4, 5, (consumer,))
@@ -226,7 +226,8 @@ def test_clients_are_listed(ctl, busy):
         "guest\t10.0.0.1\t5000\trunning\n"
     )
     out = ctl("-s", "list_connections", "pid", "name", "ssl", "client_properties")[1]
-    assert out == f'n1/1/7\t{NAME}\tfalse\t[{{"product","x"}}]\n'
+    assert out == f'n1/1/7\t{NAME}\tfalse\t[{{"connection_name","shop"}}]\n'
+    assert ctl("-s", "list_connections", "user_provided_name")[1] == "shop\n"
     assert ctl("-s", "list_connections", "recv_oct", "send_cnt")[1] == "0\t0\n"
     assert ctl("-s", "list_channels")[1] == "n1/1/7/3\tguest\t1\t4\n"
     assert ctl("-s", "list_channels", "connection", "number")[1] == f"{NAME}\t3\n"

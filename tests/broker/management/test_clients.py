@@ -100,6 +100,7 @@ def test_connections_are_listed_with_rabbitmqs_fields(api, busy):
         "timeout": 60,
         "connected_at": 1700,
         "client_properties": {"product": "x"},
+        "user_provided_name": None,
     }
     assert (rows[1]["ssl"], rows[1]["ssl_protocol"], rows[1]["peer_cert_subject"]) == (
         False,
@@ -110,6 +111,17 @@ def test_connections_are_listed_with_rabbitmqs_fields(api, busy):
     assert api("GET", f"/api/connections/{name_of(2)}") == (200, rows[1])
     assert api("GET", "/api/connections/n1%2F1%2F2") == (200, rows[1])
     assert api("GET", "/api/connections/gone")[0] == 404
+
+
+@pytest.mark.parametrize(
+    ("properties", "name"),
+    [({"connection_name": "shop"}, "shop"), ({"connection_name": 7}, None), ({}, None)],
+)
+def test_a_connection_has_the_name_that_its_client_gave_it(api, node, properties, name):
+    named = structs.replace(connection(1, "guest"), client_properties=properties)
+    node.listing = ClientListing([ClientRow(named)])
+    [row] = api("GET", "/api/connections")[1]
+    assert row["user_provided_name"] == name
 
 
 def test_what_passes_connections_and_channels_is_counted_and_has_rates(api, node):

@@ -38,6 +38,7 @@ CONNECTIONS: Final[dict[str, Column]] = {
     **_same("name port host peer_port peer_host ssl ssl_protocol ssl_cipher peer_cert_subject"),
     **_same("peer_cert_issuer peer_cert_validity state channels protocol auth_mechanism user"),
     **_same("vhost timeout frame_max channel_max client_properties connected_at node"),
+    "user_provided_name": lambda row: row.get("user_provided_name") or "",
     **_same("recv_oct recv_cnt send_oct send_cnt"),
 }
 CHANNELS: Final[dict[str, Column]] = {
