@@ -1,6 +1,7 @@
 // One queue: depth over time against its marks, rates, who fills it, who empties it.
 
 import { change, get, path, Refused } from "./api.js";
+import { Archive } from "./archive.js";
 import { Chart } from "./chart.js";
 import { confirm, notice } from "./dialog.js";
 import { h, setText } from "./dom.js";
@@ -50,6 +51,7 @@ export class QueueView {
     this.facts = h("div", {});
     this.consumers = new Table("Consumers", CONSUMER_COLUMNS, { sort: ["tag", false], empty: "It has no consumer." });
     this.bindings = new Table("Bindings", BINDING_COLUMNS, { sort: ["source", false], empty: "It has no binding." });
+    this.archive = new Archive(...this.place);
     this.peek = new Peek(...this.place);
     const purge = h("button", { type: "button", class: "danger", onclick: () => this.ask() }, "Purge");
     this.element = h("div", { class: "stack" }, this.gone,
@@ -58,6 +60,7 @@ export class QueueView {
       h("div", { class: "pair" }, section("Who fills it", this.why.element), section("Held back", this.held.element)),
       h("div", { class: "pair" }, section("Watermarks", this.form), section("Members", this.facts)),
       h("div", { class: "pair" }, section("Consumers", this.consumers.element), section("Bindings", this.bindings.element)),
+      this.archive.element,
       section("Messages", this.peek.element),
       section("Purge", h("p", {}, "Drops all messages that are ready; those at consumers stay."), h("div", { class: "buttons" }, purge)));
   }
@@ -77,6 +80,7 @@ export class QueueView {
       const bindings = await get(path("queues", vhost, name, "bindings"));
       this.bindings.update(bindings.map((row) => [`${row.source} ${row.properties_key}`, row]));
       await this.loadConsumers();
+      await this.archive.load(queue);
     } catch (refusal) {
       if (!(refusal instanceof Refused)) throw refusal;
       setText(this.gone, refusal.message);
@@ -95,6 +99,7 @@ export class QueueView {
     if (row === undefined) return;
     this.showTiles(row);
     this.showCharts(row, values.at);
+    this.archive.update();
     const why = values.get("why");
     if (why !== undefined) {
       this.why.update(why);
