@@ -32,6 +32,7 @@ class Node:
         self.amqps = base_port
         self.http = base_port + 1
         self.grpcs = base_port + 3
+        self.https = base_port + 4
         self.config = directory / "node.toml"
         self.authority = Authority(directory)
         self.client = self.authority.sign("/CN=guest", "client")
@@ -51,6 +52,7 @@ grpcs = "127.0.0.1:{self.grpcs}"
 amqp = ""
 amqps = "127.0.0.1:{self.amqps}"
 http = "127.0.0.1:{self.http}"
+https = "127.0.0.1:{self.https}"
 [tls]
 certificate_file = "{directory / "server.pem"}"
 key_file = "{directory / "server.key"}"
@@ -135,6 +137,52 @@ def test_a_client_logs_in_with_its_certificate_and_outlives_a_renewal(node: Node
                 publisher.publish(b"hello").wait()
             assert channel.basic_get("q", auto_ack=True)[2] == b"hello"
     assert process.returncode == 0
+
+
+def test_commands_speak_tls_to_all_listeners(node: Node, tmp_path: Path) -> None:
+    place = {
+        "HEADRACE_API": f"localhost:{node.https}",
+        "HEADRACE_API_CA_FILE": str(node.authority.file),
+        "HEADRACE_API_CERT_FILE": str(node.client.certificate),
+        "HEADRACE_API_KEY_FILE": str(node.client.key),
+    }
+
+    def run(*words: str, code: int = 0, **more: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "headrace_broker.cli", *words],
+            env={**os.environ, **place, **more},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    with running(node):
+        run("queue", "declare", "q")
+        listeners = {"amqp": f"localhost:{node.amqps}", "grpc": f"localhost:{node.grpcs}"}
+        for protocol, address in listeners.items():
+            to = ("--protocol", protocol, "--address", address)
+            run("publish", "q", protocol, *to)
+            run("perf", "--seconds", "1", "--rate", "50", *to)
+        backup = str(tmp_path / "backup")
+        assert "2 messages of 1 queue" in run("backup", backup, "-q", "^q$")
+        run("queue", "delete", "q")
+        run("restore", backup, "--grpc", listeners["grpc"])
+        taken = run("consume", "q", "--until-empty", "--address", listeners["amqp"])
+        assert taken.split() == ["amqp", "grpc"]
+        assert "q" in run("ctl", "list_queues", "name")
+
+        stranger = str(Authority(tmp_path, "stranger").file)
+        for words in (
+            ("queue", "list"),
+            ("publish", "q", "x", "--address", listeners["amqp"]),
+            ("publish", "q", "x", "--address", listeners["grpc"], "--protocol", "grpc"),
+        ):
+            run(*words, code=5, HEADRACE_API_CA_FILE=stranger)
+        missing = str(tmp_path / "missing.pem")
+        assert missing in run("queue", "list", "--ca-file", missing, code=2)
 
 
 def test_a_node_with_a_bad_file_says_what_is_wrong_and_does_not_start(node: Node) -> None:

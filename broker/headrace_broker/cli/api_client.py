@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import http.client
+import ssl
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -46,10 +47,18 @@ class ApiClient:
         address: HOST:PORT of its HTTP listener.
         user: a user of the broker.
         password: theirs.
+        tls: checks the node, None in the clear.
     """
 
-    def __init__(self, address: str, user: str = "guest", password: str = "guest") -> None:  # noqa: S107
+    def __init__(
+        self,
+        address: str,
+        user: str = "guest",
+        password: str = "guest",  # noqa: S107
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self.address = address
+        self._tls = tls
         login = base64.b64encode(f"{user}:{password}".encode()).decode()
         self._headers = {"Authorization": f"Basic {login}"}
 
@@ -84,7 +93,7 @@ class ApiClient:
             ValueError: the address has no port that can be.
         """
         host, port = split_address(self.address)
-        connection = http.client.HTTPConnection(host, port, timeout=seconds)
+        connection = self._connection(host, port, seconds)
         data = msgspec.json.encode(body) if body is not None else None
         try:
             connection.request(method, path, data, {**self._headers, **(headers or {})})
@@ -96,6 +105,11 @@ class ApiClient:
             raise ApiError(f"{self.address}{path}: {error}") from error
         finally:
             connection.close()
+
+    def _connection(self, host: str, port: int, seconds: float) -> http.client.HTTPConnection:
+        if self._tls is None:
+            return http.client.HTTPConnection(host, port, timeout=seconds)
+        return http.client.HTTPSConnection(host, port, timeout=seconds, context=self._tls)
 
     def not_ready_reason(self) -> str:
         """Return "" when the node is ready for clients, otherwise why not."""

@@ -16,6 +16,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from headrace_broker.cli.api_client import ApiAnswer, ApiClient, ApiError
+from headrace_broker.cli.client_tls import ClientTls, tls_of
 
 # Exit codes; click ends with 2 where a command line is wrong.
 EXIT_REFUSED: Final = 1
@@ -52,6 +53,8 @@ class Session:
         user: who asks.
         vhost: where.
         output: "table", or "json" for programs.
+        with_tls: whether TLS was asked for; a file for it asks for it as well.
+        ca_file: see `ClientTls`, as are the next ones.
     """
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
@@ -60,6 +63,8 @@ class Session:
         self.vhost = "/"
         self.output = "table"
         self._password = environment.get("HEADRACE_API_PASSWORD")
+        self.with_tls, files = tls_of(environment)
+        self.ca_file, self.cert_file, self.key_file = files.ca_file, files.cert_file, files.key_file
 
     @property
     def login(self) -> tuple[str, str]:
@@ -79,6 +84,11 @@ class Session:
         return self.user, self._password
 
     @property
+    def tls(self) -> ClientTls | None:
+        """How nodes are known, None where they are talked to in the clear."""
+        return ClientTls(self.ca_file, self.cert_file, self.key_file) if self.with_tls else None
+
+    @property
     def as_json(self) -> bool:
         """Whether a program reads what is printed."""
         return self.output == "json"
@@ -87,7 +97,8 @@ class Session:
 
     @functools.cached_property
     def _client(self) -> ApiClient:
-        return ApiClient(self.address, *self.login)
+        tls = self.tls
+        return ApiClient(self.address, *self.login, tls.context() if tls is not None else None)
 
     def ask(
         self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
@@ -227,6 +238,13 @@ def _store(context: click.Context, parameter: click.Parameter, value: Any) -> No
         setattr(session, parameter.name, value)
 
 
+def _store_file(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+    """Keep a file for TLS, which asks for TLS as well."""
+    _store(context, parameter, value)
+    if value is not None:
+        context.ensure_object(Session).with_tls = True
+
+
 NO_LIMIT: Final = "none"
 _SHARED: Final[dict[str, Any]] = {"expose_value": False, "callback": _store}
 
@@ -244,6 +262,21 @@ def _client_options() -> list[click.Option]:
         click.Option(["--user"], help=user, **_SHARED),
         click.Option(["--vhost"], help="The virtual host.  [/]", **_SHARED),
         click.Option(["-o", "--output"], type=kinds, help=output, **_SHARED),
+        *_tls_options(),
+    ]
+
+
+def _tls_options() -> list[click.Option]:
+    tls = "Speak TLS.  [HEADRACE_API_TLS; as soon as a file for it is named]"
+    files = {
+        "--ca-file": "Authorities of nodes, PEM.  [HEADRACE_API_CA_FILE; those of the system]",
+        "--cert-file": "A certificate of who asks, PEM.  [HEADRACE_API_CERT_FILE]",
+        "--key-file": "Its key.  [HEADRACE_API_KEY_FILE; in --cert-file]",
+    }
+    shared: dict[str, Any] = {"expose_value": False, "callback": _store_file, "metavar": "PATH"}
+    return [
+        click.Option(["--tls/--no-tls", "with_tls"], default=None, help=tls, **_SHARED),
+        *(click.Option([name], help=text, **shared) for name, text in files.items()),
     ]
 
 

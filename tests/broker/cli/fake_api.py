@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from typing import Any
 
 from headrace_broker.cli.api_client import ApiAnswer, ApiClient, ApiError
@@ -13,16 +14,21 @@ class FakeApi(ApiClient):
     Attributes:
         asked: log-ins and requests.
         answers: to the next requests.
+        tls: what checks the node, None in the clear.
     """
 
     def __init__(self) -> None:
         super().__init__("")
         self.asked: list[tuple[Any, ...]] = []
         self.answers: list[ApiAnswer | ApiError] = []
+        self.tls: ssl.SSLContext | None = None
 
-    def __call__(self, address: str, user: str, password: str) -> FakeApi:
+    def __call__(
+        self, address: str, user: str, password: str, tls: ssl.SSLContext | None
+    ) -> FakeApi:
         self.asked.append((address, user, password))
         self.address = address
+        self.tls = tls
         return self
 
     def request(

@@ -11,6 +11,7 @@ import grpc
 from google.rpc.error_details_pb2 import ErrorInfo
 from grpc_status import rpc_status
 
+from headrace_broker.cli.client_tls import ClientTls
 from headrace_broker.cli.session import (
     EXIT_NOT_ALLOWED,
     EXIT_NOT_FOUND,
@@ -68,6 +69,7 @@ class Cluster:
         login: user and password.
         clock: tells seconds.
         sleep: waits for some.
+        tls: how nodes are known, None in the clear.
     """
 
     def __init__(
@@ -76,9 +78,14 @@ class Cluster:
         login: tuple[str, str],
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
+        tls: ClientTls | None = None,
     ) -> None:
         options = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
-        self._channels = [grpc.insecure_channel(each, options=options) for each in addresses]
+        if tls is None:
+            self._channels = [grpc.insecure_channel(each, options=options) for each in addresses]
+        else:
+            proof = tls.credentials()
+            self._channels = [grpc.secure_channel(each, proof, options) for each in addresses]
         self._stubs = [BackupStub(channel) for channel in self._channels]
         basic = base64.b64encode(":".join(login).encode()).decode()
         self._metadata = (("authorization", f"Basic {basic}"),)
@@ -228,18 +235,20 @@ def open_cluster(session: Session, given: str | None) -> Cluster:
         CommandError: no node serves gRPC, or the API does not answer.
     """
     addresses = [each.strip() for each in given.split(",")] if given else _listeners(session)
-    return Cluster(addresses, session.login)
+    return Cluster(addresses, session.login, tls=session.tls)
 
 
 def _listeners(session: Session) -> list[str]:
     """Return where the nodes listen for gRPC, those first that surely can be reached from here."""
     api_host, _ = split_address(session.address)
     found: list[str] = []
+    wanted = "grpc" if session.tls is None else "grpc/ssl"
     for each in session.get("/api/overview").get("listeners", []):
-        if each["protocol"] == "grpc":
+        if each["protocol"] == wanted:
             host = api_host if each["ip_address"] in _UNSPECIFIED else each["ip_address"]
             found.append(f"[{host}]:{each['port']}" if ":" in host else f"{host}:{each['port']}")
     if not found:
-        text = "no node says where it listens for gRPC: name one with --grpc HOST:PORT"
+        over = "" if session.tls is None else " over TLS"
+        text = f"no node says where it listens for gRPC{over}: name one with --grpc HOST:PORT"
         raise CommandError(text)
     return list(dict.fromkeys(found))

@@ -17,6 +17,7 @@ from aiormq import exceptions
 from aiormq.abc import AbstractChannel, DeliveredMessage
 from pamqp.commands import Basic
 
+from headrace_broker.cli.client_tls import ClientTls
 from headrace_broker.cli.load.pace import Pace
 from headrace_broker.cli.load.plan import STAMP, Plan, Tally
 from headrace_broker.cli.session import (
@@ -62,7 +63,11 @@ logging.getLogger("aiormq").setLevel(logging.CRITICAL)  # what goes wrong is rai
 
 @contextlib.asynccontextmanager
 async def open_channel(
-    address: str, login: tuple[str, str], vhost: str, confirms: bool
+    address: str,
+    login: tuple[str, str],
+    vhost: str,
+    confirms: bool,
+    tls: ClientTls | None = None,
 ) -> AsyncIterator[AbstractChannel]:
     """Open a connection with one channel, and close both.
 
@@ -71,6 +76,7 @@ async def open_channel(
         login: user and password.
         vhost: where.
         confirms: whether publishes wait until they are safe.
+        tls: how the node is known, None in the clear.
 
     Raises:
         OSError: it cannot be reached.
@@ -82,8 +88,13 @@ async def open_channel(
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--address") from None
     user, password = (quote(each, safe="") for each in login)
-    url = f"amqp://{user}:{password}@{address}/{quote(vhost, safe='')}"
-    connection = await aiormq.connect(url, client_properties={"connection_name": "headrace"})
+    scheme = "amqp" if tls is None else "amqps"
+    url = f"{scheme}://{user}:{password}@{address}/{quote(vhost, safe='')}"
+    connection = await aiormq.connect(
+        url,
+        client_properties={"connection_name": "headrace"},
+        context=tls.context() if tls is not None else None,
+    )
     try:
         yield await connection.channel(publisher_confirms=confirms)
     finally:
@@ -107,7 +118,7 @@ class AmqpLoad:
 
     def _channel(self, confirms: bool) -> AbstractAsyncContextManager[AbstractChannel]:
         plan = self._plan
-        return open_channel(plan.address, plan.login, plan.vhost, confirms)
+        return open_channel(plan.address, plan.login, plan.vhost, confirms, plan.tls)
 
     async def declare(self, arguments: dict[str, object]) -> None:
         """Declare the queues of the plan."""

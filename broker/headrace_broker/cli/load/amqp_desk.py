@@ -10,6 +10,7 @@ from typing import Any, Final, final
 from aiormq.abc import AbstractChannel, DeliveredMessage
 from pamqp.commands import Basic
 
+from headrace_broker.cli.client_tls import ClientTls
 from headrace_broker.cli.load.amqp import open_channel
 from headrace_broker.cli.load.letter import Letter, Show, Taken
 
@@ -17,9 +18,11 @@ PREFETCH_COUNT: Final = 100
 
 
 @contextlib.asynccontextmanager
-async def open_desk(address: str, login: tuple[str, str], vhost: str) -> AsyncIterator[AmqpDesk]:
+async def open_desk(
+    address: str, login: tuple[str, str], vhost: str, tls: ClientTls | None
+) -> AsyncIterator[AmqpDesk]:
     """Open a connection, and close it; raises as `open_channel`."""
-    async with open_channel(address, login, vhost, confirms=True) as channel:
+    async with open_channel(address, login, vhost, True, tls) as channel:
         yield AmqpDesk(channel)
 
 

@@ -91,7 +91,7 @@ def _measured(session: Session, wire: Wire, given: dict[str, Any]) -> Summary:
         CommandError: the listener is not there, or refuses.
     """
     plan = Plan(
-        address=given["address"] or wire.address,
+        address=wire.address_for(given["address"], session.tls),
         login=session.login,
         vhost=session.vhost,
         queues=tuple(_names(given["name"], given["queues"])),
@@ -102,6 +102,7 @@ def _measured(session: Session, wire: Wire, given: dict[str, Any]) -> Summary:
         rate=given["rate"],
         prefetch=given["prefetch"],
         persistent=not given["transient"],
+        tls=session.tls,
     )
 
     arguments = pairs("--argument", given["arguments"])

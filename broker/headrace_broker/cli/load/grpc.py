@@ -9,6 +9,7 @@ from typing import Final, final
 
 import click
 
+from headrace_broker.cli.client_tls import ClientTls
 from headrace_broker.cli.load.pace import Pace
 from headrace_broker.cli.load.plan import STAMP, Plan, Tally
 from headrace_broker.cli.session import (
@@ -28,6 +29,7 @@ from headrace_client import (
     NotFoundError,
     Properties,
     PublishRefusedError,
+    Tls,
     TooLateError,
     UnavailableError,
     UnroutableError,
@@ -56,23 +58,34 @@ def failure(error: BaseException) -> tuple[str, int]:
     return text, EXIT_REFUSED
 
 
-async def connect(address: str, login: tuple[str, str], vhost: str) -> Client:
+async def connect(
+    address: str, login: tuple[str, str], vhost: str, tls: ClientTls | None
+) -> Client:
     """Return a client.
 
     Args:
         address: HOST:PORT, or several joined by commas.
         login: user and password.
         vhost: where.
+        tls: how the nodes are known, None in the clear.
 
     Raises:
         HeadraceError: no node answers, or it refuses.
         click.BadParameter: the address cannot be one.
     """
     user, password = login
+    proof = _proof(tls) if tls is not None else None
     try:
-        return await Client.connect(address, user=user, password=password, vhost=vhost)
+        return await Client.connect(address, user=user, password=password, vhost=vhost, tls=proof)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--address") from None
+
+
+def _proof(tls: ClientTls) -> Tls:
+    """Return files as the client takes them; raises as `ClientTls.context`."""
+    tls.context()
+    key = (tls.key_file or tls.cert_file) or None
+    return Tls(tls.ca_file or None, tls.cert_file or None, key)
 
 
 @final
@@ -92,7 +105,7 @@ class GrpcLoad:
 
     async def _client(self) -> Client:
         plan = self._plan
-        return await connect(plan.address, plan.login, plan.vhost)
+        return await connect(plan.address, plan.login, plan.vhost, plan.tls)
 
     async def declare(self, arguments: dict[str, object]) -> None:
         """Declare the queues of the plan."""

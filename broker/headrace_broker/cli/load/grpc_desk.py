@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterable
 from datetime import timedelta
 from typing import Any, Final, final
 
+from headrace_broker.cli.client_tls import ClientTls
 from headrace_broker.cli.load.grpc import GIVE_UP_S, connect
 from headrace_broker.cli.load.letter import Letter, Show, Taken
 from headrace_client import Client, Confirm, Delivery, Properties
@@ -17,9 +18,11 @@ MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 @contextlib.asynccontextmanager
-async def open_desk(address: str, login: tuple[str, str], vhost: str) -> AsyncIterator[GrpcDesk]:
+async def open_desk(
+    address: str, login: tuple[str, str], vhost: str, tls: ClientTls | None
+) -> AsyncIterator[GrpcDesk]:
     """Open a connection, and close it; raises as `connect`."""
-    async with await connect(address, login, vhost) as client:
+    async with await connect(address, login, vhost, tls) as client:
         yield GrpcDesk(client)
 
 

@@ -106,10 +106,10 @@ def _with_desk(
         CommandError: the listener is not there, or what was refused.
     """
     wire = wire_of(given["protocol"])
-    address = given["address"] or wire.address
+    address = wire.address_for(given["address"], session.tls)
 
     async def run() -> None:
-        async with wire.desk(address, session.login, session.vhost) as desk:
+        async with wire.desk(address, session.login, session.vhost, session.tls) as desk:
             await work(desk)
 
     try:

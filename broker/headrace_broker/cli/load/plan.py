@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from headrace_broker.cli.client_tls import ClientTls
 from headrace_broker.cli.load.histogram import Histogram
 
 STAMP: Final = struct.Struct(">Q")  # at the start of each body: when it was sent, in nanoseconds
@@ -19,6 +20,7 @@ class Plan(msgspec.Struct, frozen=True):
     Attributes:
         address: HOST:PORT of a listener for the protocol.
         login: user and password.
+        tls: how the nodes are known, None in the clear.
         vhost: where.
         queues: names; publishers and consumers are dealt out to them in turn.
         publishers: how many, each with a connection of its own.
@@ -41,6 +43,7 @@ class Plan(msgspec.Struct, frozen=True):
     rate: int
     prefetch: int
     persistent: bool
+    tls: ClientTls | None = None
 
 
 class Tally:

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import click
 
+from headrace_broker.cli.client_tls import ClientTls
 from headrace_broker.cli.load.letter import Desk
 from headrace_broker.cli.load.plan import Plan, Tally
 from headrace_broker.cli.load.run import Load
@@ -17,7 +18,9 @@ from headrace_broker.cli.session import EXIT_UNAVAILABLE, CommandError
 AMQP: Final = "amqp"
 GRPC: Final = "grpc"
 AMQP_ADDRESS: Final = "127.0.0.1:5672"
+AMQPS_ADDRESS: Final = "127.0.0.1:5671"
 GRPC_ADDRESS: Final = "127.0.0.1:7672"
+GRPCS_ADDRESS: Final = "127.0.0.1:7671"
 
 protocol_option = click.option(
     "--protocol", type=click.Choice([AMQP, GRPC]), default=AMQP, show_default=True
@@ -26,7 +29,7 @@ address_option = click.option(
     "--address",
     metavar="HOST:PORT",
     help=f"Of a node's listener for that; with grpc also several, joined by commas.  "
-    f"[{AMQP_ADDRESS}; {GRPC_ADDRESS}]",
+    f"[{AMQP_ADDRESS}, {GRPC_ADDRESS}; with TLS {AMQPS_ADDRESS}, {GRPCS_ADDRESS}]",
 )
 
 
@@ -46,18 +49,24 @@ class Wire(NamedTuple):
     Attributes:
         name: for people.
         address: where a node listens unless it is told otherwise.
+        tls_address: and where for TLS.
         load: makes the publishers and consumers of a plan.
-        desk: opens a connection for single messages: address, log-in and vhost.
+        desk: opens a connection for single messages: address, log-in, vhost and TLS.
         errors: that either may end with.
         failure: returns what to tell of one, with its exit code.
     """
 
     name: str
     address: str
+    tls_address: str
     load: Callable[[Plan, Tally, asyncio.Event], PlannedLoad]
-    desk: Callable[[str, tuple[str, str], str], AbstractAsyncContextManager[Desk]]
+    desk: Callable[[str, tuple[str, str], str, ClientTls | None], AbstractAsyncContextManager[Desk]]
     errors: tuple[type[BaseException], ...]
     failure: Callable[[BaseException], tuple[str, int]]
+
+    def address_for(self, given: str | None, tls: ClientTls | None) -> str:
+        """Return the address that is asked for, or the one that goes without saying."""
+        return given or (self.address if tls is None else self.tls_address)
 
     def command_error(self, address: str, error: BaseException) -> CommandError:
         """Return how a command ends for an error, or for the first one in a group."""
@@ -79,7 +88,7 @@ def wire_of(protocol: str) -> Wire:
     from headrace_broker.cli.load import amqp, amqp_desk
 
     parts: tuple[Any, ...] = (amqp.AmqpLoad, amqp_desk.open_desk, amqp.ERRORS, amqp.failure)
-    return Wire("AMQP", AMQP_ADDRESS, *parts)
+    return Wire("AMQP", AMQP_ADDRESS, AMQPS_ADDRESS, *parts)
 
 
 def _grpc() -> Wire:
@@ -90,4 +99,5 @@ def _grpc() -> Wire:
         raise click.ClickException(f"--protocol grpc needs the Python client: {how}") from None
     from headrace_broker.cli.load import grpc, grpc_desk
 
-    return Wire("gRPC", GRPC_ADDRESS, grpc.GrpcLoad, grpc_desk.open_desk, grpc.ERRORS, grpc.failure)
+    more: tuple[Any, ...] = (grpc.GrpcLoad, grpc_desk.open_desk, grpc.ERRORS, grpc.failure)
+    return Wire("gRPC", GRPC_ADDRESS, GRPCS_ADDRESS, *more)

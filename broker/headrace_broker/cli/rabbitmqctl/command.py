@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import click
 
+from headrace_broker.cli.client_tls import tls_of
 from headrace_broker.cli.rabbitmqctl.session import Session, Settings
 
 FORMATTERS: Final = ("table", "json", "pretty_table")
@@ -70,10 +71,12 @@ def group(context: click.Context, /, **given: Any) -> None:
 def from_environment(environment: Mapping[str, str]) -> Settings:
     """Return what the environment says."""
     default = Settings()
+    with_tls, files = tls_of(environment)
     return Settings(
         api=environment.get("HEADRACE_API", default.api),
         user=environment.get("HEADRACE_API_USER", default.user),
         password=environment.get("HEADRACE_API_PASSWORD", default.password),
+        tls=files if with_tls else None,
     )
 
 

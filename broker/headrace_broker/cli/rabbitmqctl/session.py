@@ -8,6 +8,7 @@ import click
 import msgspec
 
 from headrace_broker.cli.api_client import ApiAnswer, ApiClient, ApiError
+from headrace_broker.cli.client_tls import ClientTls
 
 # Exit codes of sysexits.h, as rabbitmqctl has them.
 EX_USAGE: Final = 64
@@ -47,6 +48,7 @@ class Settings(msgspec.Struct):
         headers: print the names of columns.
         formatter: "table" or "json".
         seconds: how long to wait for an answer.
+        tls: how nodes are known, None in the clear.
     """
 
     api: str = "127.0.0.1:15672"
@@ -57,6 +59,7 @@ class Settings(msgspec.Struct):
     headers: bool = True
     formatter: str = "table"
     seconds: float = 60.0
+    tls: ClientTls | None = None
 
 
 class Session:
@@ -68,7 +71,8 @@ class Session:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self._client = ApiClient(settings.api, settings.user, settings.password)
+        tls = settings.tls.context() if settings.tls is not None else None
+        self._client = ApiClient(settings.api, settings.user, settings.password, tls)
 
     def say(self, text: str) -> None:
         """Print what is going on, unless quiet or for a program."""

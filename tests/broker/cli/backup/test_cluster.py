@@ -18,6 +18,7 @@ from headrace_broker.cli.backup.cluster import (
     PointLostError,
     QueueGoneError,
 )
+from headrace_broker.cli.client_tls import ClientTls
 from headrace_broker.cli.session import (
     EXIT_NOT_ALLOWED,
     EXIT_REFUSED,
@@ -197,6 +198,7 @@ def test_listeners_that_the_api_tells_of() -> None:
     class Session:
         address = "10.0.0.9:15672"
         login = ("u", "p")
+        tls: ClientTls | None = None
 
         def get(self, path: str) -> Any:
             assert path == "/api/overview"
@@ -206,11 +208,14 @@ def test_listeners_that_the_api_tells_of() -> None:
                     {"protocol": "grpc", "ip_address": "10.0.0.1", "port": 7672},
                     {"protocol": "grpc", "ip_address": "0.0.0.0", "port": 7673},
                     {"protocol": "grpc", "ip_address": "fd00::1", "port": 7672},
+                    {"protocol": "grpc/ssl", "ip_address": "10.0.0.1", "port": 7671},
                 ]
             }
 
     found = module._listeners(Session())  # type: ignore[arg-type]
     assert found == ["10.0.0.1:7672", "10.0.0.9:7673", "[fd00::1]:7672"]
+    Session.tls = ClientTls()
+    assert module._listeners(Session()) == ["10.0.0.1:7671"]  # type: ignore[arg-type]
     Session.get = lambda self, path: {}  # type: ignore[method-assign]
     with pytest.raises(CommandError, match="name one with --grpc"):
         module._listeners(Session())  # type: ignore[arg-type]
