@@ -17,6 +17,7 @@ from headrace_broker.model.limits import (
     LISTEN_BACKLOG,
     SOCKET_RECEIVE_BYTES,
 )
+from headrace_broker.runtime.client_counts import BY_NODE
 from headrace_broker.runtime.port import Broker
 from headrace_broker.runtime.tls import ServerTls
 from headrace_broker.runtime.tls_server import TlsServer
@@ -148,6 +149,7 @@ class AmqpListener:
     def _admit(self) -> AmqpProtocol | None:
         if len(self._protocols) >= self._connections_max:
             _LOG.warning("connection refused: there are %d", len(self._protocols))
+            self._broker.client_counts.refused_connections[BY_NODE] += 1
             return None
         assert self._pace is not None, "nobody is accepted before the start"
         connection_id = f"{self._broker.node_name}/{self._broker.boot}/{next(self._numbers)}"

@@ -41,9 +41,16 @@ CLIENTS: Final = (
     Metric("connections", GAUGE, "Open client connections and gRPC streams.", ("protocol",)),
     Metric("connections_opened_total", COUNTER, "Client connections that were opened."),
     Metric("connections_closed_total", COUNTER, "Client connections that were closed."),
+    Metric(
+        "connections_refused_total",
+        COUNTER,
+        "Client connections that were one too many.",
+        ("limit",),
+    ),
     Metric("channels", GAUGE, "Open channels."),
     Metric("channels_opened_total", COUNTER, "Channels that were opened."),
     Metric("channels_closed_total", COUNTER, "Channels that were closed."),
+    Metric("channels_refused_total", COUNTER, "Channels that were one too many for their user."),
     Metric("logins_total", COUNTER, "Log-ins by result.", ("protocol", "result")),
     Metric(
         "http_requests_total",

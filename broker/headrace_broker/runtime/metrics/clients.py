@@ -34,9 +34,12 @@ def client_samples(broker: NodeBroker) -> Iterator[Sample]:
     opened, closed = churn.channels()
     yield Sample("connections_opened_total", churn.connection_created)
     yield Sample("connections_closed_total", churn.connection_closed)
+    for limit, count in broker.client_counts.refused_connections.items():
+        yield Sample("connections_refused_total", count, (limit,))
     yield Sample("channels", _channels(infos))
     yield Sample("channels_opened_total", opened)
     yield Sample("channels_closed_total", closed)
+    yield Sample("channels_refused_total", broker.client_counts.refused_channels)
     for key, count in broker.login_counts.items():
         yield Sample("logins_total", count, key)
 

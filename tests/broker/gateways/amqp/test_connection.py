@@ -381,6 +381,7 @@ def test_connection_beyond_its_vhosts_limit_is_refused(kit, broker, new_peer):
         "NOT_ALLOWED - access to vhost '/' refused for user 'guest': "
         "connection limit (1) is reached"
     )
+    assert broker.client_counts.refused_connections == {"node": 0, "vhost": 1, "user": 0}
     first.connection.lost()
     new_peer().open()
     assert len(broker.connections) == 1
@@ -392,6 +393,7 @@ def test_connection_beyond_its_users_limit_is_refused(kit, broker, new_peer):
     assert refusal_of_one_more(kit, new_peer) == (
         "NOT_ALLOWED - connection refused for user 'guest': user connection limit (1) is reached"
     )
+    assert broker.client_counts.refused_connections == {"node": 0, "vhost": 0, "user": 1}
 
 
 def test_channel_beyond_its_users_limit_ends_the_connection(broker, new_peer):
@@ -406,3 +408,4 @@ def test_channel_beyond_its_users_limit_ends_the_connection(broker, new_peer):
         "NOT_ALLOWED - number of channels opened for user 'guest' has reached the maximum "
         "allowed user limit of (2)"
     )
+    assert broker.client_counts.refused_channels == 1

@@ -473,7 +473,7 @@ def test_stop_asks_clients_to_go(serve):
     serve(client)
 
 
-def test_connection_above_the_limit_is_closed(serve):
+def test_connection_above_the_limit_is_closed(serve, broker):
     def client(listener: AmqpListener) -> None:
         with (
             raw(listener) as first,
@@ -486,3 +486,4 @@ def test_connection_above_the_limit_is_closed(serve):
             read_until(first, commands.Connection.CloseOk)
 
     serve(in_thread(client), connections_max=1)
+    assert broker.client_counts.refused_connections["node"] == 1
