@@ -121,11 +121,13 @@ class NodeLog:
     ) -> AsyncGenerator[Block, None]:
         """Return blocks; see `ExportLog.read`."""
         index = start
-        while index < end:
+        while True:
             question = AskRows(self._log, incarnation, index, end)
             blocks: list[Block] = await self._nodes.ask(shard, question)
             for block in blocks:
                 yield block
+            if not blocks or blocks[-1].end_index >= end:
+                return  # who reads no row has been told as well whether the shard is the one meant
             index = blocks[-1].end_index
 
     async def open_group(self, shard: str, group: str, opener: bytes) -> Group:

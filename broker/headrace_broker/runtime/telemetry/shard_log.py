@@ -310,11 +310,11 @@ class ShardLog:
     # Reading
 
     def read(self, incarnation: int, start: int, end: int, octets_max: int) -> list[Block]:
-        """Return the first blocks that hold rows `start` to `end` - 1, at least one.
+        """Return the first blocks that hold rows `start` to `end` - 1, one at least for one row.
 
         Args:
             incarnation: of the shard, as the reader knows it.
-            start: less than `end`.
+            start: at most `end`.
             end: likewise.
             octets_max: the block that exceeds it is left out, unless it is the first.
 
@@ -330,6 +330,8 @@ class ShardLog:
             raise NotYetError(f"the last row is {summary.next_index - 1}", summary.next_index)
         if start < summary.first_index:
             raise DataGoneError("rows were dropped", summary.first_index)
+        if start == end:
+            return []
         segment = self._segment_of(start)
         offset, octets = segment.place(start, end, octets_max)
         fd = self._files.open(segment.path)

@@ -149,6 +149,14 @@ def test_rows_that_are_gone_not_there_yet_or_of_another_shard_are_refused(export
         assert (code, reason) == ("FAILED_PRECONDITION", "OTHER_INCARNATION")
         assert metadata == {"incarnation": str(shard.incarnation)}
         assert (await refusal(world.read(shard="n3")))[:2] == ("NOT_FOUND", "UNKNOWN_SHARD")
+        for end, more, reason in (
+            (10, {"incarnation": 5}, "OTHER_INCARNATION"),
+            (9, {}, "DATA_GONE"),
+            (12, {}, "NOT_YET"),
+            (10, {"shard": "n3"}, "UNKNOWN_SHARD"),
+        ):
+            assert (await refusal(world.read(start=end, end=end, **more)))[1] == reason
+        assert [block for each in await world.read(end=10) for block in each.blocks] == []
 
     export(scenario)
 
