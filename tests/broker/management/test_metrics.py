@@ -34,6 +34,7 @@ from headrace_broker.runtime.metrics.objects import FAMILIES, ObjectSamples, Obj
 from headrace_broker.runtime.metrics.queues import queue_samples
 from headrace_broker.runtime.port import ConnectionInfo
 from headrace_broker.runtime.queue_rates import QueueRates
+from headrace_broker.runtime.traffic import ClientTraffic
 from headrace_raftlog.model.histogram import Histogram
 
 NOW = 1_000 * SECOND_US
@@ -285,13 +286,46 @@ def test_the_fullest_queues_have_series_of_their_own(node: Any, report: Report) 
     text = scrape(node, "/metrics/per-object")[1]
     found = samples(text)
     ready = [name for name in found if "queue_messages_ready" in name]
-    assert len(ready) == 100 // 11
+    assert len(ready) == 200 // 3 // 11
     assert found['headrace_detailed_queue_messages_ready / q"99'] == 99
     assert found['headrace_detailed_queue_saturated / q"0'] == 1
-    assert found["headrace_detailed_connection_held_bytes / u a -> b"] == 84
-    assert found["headrace_detailed_objects_left_out queue"] == 91
-    assert found["headrace_detailed_objects_left_out connection"] == 84
-    assert len(found) <= 200 + 2
+    assert found["headrace_detailed_connection_held_bytes / u a -> b"] == 89
+    assert found["headrace_detailed_objects_left_out queue"] == 94
+    assert found["headrace_detailed_objects_left_out connection"] == 89
+    assert found["headrace_detailed_objects_left_out channel"] == 0
+    assert len(found) <= 200 + 3
+
+
+class Control:
+    """A connection with channels that each have published as many messages as their number."""
+
+    def __init__(self, channels: int) -> None:
+        self._channels = channels
+
+    def traffic(self) -> list[tuple[int, ClientTraffic]]:
+        found = [(number, ClientTraffic()) for number in range(1, self._channels + 1)]
+        for number, passed in found:
+            passed.publish = number
+            passed.deliver, passed.get_no_ack = 2, 3
+        return found
+
+
+def test_channels_have_series_within_the_bound(node: Any, report: Report) -> None:
+    node.metrics.per_object = True
+    for number in range(3):
+        info = report.connect(number)
+        info.name, info.channels, info.held_octets = f"c{number}", 30, number
+        info.control = Control(30)  # type: ignore[assignment]  # all that is asked
+    report.connect(3).channels = 1  # it has just closed
+    text = scrape(node, "/metrics/detailed?family=channel_metrics")[1]
+    found = samples(text)
+    assert "# TYPE headrace_detailed_channel_published_total counter" in text
+    assert found["headrace_detailed_channel_published_total / u c2 30"] == 30
+    assert found["headrace_detailed_channel_delivered_total / u c2 30"] == 5
+    shown = [name for name in found if "channel_published_total" in name]
+    assert len(shown) == 200 // 5
+    assert not any(" c0 " in name for name in shown)
+    assert found["headrace_detailed_objects_left_out channel"] == 3 * 30 + 1 - 40
 
 
 def test_families_and_vhosts_are_chosen(node: Any, report: Report) -> None:

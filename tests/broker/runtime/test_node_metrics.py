@@ -14,7 +14,12 @@ from headrace_broker.config import Config, load_config
 from headrace_broker.runtime.certificate_end import CertificateEnd
 from headrace_broker.runtime.metrics.catalogue import METRICS
 from headrace_broker.runtime.metrics.metric import PREFIX, Metric, Sample
-from headrace_broker.runtime.metrics.objects import CONNECTION_DETAILS, LEFT_OUT, QUEUE_DETAILS
+from headrace_broker.runtime.metrics.objects import (
+    CHANNEL_DETAILS,
+    CONNECTION_DETAILS,
+    LEFT_OUT,
+    QUEUE_DETAILS,
+)
 from headrace_broker.runtime.metrics.source import NodeMetrics
 from headrace_broker.runtime.node import BrokerNode
 from headrace_broker.runtime.stats import StatsBook
@@ -112,7 +117,7 @@ def row_of(metric: Metric) -> str:
 
 
 def test_the_documentation_has_a_row_for_each_metric() -> None:
-    details = [each.metric for each in (*QUEUE_DETAILS, *CONNECTION_DETAILS)]
+    details = [each.metric for each in (*QUEUE_DETAILS, *CONNECTION_DETAILS, *CHANNEL_DETAILS)]
     rows = [row_of(each) for each in (*METRICS.values(), *details, LEFT_OUT)]
     found = re.findall(r"^\| `headrace_.*\|$", DOCUMENT.read_text(), re.MULTILINE)
     assert found == rows

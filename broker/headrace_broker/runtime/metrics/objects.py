@@ -1,6 +1,6 @@
-"""Metrics of single queues and connections, for who asks for them: as many series as objects.
+"""Metrics of single queues, connections and channels: as many series as objects.
 
-Families are called as RabbitMQ calls them.
+They are for who asks for them, and their families are called as RabbitMQ calls them.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ from headrace_broker.runtime.connection_info import ConnectionInfo
 from headrace_broker.runtime.flow_facts import FlowFacts
 from headrace_broker.runtime.metrics.metric import COUNTER, GAUGE, Metric
 from headrace_broker.runtime.queue_host import QueueHost
+from headrace_broker.runtime.traffic import ClientTraffic
 
 QUEUE: Final = ("vhost", "queue")
 CONNECTION: Final = ("vhost", "user", "connection")
+CHANNEL: Final = (*CONNECTION, "channel")
 
 
 class Detail(NamedTuple):
@@ -25,7 +27,7 @@ class Detail(NamedTuple):
 
     Attributes:
         family: by which it is asked for.
-        value: returns it for a `QueueHost`, or a `ConnectionInfo`.
+        value: returns it for a `QueueHost`, a `ConnectionInfo`, or a channel's `ClientTraffic`.
     """
 
     family: str
@@ -46,6 +48,11 @@ def _connection(
     return Detail(family, metric, value)
 
 
+def _channel(name: str, text: str, value: Callable[[ClientTraffic], int]) -> Detail:
+    metric = Metric(f"detailed_channel_{name}_total", COUNTER, text, CHANNEL)
+    return Detail(CHANNEL_FINE, metric, value)
+
+
 def _is_busy(consumer: ConsumerInfo) -> bool:
     return consumer.attached and consumer.unsettled_count >= consumer.prefetch
 
@@ -59,6 +66,7 @@ COUNT: Final = "queue_consumer_count"
 FINE: Final = "queue_metrics"
 CONNECTION_COARSE: Final = "connection_coarse_metrics"
 CONNECTION_FINE: Final = "connection_metrics"
+CHANNEL_FINE: Final = "channel_metrics"
 
 QUEUE_DETAILS: Final = (
     _queue(
@@ -134,8 +142,20 @@ CONNECTION_DETAILS: Final = (
     ),
 )
 
+CHANNEL_DETAILS: Final = (
+    _channel("published", "Messages that came.", lambda each: int(each.publish)),
+    _channel("confirmed", "Of these, confirmed ones.", lambda each: int(each.confirm)),
+    _channel(
+        "delivered",
+        "Messages that went, fetched ones included.",
+        lambda each: int(each.deliver + each.deliver_no_ack + each.get + each.get_no_ack),
+    ),
+    _channel("redelivered", "Of these, repetitions.", lambda each: int(each.redeliver)),
+    _channel("acknowledged", "Messages that were accepted.", lambda each: int(each.ack)),
+)
+
 FAMILIES: Final = tuple(
-    dict.fromkeys(each.family for each in (*QUEUE_DETAILS, *CONNECTION_DETAILS))
+    dict.fromkeys(each.family for each in (*QUEUE_DETAILS, *CONNECTION_DETAILS, *CHANNEL_DETAILS))
 )
 
 # How many objects an answer leaves out for the sake of its bound.
@@ -173,10 +193,10 @@ class ObjectSamples:
     def tables(
         self, families: Collection[str], vhosts: Collection[str] = ()
     ) -> Iterator[ObjectTable]:
-        """Return metrics of queues and connections, and how many of these are left out.
+        """Return metrics of queues, connections and channels, and how many of these are left out.
 
         Where there are too many objects the fullest queues and the connections that hold most go
-        first.
+        first, and channels in the order of their connections.
 
         Args:
             families: of FAMILIES.
@@ -184,7 +204,9 @@ class ObjectSamples:
         """
         queues = [each for each in QUEUE_DETAILS if each.family in families]
         connections = [each for each in CONNECTION_DETAILS if each.family in families]
-        share = self._series_max // 2 if queues and connections else self._series_max
+        channels = [each for each in CHANNEL_DETAILS if each.family in families]
+        kinds = sum(map(bool, (queues, connections, channels)))
+        share = self._series_max // max(kinds, 1)
         left_out: dict[tuple[str, ...], float] = {}
         if queues:
             led = [each for each in self._facts.led() if not vhosts or each.queue.vhost in vhosts]
@@ -192,14 +214,17 @@ class ObjectSamples:
             left_out["queue",] = len(led) - len(hosts)
             keys = [(each.queue.vhost, each.queue.name) for each in hosts]
             yield ObjectTable(QUEUE, keys, _columns(queues, hosts))
+        open_ = [each for each in self._facts.connections() if not vhosts or each.vhost in vhosts]
         if connections:
-            open_ = [
-                each for each in self._facts.connections() if not vhosts or each.vhost in vhosts
-            ]
             infos = heapq.nlargest(share // len(connections), open_, key=_weight)
             left_out["connection",] = len(open_) - len(infos)
             named = [(each.vhost, each.user, each.name) for each in infos]
             yield ObjectTable(CONNECTION, named, _columns(connections, infos))
+        if channels:
+            found = _channels(open_, share // len(channels))
+            left_out["channel",] = max(sum(each.channels for each in open_) - len(found), 0)
+            numbered = [(each.vhost, each.user, each.name, str(at)) for each, at, _ in found]
+            yield ObjectTable(CHANNEL, numbered, _columns(channels, [each[2] for each in found]))
         column = (LEFT_OUT, list(left_out.values()))
         yield ObjectTable(LEFT_OUT.labels, list(left_out), iter([column]))
 
@@ -208,6 +233,19 @@ def _columns(details: list[Detail], objects: list[Any]) -> Iterator[tuple[Metric
     for detail in details:
         value = detail.value
         yield detail.metric, [float(value(each)) for each in objects]
+
+
+def _channels(
+    infos: list[ConnectionInfo], count_max: int
+) -> list[tuple[ConnectionInfo, int, ClientTraffic]]:
+    """Return channels with their connections and numbers, those first that hold most."""
+    found: list[tuple[ConnectionInfo, int, ClientTraffic]] = []
+    for info in heapq.nlargest(count_max, infos, key=_weight):
+        if info.control is not None:
+            found += [(info, number, passed) for number, passed in info.control.traffic()]
+        if len(found) >= count_max:
+            break
+    return found[:count_max]
 
 
 def _fullness(host: QueueHost) -> tuple[bool, int, int]:
