@@ -232,7 +232,8 @@ def _check_answer(answer: ArchiveAnswer) -> None:
     if status == ARCHIVE_UNKNOWN_GROUP:
         raise UnknownGroupError("the archive has no such group")
     if status == ARCHIVE_GROUPS_FULL:
-        raise TooManyGroupsError(f"the archive has {ARCHIVE_GROUPS_MAX} groups")
+        text = f"the archive has {ARCHIVE_GROUPS_MAX} groups, which is the maximum: close one"
+        raise TooManyGroupsError(text)
     if status == ARCHIVE_NOT_YET:
         following = int(answer.following)
         raise NotYetError(f"the next row will be {following}", following)
