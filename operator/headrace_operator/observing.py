@@ -164,20 +164,11 @@ def broker_nodes(cluster: Cluster, answers: Answers) -> dict[int, BrokerNode]:
             found[ordinal] = BrokerNode(
                 running=row["running"],
                 draining=row["being_drained"],
-                drained=row["drained"] or _has_handed_over(row),
+                drained=row["drained"],
                 replicas=row["replicas"],
                 lacks=len(lacks.get(ordinal, ())),
             )
     return found
-
-
-def _has_handed_over(row: Row) -> bool:
-    """Return whether a node that is to be drained leads nothing that others could.
-
-    Clients of long streams stay until its pod is stopped, which tells them: not waited for.
-    """
-    leaders = row.get("leaders")
-    return bool(row["being_drained"] and leaders is not None and leaders == row.get("alone"))
 
 
 def _ordinals(cluster: Cluster, answers: Answers) -> dict[str, int]:

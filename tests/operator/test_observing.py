@@ -127,25 +127,6 @@ def test_new_nodes_get_replicas_by_policy(
     assert lacking(cluster, answers(nodes, rows)) == expected
 
 
-@pytest.mark.parametrize(
-    ("load", "drained"),
-    [
-        ({"drained": True}, True),
-        ({"leaders": 1, "alone": 0, "connections": 0}, False),
-        ({"leaders": 1, "alone": 1, "connections": 2}, True),
-        ({"leaders": 0, "alone": 0, "connections": 1}, True),
-        ({"leaders": None, "alone": None, "connections": None}, False),
-        ({"leaders": 0, "alone": 0, "being_drained": False}, False),
-    ],
-    ids=str,
-)
-def test_a_node_is_drained_once_it_leads_nothing_whoever_is_connected(
-    make_cluster: MakeCluster, load: Row, drained: bool
-) -> None:
-    row = {**node("mill-0", being_drained=True), **load}
-    assert broker_nodes(make_cluster(), answers([row], []))[0].drained is drained
-
-
 def test_a_node_that_is_drained_gets_no_replicas(make_cluster: MakeCluster) -> None:
     nodes = [node("mill-0"), node("mill-1"), node("mill-2", being_drained=True)]
     assert lacking(make_cluster(), answers(nodes, [queue("a", "mill-0", "mill-1")])) == {}

@@ -40,7 +40,7 @@ class BrokerNode(NamedTuple):
     Attributes:
         running: other nodes hear it, or it answered.
         draining: it is to lead nothing and to take no clients.
-        drained: it leads nothing, and clients that it still has need not be waited for.
+        drained: it does neither.
         replicas: of queues that it has, those on their way elsewhere too.
         lacks: queues that are to get a replica there.
     """
