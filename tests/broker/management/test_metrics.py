@@ -32,7 +32,7 @@ from headrace_broker.runtime.metrics.flow import flow_samples
 from headrace_broker.runtime.metrics.metric import GAUGE, Metric, Sample
 from headrace_broker.runtime.metrics.objects import FAMILIES, ObjectSamples, ObjectTable
 from headrace_broker.runtime.metrics.queues import queue_samples
-from headrace_broker.runtime.port import ConnectionInfo
+from headrace_broker.runtime.port import ConnectionControl, ConnectionInfo
 from headrace_broker.runtime.queue_rates import QueueRates
 from headrace_broker.runtime.traffic import ClientTraffic
 from headrace_raftlog.model.histogram import Histogram
@@ -296,7 +296,7 @@ def test_the_fullest_queues_have_series_of_their_own(node: Any, report: Report) 
     assert len(found) <= 200 + 3
 
 
-class Control:
+class Control(ConnectionControl):
     """A connection with channels that each have published as many messages as their number."""
 
     def __init__(self, channels: int) -> None:
@@ -309,13 +309,22 @@ class Control:
             passed.deliver, passed.get_no_ack = 2, 3
         return found
 
+    def shut_down(self, reason: str) -> None:
+        raise AssertionError(reason)
+
+    def limits_changed(self) -> None:
+        raise AssertionError
+
+    def channels(self, now_us: int) -> list[Any]:
+        raise AssertionError
+
 
 def test_channels_have_series_within_the_bound(node: Any, report: Report) -> None:
     node.metrics.per_object = True
     for number in range(3):
         info = report.connect(number)
         info.name, info.channels, info.held_octets = f"c{number}", 30, number
-        info.control = Control(30)  # type: ignore[assignment]  # all that is asked
+        info.control = Control(30)
     report.connect(3).channels = 1  # it has just closed
     text = scrape(node, "/metrics/detailed?family=channel_metrics")[1]
     found = samples(text)
