@@ -44,10 +44,11 @@ class ApiClient:
     """Talks to one node.
 
     Args:
-        address: HOST:PORT of its HTTP listener.
+        address: HOST:PORT of its HTTP listener, or the same as a URL without a path.
         user: a user of the broker.
         password: theirs.
-        tls: checks the node, None in the clear.
+        tls: checks the node. None in the clear; by the system's authorities where the URL is one
+            of HTTPS.
     """
 
     def __init__(
@@ -90,10 +91,9 @@ class ApiClient:
 
         Raises:
             ApiError: no answer in time, or one that is no JSON.
-            ValueError: the address has no port that can be.
+            ValueError: the address has no port that can be, or another scheme.
         """
-        host, port = split_address(self.address)
-        connection = self._connection(host, port, seconds)
+        connection = self._connection(seconds)
         data = msgspec.json.encode(body) if body is not None else None
         try:
             connection.request(method, path, data, {**self._headers, **(headers or {})})
@@ -106,10 +106,19 @@ class ApiClient:
         finally:
             connection.close()
 
-    def _connection(self, host: str, port: int, seconds: float) -> http.client.HTTPConnection:
-        if self._tls is None:
+    def _connection(self, seconds: float) -> http.client.HTTPConnection:
+        scheme, _, place = self.address.rpartition("://")
+        if scheme not in ("", "http", "https"):
+            raise ValueError(f"{self.address}: must be HOST:PORT, http:// or https://")
+        host, port = split_address(place.removesuffix("/"))
+        tls = self._tls
+        if scheme == "http" and tls is not None:
+            raise ValueError(f"{self.address}: TLS is asked for, so it must be https://")
+        if scheme == "https" and tls is None:
+            tls = ssl.create_default_context()
+        if tls is None:
             return http.client.HTTPConnection(host, port, timeout=seconds)
-        return http.client.HTTPSConnection(host, port, timeout=seconds, context=self._tls)
+        return http.client.HTTPSConnection(host, port, timeout=seconds, context=tls)
 
     def not_ready_reason(self) -> str:
         """Return "" when the node is ready for clients, otherwise why not."""

@@ -251,7 +251,7 @@ _SHARED: Final[dict[str, Any]] = {"expose_value": False, "callback": _store}
 
 def _address_option() -> click.Option:
     text = f"Of a node's HTTP API.  [HEADRACE_API; {ADDRESS_DEFAULT}]"
-    return click.Option(["--api", "address"], metavar="HOST:PORT", help=text, **_SHARED)
+    return click.Option(["--api", "address"], metavar="HOST:PORT|URL", help=text, **_SHARED)
 
 
 def _client_options() -> list[click.Option]:
