@@ -13,5 +13,12 @@ env:
     valueFrom: {secretKeyRef: {name: {{ default $secret $given }}, key: username}}
   - name: HEADRACE_API_PASSWORD
     valueFrom: {secretKeyRef: {name: {{ default $secret $given }}, key: password}}
+  {{- if .files }}
+  - {name: HEADRACE_API_CA_FILE, value: /tls/ca.crt}
+  - {name: HEADRACE_API_CERT_FILE, value: /tls/tls.crt}
+  - {name: HEADRACE_API_KEY_FILE, value: /tls/tls.key}
+volumeMounts:
+  - {name: tls, mountPath: /tls, readOnly: true}
+  {{- end }}
 securityContext: {{- include "headrace.containerSecurity" .root | nindent 2 }}
 {{- end }}
