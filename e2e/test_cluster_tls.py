@@ -82,7 +82,7 @@ ca_file = "{directory / name}-ca.pem"
 
 @pytest.mark.full
 def test_a_node_with_a_certificate_of_another_authority_stays_outside(tmp_path: Path) -> None:
-    nodes = Nodes(tmp_path, own_port(23400))
+    nodes = Nodes(tmp_path, own_port(16400))
     with nodes.running("n1"), nodes.running("n2"):
         with nodes.running("n3"):
             for name in NAMES:

@@ -99,7 +99,7 @@ login_from = "common_name"
 
 @pytest.fixture
 def node(tmp_path: Path) -> Node:
-    return Node(tmp_path, own_port(23100))
+    return Node(tmp_path, own_port(16100))
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ from e2e.harness.cluster import Cluster, wait_for
 
 from headrace_client.blocking import Client
 
-BASE_PORT: Final = 38900
+BASE_PORT: Final = 16640
 Checks = dict[str, dict[str, str]]
 
 

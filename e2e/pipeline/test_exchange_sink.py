@@ -22,7 +22,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from headrace_client import Properties, blocking
 
-BASE_PORT = 24200
+BASE_PORT = 16550
 DRIVER = Path(__file__).with_name("sink_driver.py")
 SECONDS = 420  # Spark starts slowly where others compute
 FILES = 4

@@ -27,7 +27,7 @@ from headrace_pipeline.schema.analysis import ANALYSIS, NODE_WINDOWS
 
 pytestmark = pytest.mark.full  # windows are minutes, and advice takes two of them
 
-BASE_PORT: Final = 36400
+BASE_PORT: Final = 16700
 FLOODED: Final = "orders"
 SLOW: Final = "invoices"
 FLOOD_SECONDS: Final = 45.0

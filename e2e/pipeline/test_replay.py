@@ -25,7 +25,7 @@ from headrace_pipeline.transforms.replay import Selection, Target
 
 pytestmark = pytest.mark.full  # an archive is made first, and each replay starts Spark
 
-BASE_PORT = 24260
+BASE_PORT = 16600
 MANY = 300
 SECONDS = 420  # Spark starts slowly where others compute
 
