@@ -95,7 +95,8 @@ class Bench:
 
     def _queue(self, **arguments: Any) -> str:
         name = self._fresh("bench")
-        given = {"x-queue-type": "quorum", **arguments}
+        # Nobody consumes until all is published, so the queue must not hold its publisher.
+        given = {"x-queue-type": "quorum", "x-high-watermark-bytes": 0, **arguments}
         self._client.topology.declare_queue(name, arguments=given)
         return name
 
