@@ -48,6 +48,7 @@ class Subject:
             segment_bytes=self.segment_bytes,
             cache_bytes=self.cache_bytes,
             job_bytes_max=self.job_bytes_max,
+            spare_files=0,
             stepped=True,
         )
         return self.log_type.open(DIRECTORY, options, None, files)

@@ -86,7 +86,10 @@ class ByteStore(Store):
         self.full = False
         self.files = MemoryFiles()
         self._options = LogOptions(
-            segment_bytes=loop.rng.choice(SEGMENT_BYTES), cache_bytes=1 << 10, stepped=True
+            segment_bytes=loop.rng.choice(SEGMENT_BYTES),
+            cache_bytes=1 << 10,
+            spare_files=0,
+            stepped=True,
         )
         self._shared: SharedLog | None = None
         self._gone: dict[int, bool] = {}  # removed in `durable`

@@ -20,6 +20,7 @@ from headrace_raftlog.model.limits import (
 from headrace_raftlog.storage.accounting import SegmentUse
 from headrace_raftlog.storage.group_log import StoredGroup
 from headrace_raftlog.storage.group_table import GroupTable
+from headrace_raftlog.storage.options import LogOptions
 from headrace_raftlog.storage.record import (
     FLAG_COPY,
     HEADER_BYTES,
@@ -61,14 +62,20 @@ class Collector:
     """
 
     def __init__(
-        self, table: GroupTable, salt: i64, job_bytes_max: i64, record_bytes_max: i64
+        self,
+        table: GroupTable,
+        salt: i64,
+        job_bytes_max: i64,
+        entry_bytes_max: i64,
+        options: LogOptions,
     ) -> None:
         self.jobs: list[WriteJob] = []
         self.asked: list[int] = []
         self._table = table
         self._salt = salt
         self._job_bytes_max = job_bytes_max
-        self._record_bytes_max = record_bytes_max
+        self._record_bytes_max: i64 = entry_bytes_max + HEADER_BYTES
+        self._spare_bytes: i64 = options.spare_files * options.segment_bytes
         self._victim: SegmentUse | None = None
         self._seen: set[int] = set()
         self._window = b""
@@ -130,8 +137,9 @@ class Collector:
     def _choose(self) -> None:
         """Take the file that would free most, if the closed files hold too much that is dead.
 
-        The bound to keep is twice the live data and two files, the one in use and the one being
-        prepared. Collection begins earlier, for copies need room before they free any.
+        The bound to keep is twice the live data, two files, the one in use and the one being
+        prepared, and what is spare. Collection begins earlier, for copies need room before they
+        free any.
         """
         ledger = self._table.ledger
         closed: i64 = 0
@@ -145,8 +153,10 @@ class Collector:
             if gain > most and not use.pinned and not use.stuck:
                 most = gain
                 best = use
+        if best is None:
+            return
         kept: i64 = ledger.live - ledger.soon
-        if best is None or closed * 2 <= kept * 3:
+        if (closed - self._spare_bytes) * 2 <= kept * 3:
             return
         self._victim = best
         self._at = SEGMENT_HEADER_BYTES

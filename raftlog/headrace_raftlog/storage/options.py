@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace_raftlog.model.limits import (
+    COLLECT_SPARE_FILES,
+    COLLECT_SPARE_FILES_MAX,
     ENTRY_CACHE_BYTES_DEFAULT,
     SEGMENT_BYTES_DEFAULT,
     SEGMENT_BYTES_MAX,
@@ -29,6 +31,8 @@ class LogOptions:
             proof that the last one was synced.
         job_bytes_max: records that stay together in one batch; what is longer is split where it can
             be. Snapshots are written in parts of this length.
+        spare_files: files of dead bytes that may stand besides as many as what is live takes, so
+            that what lives for seconds dies where it is written instead of being copied.
         stepped: start no writer thread; `SharedLog.step` does its work. For tests that decide
             when, and in which order, things reach the disk.
     """
@@ -38,6 +42,7 @@ class LogOptions:
     full_retry_seconds: float = 1.0
     seal_seconds: float = 1.0
     job_bytes_max: int = WRITE_JOB_BYTES_MAX
+    spare_files: int = COLLECT_SPARE_FILES
     stepped: bool = False
 
     def __post_init__(self) -> None:
@@ -57,6 +62,10 @@ class LogOptions:
             raise ValueError(
                 f"job_bytes_max is {self.job_bytes_max}, allowed are "
                 f"{JOB_BYTES_MIN} to {WRITE_JOB_BYTES_MAX}"
+            )
+        if not 0 <= self.spare_files <= COLLECT_SPARE_FILES_MAX:
+            raise ValueError(
+                f"spare_files is {self.spare_files}, allowed are 0 to {COLLECT_SPARE_FILES_MAX}"
             )
         if self.cache_bytes < 0:
             raise ValueError(f"cache_bytes is {self.cache_bytes}, must not be negative")

@@ -86,7 +86,7 @@ class SharedLog:
         self._job_bytes_max: i64 = min(self._entry_bytes_max, options.job_bytes_max)
         self._table = GroupTable(recovery)
         self._collector = Collector(
-            self._table, self._salt, self._job_bytes_max, self._entry_bytes_max + HEADER_BYTES
+            self._table, self._salt, self._job_bytes_max, self._entry_bytes_max, options
         )
         self.cache = EntryCache(options.cache_bytes)
         self._next_serial: i64 = (position.number & 0x7FFFFFFF) << 32

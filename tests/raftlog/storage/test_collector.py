@@ -25,9 +25,13 @@ SECOND = "0000000000000002.log"
 class Node:
     """A log with a host that ticks, and applications that read what they are told to."""
 
-    def __init__(self, disk: MemoryFiles, segment_bytes: int = SEGMENT_BYTES) -> None:
+    def __init__(
+        self, disk: MemoryFiles, segment_bytes: int = SEGMENT_BYTES, spare_files: int = 0
+    ) -> None:
         self.disk = disk
-        options = LogOptions(segment_bytes=segment_bytes, cache_bytes=0, stepped=True)
+        options = LogOptions(
+            segment_bytes=segment_bytes, cache_bytes=0, spare_files=spare_files, stepped=True
+        )
         self.log = SharedLog.open("/log", options, files=disk)
         self.unread: dict[int, set[int]] = {}
 
@@ -87,9 +91,12 @@ def start() -> Iterator[Callable[..., Node]]:
         node.log.close()
 
 
-def test_disk_stays_within_twice_the_live_data_and_two_files(disk: MemoryFiles, start) -> None:
+@pytest.mark.parametrize("spare", [0, 2])
+def test_disk_stays_within_twice_the_live_data_and_two_files_and_spare_ones(
+    disk: MemoryFiles, start, spare: int
+) -> None:
     """20 groups under steady load, each with a backlog, and one entry that nobody ever reads."""
-    node = start(disk)
+    node = start(disk, spare_files=spare)
     node.publish(100)
     worst = 0.0
     for round_number in range(1500):
@@ -101,7 +108,7 @@ def test_disk_stays_within_twice_the_live_data_and_two_files(disk: MemoryFiles, 
             node.consume(group, backlog[(round_number * 7) % len(backlog)])
         node.write()
         node.tick(8192)
-        bound = 2 * node.live_bytes() + 2 * SEGMENT_BYTES
+        bound = 2 * node.live_bytes() + (2 + spare) * SEGMENT_BYTES
         worst = max(worst, node.used_bytes() / bound)
         assert node.used_bytes() <= bound, round_number
     assert worst > 0.5  # the load was enough to come near
@@ -441,3 +448,31 @@ def test_damaged_file_stays_until_its_groups_are_begun_anew(disk: MemoryFiles, s
         node.tick()
     assert first not in node.segments()
     assert node.log.quarantined == {}
+
+
+def copies_of_what_lives_shortly(node: Node) -> int:
+    """Publish; every fourth entry lives for the time in which some three files are written."""
+    lately: list[int] = []
+    copies = 0
+    for index in range(1, 1500):
+        node.publish(1)
+        node.write()
+        if index % 4:
+            node.consume(1, index)
+        else:
+            lately.append(index)
+        if len(lately) > 25:
+            node.consume(1, lately.pop(0))
+        if index % 20 == 0:
+            node.snapshot(1)
+        before = node.log.group(1).location_of(lately[0]) if lately else 0
+        node.tick()
+        copies += bool(lately) and node.log.group(1).location_of(lately[0]) != before
+    return copies
+
+
+def test_what_lives_shortly_dies_where_it_is_while_files_are_spare(start) -> None:
+    none = copies_of_what_lives_shortly(start(MemoryFiles()))
+    some = copies_of_what_lives_shortly(start(MemoryFiles(), spare_files=4))
+    assert none > 20
+    assert some < none / 2

@@ -212,6 +212,8 @@ def test_other_segment_size_takes_effect_with_the_next_file(
         {"segment_bytes": 1 << 32},
         {"segment_bytes": 5000},
         {"cache_bytes": -1},
+        {"spare_files": -1},
+        {"spare_files": 1025},
         {"job_bytes_max": 511},
         {"job_bytes_max": 1 << 30},
         {"full_retry_seconds": 0.0},
