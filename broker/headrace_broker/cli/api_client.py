@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import http.client
 import ssl
 from typing import Any, NamedTuple
@@ -38,6 +39,28 @@ class ApiAnswer(NamedTuple):
         """Why it refused."""
         found = self.body.get("reason") if isinstance(self.body, dict) else None
         return str(found or f"status {self.status}")
+
+
+class ApiPlace(NamedTuple):
+    """Where a node's API is; `scheme` is "http", "https", or "" where none was named."""
+
+    scheme: str
+    host: str
+    port: int
+
+
+def api_place(address: str) -> ApiPlace:
+    """Take apart HOST:PORT, or the same as a URL without a path.
+
+    Raises:
+        ValueError: it is neither; the text says so.
+    """
+    scheme, _, place = address.rpartition("://")
+    if scheme in ("", "http", "https"):
+        with contextlib.suppress(ValueError):
+            return ApiPlace(scheme, *split_address(place.removesuffix("/")))
+    forms = "HOST:PORT, http:// or https:// before it, the port 0 to 65535"
+    raise ValueError(f"'{address}' must be {forms}")
 
 
 class ApiClient:
@@ -107,10 +130,7 @@ class ApiClient:
             connection.close()
 
     def _connection(self, seconds: float) -> http.client.HTTPConnection:
-        scheme, _, place = self.address.rpartition("://")
-        if scheme not in ("", "http", "https"):
-            raise ValueError(f"{self.address}: must be HOST:PORT, http:// or https://")
-        host, port = split_address(place.removesuffix("/"))
+        scheme, host, port = api_place(self.address)
         tls = self._tls
         if scheme == "http" and tls is not None:
             raise ValueError(f"{self.address}: TLS is asked for, so it must be https://")

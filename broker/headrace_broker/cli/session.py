@@ -49,7 +49,7 @@ class Session:
     """A cluster, reached through one node's API.
 
     Attributes:
-        address: HOST:PORT of the node's HTTP API.
+        address: HOST:PORT of the node's HTTP API, or that as a URL.
         user: who asks.
         vhost: where.
         output: "table", or "json" for programs.
@@ -86,7 +86,8 @@ class Session:
     @property
     def tls(self) -> ClientTls | None:
         """How nodes are known, None where they are talked to in the clear."""
-        return ClientTls(self.ca_file, self.cert_file, self.key_file) if self.with_tls else None
+        asked = self.with_tls or self.address.startswith("https://")
+        return ClientTls(self.ca_file, self.cert_file, self.key_file) if asked else None
 
     @property
     def as_json(self) -> bool:

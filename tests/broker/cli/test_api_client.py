@@ -46,9 +46,9 @@ def test_an_https_url_is_asked_over_tls(port: int) -> None:
 @pytest.mark.parametrize(
     ("address", "tls", "rule"),
     [
-        ("ftp://127.0.0.1:1", None, "must be HOST:PORT, http:// or https://"),
+        ("ftp://127.0.0.1:1", None, "must be HOST:PORT, http:// or https:// before it"),
         ("http://127.0.0.1:1", ssl.create_default_context(), "so it must be https://"),
-        ("http://127.0.0.1", None, "port must be"),
+        ("http://127.0.0.1", None, "'http://127.0.0.1' must be HOST:PORT"),
     ],
 )
 def test_another_address_is_refused(address: str, tls: ssl.SSLContext | None, rule: str) -> None:

@@ -11,6 +11,7 @@ import grpc
 from google.rpc.error_details_pb2 import ErrorInfo
 from grpc_status import rpc_status
 
+from headrace_broker.cli.api_client import api_place
 from headrace_broker.cli.client_tls import ClientTls
 from headrace_broker.cli.session import (
     EXIT_NOT_ALLOWED,
@@ -20,7 +21,6 @@ from headrace_broker.cli.session import (
     CommandError,
     Session,
 )
-from headrace_broker.config import split_address
 from headrace_broker.gateways.grpc.pb import backup_pb2 as pb
 from headrace_broker.gateways.grpc.pb.backup_pb2_grpc import BackupStub
 
@@ -240,10 +240,11 @@ def open_cluster(session: Session, given: str | None) -> Cluster:
 
 def _listeners(session: Session) -> list[str]:
     """Return where the nodes listen for gRPC, those first that surely can be reached from here."""
-    api_host, _ = split_address(session.address)
     found: list[str] = []
     wanted = "grpc" if session.tls is None else "grpc/ssl"
-    for each in session.get("/api/overview").get("listeners", []):
+    listeners = session.get("/api/overview").get("listeners", [])
+    api_host = api_place(session.address).host
+    for each in listeners:
         if each["protocol"] == wanted:
             host = api_host if each["ip_address"] in _UNSPECIFIED else each["ip_address"]
             found.append(f"[{host}]:{each['port']}" if ":" in host else f"{host}:{each['port']}")

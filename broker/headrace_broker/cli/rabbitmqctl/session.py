@@ -99,9 +99,8 @@ class Session:
                 f"unable to perform an operation on the node at {self.settings.api}: {error}",
                 EX_UNAVAILABLE,
             ) from error
-        except ValueError:
-            text = f"--api: '{self.settings.api}' must be HOST:PORT, the port 0 to 65535"
-            raise CommandError(text, EX_USAGE) from None
+        except ValueError as error:
+            raise CommandError(f"--api: {error}", EX_USAGE) from None
         if answer.status in (401, 403):
             raise CommandError(f"user '{self.settings.user}': {answer.reason}", EX_NOPERM)
         if answer.status == 503:

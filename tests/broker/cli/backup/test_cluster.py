@@ -214,6 +214,8 @@ def test_listeners_that_the_api_tells_of() -> None:
 
     found = module._listeners(Session())  # type: ignore[arg-type]
     assert found == ["10.0.0.1:7672", "10.0.0.9:7673", "[fd00::1]:7672"]
+    Session.address = "http://10.0.0.8:15672/"
+    assert module._listeners(Session())[1] == "10.0.0.8:7673"  # type: ignore[arg-type]
     Session.tls = ClientTls()
     assert module._listeners(Session()) == ["10.0.0.1:7671"]  # type: ignore[arg-type]
     Session.get = lambda self, path: {}  # type: ignore[method-assign]
