@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NoReturn, Protocol, TypeVar
 
 import grpc
@@ -190,15 +191,9 @@ class Link:
             HeadraceError: it failed.
         """
         call = method(self.channel(endpoint))(request, timeout=timeout_s, metadata=self._metadata)
-        try:
+        with self._explained():
             answer: Answer = await call
             trailing = await call.trailing_metadata()
-        except grpc.aio.AioRpcError as error:
-            raise from_call(error) from None
-        except asyncio.CancelledError:
-            if is_cancelled():
-                raise
-            raise self.cut_off() from None
         for key, value in trailing or ():
             if key == NODE_KEY:
                 self.nodes[endpoint] = str(value)
@@ -211,17 +206,24 @@ class Link:
             HeadraceError: the stream is lost, or nothing came for OPEN_SECONDS.
         """
         try:
-            async with asyncio.timeout(OPEN_SECONDS):
-                answer = await call.read()
+            with self._explained():
+                async with asyncio.timeout(OPEN_SECONDS):
+                    answer = await call.read()
         except TimeoutError:
             raise TooLateError(f"{endpoint} does not answer") from None
+        return None if answer is grpc.aio.EOF else answer  # type: ignore[attr-defined]
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Raise what became of a call as HeadraceError; a task's own cancellation passes."""
+        try:
+            yield
         except grpc.aio.AioRpcError as error:
             raise from_call(error) from None
         except asyncio.CancelledError:
             if is_cancelled():
                 raise
             raise self.cut_off() from None
-        return None if answer is grpc.aio.EOF else answer  # type: ignore[attr-defined]
 
 
 def is_cancelled() -> bool:
