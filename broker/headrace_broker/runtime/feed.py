@@ -17,6 +17,23 @@ from headrace_broker.runtime.lane_port import SessionEnd
 from headrace_broker.runtime.queue_log import QueueLog
 
 
+def cut_run(consumer: i64, group: EntryGroup, log: QueueLog) -> DeliveryRun:
+    """Return what a consumer gets of one entry of the log.
+
+    Raises:
+        KeyError: the entry was forgotten.
+    """
+    return DeliveryRun(
+        consumer,
+        group.first,
+        log.entry_data(group.entry_index),
+        ENQUEUE_BATCH_OFFSET,
+        group.positions,
+        group.redelivered,
+        group.counts,
+    )
+
+
 @final
 class Feed:
     """Sends deliveries in order while the gateway has room for their bodies.
@@ -55,24 +72,15 @@ class Feed:
         while self._waiting and self.window > 0:
             group = self._waiting.popleft()
             try:
-                blob = self._log.entry_data(group.entry_index)
+                run = cut_run(self.consumer, group, self._log)
             except KeyError:
                 # Settled while it waited here, by a gateway that had it from an earlier leader.
                 assert not self._machine.holds_out(group.entry_index), "a live message is gone"
                 continue
-            run = DeliveryRun(
-                self.consumer,
-                group.first,
-                blob,
-                ENQUEUE_BATCH_OFFSET,
-                group.positions,
-                group.redelivered,
-                group.counts,
-            )
-            octets = body_bytes(blob, ENQUEUE_BATCH_OFFSET, group.positions)
+            octets = body_bytes(run.blob, run.base, run.positions)
             if octets > self.window and len(group.positions) > 1:
                 run = self._split(group, run)
-                octets = body_bytes(blob, ENQUEUE_BATCH_OFFSET, run.positions)
+                octets = body_bytes(run.blob, run.base, run.positions)
             self.window -= octets
             to.run(run)
 

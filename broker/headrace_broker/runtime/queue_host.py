@@ -12,7 +12,6 @@ from typing_extensions import override
 from headrace_broker.core.queue.command import (
     CONFIGURE,
     ENQUEUE,
-    ENQUEUE_BATCH_OFFSET,
     FORGET,
     LEASE,
     NAMED_VERSION,
@@ -54,7 +53,7 @@ from headrace_broker.model.definition import Queue
 from headrace_broker.model.message import DeliveryRun
 from headrace_broker.model.session import session_node
 from headrace_broker.runtime.clock import Clock
-from headrace_broker.runtime.feed import Feed
+from headrace_broker.runtime.feed import Feed, cut_run
 from headrace_broker.runtime.feeds import FEED_ENDING, Feeds
 from headrace_broker.runtime.filtering import Filtering
 from headrace_broker.runtime.host_watcher import HostWatcher
@@ -63,6 +62,7 @@ from headrace_broker.runtime.letter import Letter, cut_letters, in_lots
 from headrace_broker.runtime.letter_cause import LetterCauses
 from headrace_broker.runtime.queue_log import BUSY, TAKEN, QueueLog
 from headrace_broker.runtime.queue_meter import QueueMeter
+from headrace_broker.runtime.rounds import Rounds
 from headrace_broker.runtime.session_telling import tell_session
 from headrace_broker.runtime.ticking import Ticking
 from headrace_broker.runtime.trace_port import TRACING
@@ -121,6 +121,7 @@ class QueueHost(HostEnd):
         self._configured = b""  # the newest CONFIGURE in the log
         self._ticking = Ticking(queue, watcher)
         self._causes = LetterCauses()
+        self._rounds = Rounds(self._propose_for)
 
     @property
     def filtering(self) -> Filtering:
@@ -139,18 +140,23 @@ class QueueHost(HostEnd):
     @override
     def command(self, session: int, data: bytes) -> None:
         """Stamp and propose a command; a refusal goes back at once."""
-        outcome: i64 = 0
-        if self.serving:
-            outcome = self.propose(data) if self._knows(data) else BUSY
-        if outcome == TAKEN:
-            return
-        self._refuse(session, outcome == BUSY)
+        if not self.serving:
+            self._refuse(session, False)
+        elif not self._knows(data):
+            self._refuse(session, True)
+        elif not self._rounds.keeps(session, data, self.machine.saturated):
+            self._propose_for(session, data)
 
     @override
     def caused(self, session: int, data: bytes, causes: list[int]) -> None:
         if self.serving:
             self._causes.note(session, data, causes)
         self.command(session, data)
+
+    def _propose_for(self, session: int, data: bytes) -> None:
+        outcome = self.propose(data)
+        if outcome != TAKEN:
+            self._refuse(session, outcome == BUSY)
 
     def _refuse(self, session: int, busy: bool) -> None:
         """Name the leader; one that does not serve yet calls back as soon as it does."""
@@ -176,6 +182,7 @@ class QueueHost(HostEnd):
         stamped = stamp_command(self._clock.unix_ms(), data)
         outcome = self.log.propose(stamped, passes_publishes(data))
         if outcome == TAKEN and self.meter is not None:
+            self._rounds.proposed(data)
             self.meter.proposed(stamped)
         return outcome
 
@@ -283,6 +290,7 @@ class QueueHost(HostEnd):
             self._ticking.arm(self.machine.due_ms())
             if self._filtering is not None:
                 self._filtering.applied(data)
+            self._rounds.applied(kind)
 
     def _check_version(self, version: i64) -> None:
         if version > MACHINE_VERSION:
@@ -318,6 +326,7 @@ class QueueHost(HostEnd):
         self.leading = serving
         self.serving = False
         self.meter = QueueMeter(self._clock) if serving else None
+        self._rounds = Rounds(self._propose_for)
         self.machine.count_into(None)
         self._ticking.reset()
         self._causes.forget()
@@ -409,6 +418,7 @@ class QueueHost(HostEnd):
         """
         if not self.serving or not self.machine.has_sessions_of(node, boot_kept):
             return True
+        self._rounds.release()
         return self.propose(encode_node_down(node, boot_kept)) != BUSY
 
     def _call_early(self, leader: int) -> None:
@@ -486,14 +496,5 @@ class QueueHost(HostEnd):
             self.moves.delivered += 1
             if TRACING.tracer is not None:
                 TRACING.tracer.taken(self.queue, [effect.message], self.log.entry_data)
-            group = group_by_entry(effect.delivery, [effect.message])[0]
-            run = DeliveryRun(
-                0,
-                group.first,
-                self.log.entry_data(group.entry_index),
-                ENQUEUE_BATCH_OFFSET,
-                group.positions,
-                group.redelivered,
-                group.counts,
-            )
+            run = cut_run(0, group_by_entry(effect.delivery, [effect.message])[0], self.log)
         end.got(effect.seq, run, effect.ready_left)
