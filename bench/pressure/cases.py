@@ -192,6 +192,12 @@ def neighbours(loader: Loader) -> None:
     loader.note("filling: received/s", beside["sc"].received_s)
     share = ratio(beside["hc"].received_s, alone["hc"].received_s)
     loader.note("healthy: beside / alone", share, RATIO_MIN, None, 2)
+    offered = alone["hc"].received_s / 2  # so that cores are left, as in most clusters
+    paced = (healthy[0]._replace(rate=offered), healthy[1])
+    figures = loader.run((*paced, *filling), times).groups["hc"]
+    share = ratio(figures.received_s, offered)
+    loader.note("healthy, offered half of that: received / offered", share, RATIO_MIN, None, 2)
+    loader.note("healthy, offered half of that: end-to-end p99, ms", figures.e2e_ms[1], digits=1)
 
 
 def scarce_memory(loader: Loader) -> None:
