@@ -79,9 +79,9 @@ class Closing:
     async def read(self, context: Any) -> Any:
         reading = asyncio.ensure_future(context.read())
         await asyncio.wait({reading, self._failure}, return_when=asyncio.FIRST_COMPLETED)
-        if reading.done():
+        if not self._failure.done():
             return reading.result()
-        reading.cancel()
+        reading.cancel()  # a broker that has ended a stream takes nothing of it any more
         await refuse(context, *self._failure.result())
         raise AssertionError("it was ended")
 
