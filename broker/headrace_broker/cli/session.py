@@ -53,7 +53,7 @@ class Session:
         user: who asks.
         vhost: where.
         output: "table", or "json" for programs.
-        with_tls: whether TLS was asked for; a file for it asks for it as well.
+        with_tls: whether TLS was asked for; a file for it, or an `address` of https, does as well.
         ca_file: see `ClientTls`, as are the next ones.
     """
 

@@ -219,8 +219,8 @@ class PeerLink:
     async def _write_frames(self, call: StreamCall) -> None:
         """Write frames until the call breaks or this task is cancelled.
 
-        A frame costs both ends more than what is in it. A busy loop's next turns bring more for
-        it; those of an idle one take microseconds.
+        A frame costs both ends more than what is in it, and a busy loop's next turns bring more
+        for it.
         """
         work = self._work
         outbox = self._outbox

@@ -6,7 +6,15 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from headrace_broker.core.queue.command import ACCEPT, CLOSE, ENQUEUE, NODE_DOWN, PURGE, SETTLE
+from headrace_broker.core.queue.command import (
+    ACCEPT,
+    CLOSE,
+    ENQUEUE,
+    NODE_DOWN,
+    PURGE,
+    SETTLE,
+    STAMP_OCTETS,
+)
 from headrace_broker.model.limits import ROUND_OCTETS, ROUNDS_UNDER_WAY
 from headrace_broker.runtime.port import Attachment, Ticket
 from headrace_broker.runtime.rounds import Rounds
@@ -213,3 +221,23 @@ def test_what_waits_at_a_leader_that_is_deposed_goes_to_the_next(world, make_lis
     world.settle_down()
     assert world.hosts[2].machine.held_count == 0
     assert world.hosts[1].machine.digest() == world.hosts[2].machine.digest()
+
+
+def test_what_waits_goes_before_the_news_that_its_node_is_gone(world, make_listener, publishes):
+    sessions = []
+    for _ in range(4):
+        session = world.open(3, make_listener())
+        world.run(session.attach(1, Attachment("c", 1)))
+        sessions.append(session)
+    sessions[0].publish(publishes(*[b"x"] * 4), None)
+    sessions[0].flush()
+    world.settle_down()
+    before = len(world.log)
+    for session in sessions:
+        session.settle(1, ACCEPT, 1, 1)
+        session.flush()
+    world.carry()
+    assert len(world.log) - before == ROUNDS_UNDER_WAY
+    assert world.hosts[1].node_down(3, 0)
+    kinds = [entry.data[STAMP_OCTETS] for entry in world.log[before:]]
+    assert kinds == [SETTLE] * 4 + [NODE_DOWN]

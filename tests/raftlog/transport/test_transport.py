@@ -76,6 +76,26 @@ def test_messages_and_payloads_arrive_in_order_in_few_frames(
         runner.run(body())
 
 
+def test_what_comes_in_the_next_turns_shares_a_frame(node_type: Any, addresses: Addresses) -> None:
+    async def body() -> None:
+        one, two = nodes = await started(node_type, addresses, (1, 2))
+        one.stop_ticking()
+        link = one.transport.sessions[2].link
+        while not link.frames_sent:
+            await asyncio.sleep(0)
+        before = link.frames_sent
+        for index in range(4):
+            one.transport.post(Message(APPEND, index, 1, 2, 1))
+            one.transport.flush()
+            await asyncio.sleep(0)
+        await two.events.until(lambda: len(two.events.messages) == 4)
+        assert [message.group for message in two.events.messages] == [0, 1, 2, 3]
+        assert link.frames_sent == before + 1
+        await stop_all(nodes)
+
+    run(body)
+
+
 def test_peer_that_stops_is_down_and_comes_back_with_its_new_boot_count(
     node_type: Any, addresses: Addresses
 ) -> None:
