@@ -108,12 +108,15 @@ class ClusterSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             founded by the nodes that stand here, the same ones on each. Once it is, its catalog
             alone says who belongs to it and where they are.
         listen: where this node listens for the others, empty for its address in `nodes`.
+        frames_port: port on the same host to which the others send what they replicate, 0 for any
+            that is free; a firewall between nodes needs to know it.
         admit_nodes: nodes that nobody has announced may join the running cluster.
     """
 
     name: Name = "headrace"
     admit_nodes: bool = True
     listen: OptionalAddress = ""
+    frames_port: Annotated[int, Meta(ge=0, le=65535, description="0 to 65535")] = 0
     nodes: Annotated[
         tuple[ClusterNode, ...], Meta(min_length=1, max_length=64, description="1 to 64 nodes")
     ]

@@ -133,7 +133,13 @@ class Cluster(NamedTuple):
     def inner_ports(self) -> dict[str, int]:
         """The ports that are for nobody outside, by name."""
         listeners = self.spec.listeners
-        return {"metrics": listeners.metrics, "cluster": listeners.cluster}
+        return {"metrics": listeners.metrics, **self.node_ports}
+
+    @property
+    def node_ports(self) -> dict[str, int]:
+        """The ports that are for the other nodes alone, by name."""
+        listeners = self.spec.listeners
+        return {"cluster": listeners.cluster, "frames": listeners.frames}
 
     @property
     def selector(self) -> dict[str, str]:

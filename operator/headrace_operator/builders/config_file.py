@@ -53,7 +53,8 @@ def _cluster_section(cluster: Cluster) -> Section:
         }
         for ordinal in range(cluster.nodes)
     ]
-    return {"name": cluster.name, "nodes": nodes}
+    frames_port = cluster.spec.listeners.frames
+    return {"name": cluster.name, "frames_port": frames_port, "nodes": nodes}
 
 
 def _settings(cluster: Cluster) -> dict[str, Section]:

@@ -46,7 +46,7 @@ def _ports(ports: dict[str, int]) -> list[Manifest]:
 
 
 def network_policy(cluster: Cluster) -> Manifest:
-    """Return the NetworkPolicy: only nodes reach the listener between nodes.
+    """Return the NetworkPolicy: only nodes reach the listeners between nodes.
 
     Metrics are for pods, whatever their namespace. The operator reaches the APIs even where
     `networkPolicy.clientsFrom` does not name it.
@@ -66,7 +66,7 @@ def network_policy(cluster: Cluster) -> Manifest:
     rules.append(
         {
             "from": [{"podSelector": {"matchLabels": cluster.selector}}],
-            "ports": _policy_ports({"cluster": cluster.spec.listeners.cluster}),
+            "ports": _policy_ports(cluster.node_ports),
         }
     )
     found["spec"] = {

@@ -42,6 +42,7 @@ class Listeners(Spec, frozen=True, kw_only=True):
         grpcs: the same over TLS.
         metrics: what Prometheus reads, in the clear.
         cluster: between nodes.
+        frames: between nodes, for what they replicate.
     """
 
     bind_address: Annotated[
@@ -59,6 +60,7 @@ class Listeners(Spec, frozen=True, kw_only=True):
     grpcs: Port = 7671
     metrics: Port = 15692
     cluster: Port = 7100
+    frames: Port = 7101
 
 
 class RaftConfig(Spec, frozen=True, kw_only=True):

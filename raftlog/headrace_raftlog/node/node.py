@@ -439,8 +439,8 @@ class RaftNode(GroupQueries):
         self._transport.bulk_servicer.source = HostedSource(self._host, self._log)
         events.host = self._host
         events.fetcher = self._fetcher
-        listen = options.listen or options.peers[options.node]
-        await self._transport.start(listen, [self._health.add_to, *self.servicers])
+        at = options.listen or options.peers[options.node]
+        await self._transport.start(at, [self._health.add_to, *self.servicers], options.frames_port)
 
     async def _form(self) -> None:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
 
 from headrace_raftlog.model.group import CoreOptions
 from headrace_raftlog.model.limits import (
@@ -14,6 +15,8 @@ from headrace_raftlog.model.limits import (
 )
 from headrace_raftlog.model.tls import NodeCertificate
 from headrace_raftlog.storage.options import LogOptions
+
+PORT_MAX: Final = (1 << 16) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,8 @@ class NodeOptions:
         data_dir: directory of this node alone.
         name: what people call this node; told to others, and not looked at here.
         listen: host:port to listen on for other nodes; empty: this node's entry in `peers`.
+        frames_port: port on the same host that others send frames to; 0: any that is free, which
+            they are told.
         tick_ms: milliseconds between two ticks, which is also the time between two beats. A peer
             that is silent for `core.election_ticks` of them is down.
         snapshot_every_bytes: bytes of entries that a group applies between two snapshots, at least.
@@ -44,6 +49,7 @@ class NodeOptions:
     data_dir: str
     name: str = ""
     listen: str = ""
+    frames_port: int = 0
     tick_ms: int = 100
     snapshot_every_bytes: int = SNAPSHOT_EVERY_BYTES
     certificate: Callable[[], NodeCertificate] | None = None
@@ -65,6 +71,8 @@ class NodeOptions:
             host, _, port = address.rpartition(":")
             if not host or not port.isdecimal():
                 raise ValueError(f"peers has {address!r} for node {node}, not host:port")
+        if not 0 <= self.frames_port <= PORT_MAX:
+            raise ValueError(f"frames_port is {self.frames_port}, not within 0 to {PORT_MAX}")
         if not TICK_MS_MIN <= self.tick_ms <= TICK_MS_MAX:
             raise ValueError(
                 f"tick_ms is {self.tick_ms}, not within {TICK_MS_MIN} to {TICK_MS_MAX}"

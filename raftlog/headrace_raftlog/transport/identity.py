@@ -9,7 +9,7 @@ from urllib.parse import quote, unquote
 
 from headrace_raftlog.model.limits import FORMED_TEXT_CHARS_MAX, NODE_ID_MAX
 
-PROTOCOL_VERSION: Final = 2
+PROTOCOL_VERSION: Final = 3
 
 CLUSTER_KEY: Final = "headrace-cluster"
 NODE_KEY: Final = "headrace-node"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import grpc
 
@@ -16,15 +16,17 @@ from headrace_raftlog.model.limits import (
     RECONNECT_DELAY_S_MIN,
 )
 from headrace_raftlog.model.message import HEARTBEAT, HEARTBEAT_REPLY, Message
+from headrace_raftlog.transport.frame_connection import FrameConnection, open_frames
 from headrace_raftlog.transport.identity import StreamIdentity, StreamRefusedError
 from headrace_raftlog.transport.outbox import Outbox
-from headrace_raftlog.transport.pb.transport_pb2 import Frame, StreamClosed
+from headrace_raftlog.transport.pb.transport_pb2 import OpenRequest, StreamPlace
 from headrace_raftlog.transport.pb.transport_pb2_grpc import RaftTransportStub
 from headrace_raftlog.transport.security import NoSecurity, Security
 
-LOG: Final = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from headrace_raftlog.transport.pb.transport_pb2_grpc import RaftTransportAsyncStub
 
-StreamCall = grpc.aio.StreamUnaryCall[Frame, StreamClosed]
+LOG: Final = logging.getLogger(__name__)
 
 
 class LinkOwner(Protocol):
@@ -38,7 +40,7 @@ class LinkOwner(Protocol):
 
 
 class PeerLink:
-    """Sends frames to one peer over a client-streaming call.
+    """Sends frames to one peer over a connection for which it has a ticket of that peer.
 
     What is posted or sent between two turns of the writer leaves as one frame. Heartbeats and
     their answers may wait a moment for something to travel with: on a busy group they bring
@@ -175,7 +177,9 @@ class PeerLink:
         elif isinstance(error, TimeoutError):
             text = f"node {self.peer} at {self.address} does not answer"
             level = logging.INFO
-        elif isinstance(error, (grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError)):
+        elif isinstance(
+            error, (OSError, grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError)
+        ):
             text = f"node {self.peer} at {self.address}: {str(error)!r}"
             level = logging.INFO
         elif error is not None:
@@ -189,35 +193,38 @@ class PeerLink:
     async def _stream(self) -> None:
         task = asyncio.current_task()
         assert task is not None
+        async with asyncio.timeout(HANDSHAKE_S_MAX):
+            remote, place = await self._ask()
+            connection = await open_frames(
+                self.address, place, self._security, self.peer, task.cancel
+            )
+        try:
+            self.remote = remote
+            self.connected = True
+            self._opened = True
+            self._complaint = self.refusal = ""
+            LOG.info("stream to node %d (boot %d) is open", self.peer, remote.boot)
+            self._owner.link_connected()
+            await self._write_frames(connection)
+        finally:
+            connection.abort()
+
+    async def _ask(self) -> tuple[StreamIdentity, StreamPlace]:
+        """Return who the peer is, and where it wants the stream to be opened."""
         async with self._security.open(self.address, self.peer) as channel:
             metadata = grpc.aio.Metadata(*self.identity.metadata(self.peer))
-            call: StreamCall = RaftTransportStub(channel).Stream(None, metadata=metadata)
+            stub: RaftTransportAsyncStub = RaftTransportStub(channel)
+            call = stub.Open(OpenRequest(), metadata=metadata)
             try:
-                async with asyncio.timeout(HANDSHAKE_S_MAX):
-                    remote = await self._handshake(call)
-                self.remote = remote
-                call.add_done_callback(lambda _: _cancel(task))
-                self.connected = True
-                self._opened = True
-                self._complaint = self.refusal = ""
-                LOG.info("stream to node %d (boot %d) is open", self.peer, remote.boot)
-                self._owner.link_connected()
-                await self._write_frames(call)
-            finally:
-                call.cancel()
+                place = await call
+            except grpc.aio.AioRpcError as error:
+                if error.code() == grpc.StatusCode.FAILED_PRECONDITION:
+                    raise StreamRefusedError(error.details()) from None
+                raise asyncio.InvalidStateError(f"{error.code().name}: {error.details()}") from None
+            return self.identity.check(tuple(await call.initial_metadata()), (self.peer,)), place
 
-    async def _handshake(self, call: StreamCall) -> StreamIdentity:
-        answer = tuple(await call.initial_metadata())
-        if not answer:  # the call has ended, or is about to
-            code = await call.code()
-            details = await call.details()
-            if code == grpc.StatusCode.FAILED_PRECONDITION:
-                raise StreamRefusedError(details)
-            raise asyncio.InvalidStateError(f"{code.name}: {details}")
-        return self.identity.check(answer, (self.peer,))
-
-    async def _write_frames(self, call: StreamCall) -> None:
-        """Write frames until the call breaks or this task is cancelled.
+    async def _write_frames(self, connection: FrameConnection) -> None:
+        """Write frames until this task is cancelled, as it is when the connection breaks.
 
         A frame costs both ends more than what is in it, and a busy loop's next turns bring more
         for it.
@@ -236,8 +243,4 @@ class PeerLink:
             self.messages_sent += len(frame.messages)
             if not outbox.is_empty():
                 work.set()  # more than one frame takes
-            await call.write(frame)
-
-
-def _cancel(task: asyncio.Task[None]) -> None:
-    task.cancel()
+            await connection.write(frame)

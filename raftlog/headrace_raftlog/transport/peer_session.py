@@ -21,11 +21,25 @@ LOG: Final = logging.getLogger(__name__)
 
 
 class IncomingStream:
-    """One accepted stream; `open` turns False when it is replaced or given up."""
+    """One accepted stream.
 
-    def __init__(self, remote: StreamIdentity) -> None:
+    Attributes:
+        session: whose stream it is.
+        remote: who has opened it.
+        open: turns False when it is replaced or given up.
+        on_closed: called then.
+    """
+
+    def __init__(self, session: PeerSession, remote: StreamIdentity) -> None:
+        self.session = session
         self.remote = remote
         self.open = True
+        self.on_closed: Callable[[], None] = lambda: None
+
+    def close(self) -> None:
+        """Take nothing more of it."""
+        self.open = False
+        self.on_closed()
 
 
 class PeerSession:
@@ -75,7 +89,7 @@ class PeerSession:
     def accept(self, remote: StreamIdentity) -> IncomingStream:
         """Take a new incoming stream in place of any older one."""
         self._give_up()
-        stream = IncomingStream(remote)
+        stream = IncomingStream(self, remote)
         self._incoming = stream
         self._heard_at = self._clock()
         ours = self.link.remote
@@ -212,9 +226,9 @@ class PeerSession:
 
     def _give_up(self) -> None:
         """End the incoming stream; when the peer was up, also the outgoing, and report it."""
-        if self._incoming is not None:
-            self._incoming.open = False
-            self._incoming = None
+        incoming, self._incoming = self._incoming, None
+        if incoming is not None:
+            incoming.close()
         self._held.clear()
         self._held_bytes = 0
         if self.up:

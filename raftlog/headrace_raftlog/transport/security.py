@@ -6,6 +6,8 @@ that its certificate names: a valid certificate of one node is of no use to anot
 
 from __future__ import annotations
 
+import os
+import ssl
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
@@ -41,6 +43,19 @@ class Security(Protocol):
             StreamRefusedError: its text says whom the certificate names.
         """
 
+    def incoming(self) -> ssl.SSLContext | None:
+        """Return what judges who connects to send frames, None where nothing is encrypted."""
+
+    def outgoing(self, peer: int) -> tuple[ssl.SSLContext | None, str]:
+        """Return what judges the other end of such a connection, and the name it must bear."""
+
+    def check_called(self, peer: int, certificate: bytes) -> None:
+        """Refuse the certificate (DER) that a peer showed when it was called.
+
+        Raises:
+            StreamRefusedError: it was revoked.
+        """
+
 
 class NoSecurity:
     """Everything in the clear, everybody believed: for networks that only the nodes reach."""
@@ -55,6 +70,18 @@ class NoSecurity:
         return grpc.aio.insecure_channel(address, options=CLIENT_OPTIONS)
 
     def check(self, context: Context, peer: StreamIdentity) -> None:
+        """See `Security`."""
+
+    def incoming(self) -> ssl.SSLContext | None:
+        """See `Security`."""
+        return None
+
+    def outgoing(self, peer: int) -> tuple[ssl.SSLContext | None, str]:
+        """See `Security`."""
+        del peer
+        return None, ""
+
+    def check_called(self, peer: int, certificate: bytes) -> None:
         """See `Security`."""
 
 
@@ -129,6 +156,22 @@ class MutualTls:
             raise StreamRefusedError(f"the certificate of {name!r} is refused: {reason}")
         self._refused.pop(peer.node, None)
 
+    def incoming(self) -> ssl.SSLContext | None:
+        """See `Security`."""
+        return _context(self._certificate(), ssl.PROTOCOL_TLS_SERVER)
+
+    def outgoing(self, peer: int) -> tuple[ssl.SSLContext | None, str]:
+        """See `Security`."""
+        return _context(self._certificate(), ssl.PROTOCOL_TLS_CLIENT), self._name_of(peer)
+
+    def check_called(self, peer: int, certificate: bytes) -> None:
+        """See `Security`."""
+        refuses = self._certificate().refuses
+        reason = refuses(ssl.DER_cert_to_PEM_cert(certificate).encode()) if refuses else ""
+        if reason:
+            name = self._name_of(peer)
+            raise StreamRefusedError(f"the certificate of {name!r} is refused: {reason}")
+
 
 def security_of(
     certificate: Callable[[], NodeCertificate] | None, name_of: Callable[[int], str]
@@ -146,6 +189,20 @@ def _certificate(context: Context) -> bytes:
     properties: Any = context.auth_context()
     found: list[bytes] = list(properties.get(_CERTIFICATE, ()))
     return found[0] if found else b""
+
+
+def _context(own: NodeCertificate, role: int) -> ssl.SSLContext:
+    """Return what shows a certificate and asks for one that the same authorities have signed."""
+    context = ssl.SSLContext(role)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3  # both ends are ours
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_verify_locations(cadata=own.authorities.decode("ascii", "ignore"))  # in comments
+    # OpenSSL reads files only; this one is in memory, and gone when it is closed.
+    with os.fdopen(os.memfd_create("certificate"), "wb") as file:
+        file.write(own.certificate + b"\n" + own.key)
+        file.flush()
+        context.load_cert_chain(f"/proc/self/fd/{file.fileno()}")
+    return context
 
 
 def _configuration(own: NodeCertificate) -> grpc.ServerCertificateConfiguration:

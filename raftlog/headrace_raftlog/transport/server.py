@@ -1,25 +1,40 @@
-"""The incoming streams of all peers."""
+"""The incoming streams of all peers: who may open one, and what arrives."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import AsyncIterator, Collection, Mapping
-from typing import Final, NoReturn
+import secrets
+from collections.abc import Collection, Mapping
+from typing import Final, NamedTuple, NoReturn
 
 import grpc
+from google.protobuf.message import DecodeError
 
-from headrace_raftlog.model.limits import REFUSALS_TOLD_MAX
+from headrace_raftlog.model.limits import (
+    REFUSALS_TOLD_MAX,
+    STREAM_TICKET_BYTES,
+    STREAM_TICKET_S_MAX,
+)
 from headrace_raftlog.transport.codec import FrameError
 from headrace_raftlog.transport.events import TransportEvents
+from headrace_raftlog.transport.frame_listener import FrameListener
 from headrace_raftlog.transport.identity import StrangerError, StreamIdentity, StreamRefusedError
-from headrace_raftlog.transport.pb.transport_pb2 import Frame, StreamClosed
+from headrace_raftlog.transport.pb.transport_pb2 import Frame, OpenRequest, StreamPlace
 from headrace_raftlog.transport.pb.transport_pb2_grpc import RaftTransportServicer
 from headrace_raftlog.transport.peer_session import IncomingStream, PeerSession
 from headrace_raftlog.transport.security import NoSecurity, Security
 
 LOG: Final = logging.getLogger(__name__)
 
-Context = grpc.aio.ServicerContext[Frame, StreamClosed]
+Context = grpc.aio.ServicerContext[OpenRequest, StreamPlace]
+
+
+class _Ticket(NamedTuple):
+    """Who may open a stream, and until when by the loop's clock."""
+
+    peer: StreamIdentity
+    until: float
 
 
 class StreamServicer(RaftTransportServicer):
@@ -28,6 +43,7 @@ class StreamServicer(RaftTransportServicer):
     Attributes:
         identity: who this node is, for streams from now on.
         barred: nodes and disks that were removed from the cluster.
+        listener: of the connections that carry frames.
     """
 
     def __init__(
@@ -40,39 +56,63 @@ class StreamServicer(RaftTransportServicer):
         self._security = security or NoSecurity()
         self.identity = identity
         self.barred: Collection[tuple[int, int]] = ()
+        self.listener = FrameListener(self, self._security)
         self._sessions = sessions
         self._events = events
         self._told: set[str] = set()
+        self._tickets: dict[bytes, _Ticket] = {}
 
-    async def Stream(  # noqa: N802  (the generated base names it)
-        self, request_iterator: AsyncIterator[Frame], context: Context
-    ) -> StreamClosed:
-        """Serve one incoming stream until it ends or a newer one replaces it."""
+    async def Open(  # noqa: N802  (the generated base names it)
+        self, request: OpenRequest, context: Context
+    ) -> StreamPlace:
+        """Judge who calls, and say where its stream is to be opened."""
+        del request
         metadata = tuple(context.invocation_metadata() or ())
         try:
             peer = self._check(metadata, context)
         except StreamRefusedError as refusal:
             self._complain(context.peer(), refusal)
             await _refuse(context, grpc.StatusCode.FAILED_PRECONDITION, str(refusal))
-        session = self._sessions[peer.node]
-        stream = session.accept(peer)
+        await context.send_initial_metadata(self.identity.metadata(peer.node))
+        return StreamPlace(port=self.listener.port, ticket=self._issue(peer))
+
+    def forget_tickets(self) -> None:
+        """Have everybody who has not opened its stream yet ask again."""
+        self._tickets.clear()
+
+    def enter(self, ticket: bytes) -> IncomingStream | None:
+        """See `StreamGate`."""
+        found = self._tickets.pop(ticket, None)
+        if found is None or found.until < asyncio.get_running_loop().time():
+            return None
+        session = self._sessions.get(found.peer.node)
+        if session is None or (found.peer.node, found.peer.disk) in self.barred:
+            return None
+        return session.accept(found.peer)
+
+    def take(self, stream: IncomingStream, body: bytes) -> None:
+        """See `StreamGate`; what goes wrong in the receivers stops the node."""
         try:
-            await context.send_initial_metadata(self.identity.metadata(peer.node))
-            async for frame in request_iterator:
-                if not stream.open:
-                    await _refuse(context, grpc.StatusCode.ABORTED, "the session is over")
-                self._take(session, stream, frame)
-        except FrameError as error:
-            LOG.error("node %d sent a malformed frame: %s", peer.node, error)
-            session.ended(stream)
-            await _refuse(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
-        except grpc.aio.AbortError:
+            frame = Frame.FromString(body)
+        except DecodeError as error:
+            raise FrameError(str(error)) from error
+        try:
+            stream.session.received(stream, frame)
+        except FrameError:
             raise
-        except grpc.aio.BaseError as error:  # the peer broke the call off while we answered
-            LOG.info("the stream from node %d ended: %s", peer.node, error)
-        finally:
-            session.ended(stream)
-        return StreamClosed()
+        except Exception as error:
+            self._events.on_failure(error)  # the loop would only log it
+            raise
+
+    def _issue(self, peer: StreamIdentity) -> bytes:
+        """Return a ticket; a node's newest is the only one of it that counts."""
+        for ticket, other in list(self._tickets.items()):
+            if other.peer.node == peer.node:
+                del self._tickets[ticket]
+        ticket = secrets.token_bytes(STREAM_TICKET_BYTES)
+        until = asyncio.get_running_loop().time() + STREAM_TICKET_S_MAX
+        self._tickets[ticket] = _Ticket(peer, until)
+        return ticket
 
     def _check(
         self, metadata: tuple[tuple[str, str | bytes], ...], context: Context
@@ -110,16 +150,6 @@ class StreamServicer(RaftTransportServicer):
                 self._told.clear()
             self._told.add(text)
         LOG.warning("refused a stream from %s: %s", caller, text)
-
-    def _take(self, session: PeerSession, stream: IncomingStream, frame: Frame) -> None:
-        """Pass a frame on; what goes wrong in its receivers stops the node."""
-        try:
-            session.received(stream, frame)
-        except FrameError:
-            raise
-        except Exception as error:
-            self._events.on_failure(error)  # gRPC would only log it
-            raise
 
 
 async def _refuse(context: Context, code: grpc.StatusCode, text: str) -> NoReturn:

@@ -77,13 +77,18 @@ class Transport:
         )
 
     async def start(
-        self, listen: str, register: Sequence[Callable[[grpc.aio.Server], None]] = ()
+        self,
+        listen: str,
+        register: Sequence[Callable[[grpc.aio.Server], None]] = (),
+        frames_port: int = 0,
     ) -> None:
         """Listen, and start to connect to all peers.
 
         Args:
             listen: host:port to listen on.
             register: called with the server before it starts, to add other services.
+            frames_port: port on the same host to which peers are told to send frames; 0: any that
+                is free.
 
         Raises:
             OSError: the address cannot be listened on.
@@ -96,6 +101,8 @@ class Transport:
             self._security.add_port(self.server, listen)
         except RuntimeError as error:
             raise OSError(f"cannot listen on {listen} for other nodes: {error}") from error
+        host = listen.rpartition(":")[0].strip("[]")
+        await self._servicer.listener.start(host, frames_port)
         await self.server.start()
         self._started = True
         for session in self.sessions.values():
@@ -144,6 +151,7 @@ class Transport:
 
     async def verify_anew(self) -> None:
         """End all streams, so that both ends show each other their certificates again."""
+        self._servicer.forget_tickets()
         for session in list(self.sessions.values()):
             session.close()
             session.link.reset()
@@ -159,6 +167,7 @@ class Transport:
         if self._tasks:
             await asyncio.wait(self._tasks.values())
         await self.bulk.close()
+        await self._servicer.listener.stop()
         await self.server.stop(None)
 
     def become(self, identity: StreamIdentity) -> None:
@@ -168,6 +177,7 @@ class Transport:
         """
         self.identity = identity
         self._servicer.identity = identity
+        self._servicer.forget_tickets()
         self.bulk_servicer.identity = identity
         self.bulk.identity = identity
         for session in self.sessions.values():

@@ -5,11 +5,14 @@ What the nodes of a cluster say to each other: the messages of all Raft groups, 
 application's own payloads, over one stream for each direction of a node pair; and what a member
 that fell far behind fetches, over a connection of its own. It is no public interface.
 
+A stream is a TCP connection (TLS, where the nodes have certificates) that carries frames from
+who opened it: the octets of the ticket, then each Frame behind its length in four octets, big-endian.
+
 Metadata of a call: headrace-cluster, headrace-node (sender), headrace-target (receiver),
 headrace-boot (the sender's boot count), headrace-disk (id of its data directory),
 headrace-generation (of its members in new groups), headrace-formed (disks of the founding nodes,
 "node:disk,..."; empty while the sender does not belong to the cluster yet) and
-headrace-protocol. The receiver answers at once with initial metadata of the same keys; a call
+headrace-protocol. The receiver answers with initial metadata of the same keys; a call
 that it cannot accept ends with FAILED_PRECONDITION.
 """
 
@@ -97,7 +100,7 @@ class Frame(_message.Message):
 Global___Frame: _TypeAlias = Frame  # noqa: Y015
 
 @_typing.final
-class StreamClosed(_message.Message):
+class OpenRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     def __init__(
@@ -109,7 +112,31 @@ class StreamClosed(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___StreamClosed: _TypeAlias = StreamClosed  # noqa: Y015
+Global___OpenRequest: _TypeAlias = OpenRequest  # noqa: Y015
+
+@_typing.final
+class StreamPlace(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PORT_FIELD_NUMBER: _builtins.int
+    TICKET_FIELD_NUMBER: _builtins.int
+    port: _builtins.int
+    """On the host of the address that was called."""
+    ticket: _builtins.bytes
+    """Valid once, and for some seconds; 16 octets."""
+    def __init__(
+        self,
+        *,
+        port: _builtins.int = ...,
+        ticket: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["port", b"port", "ticket", b"ticket"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StreamPlace: _TypeAlias = StreamPlace  # noqa: Y015
 
 @_typing.final
 class RaftMessage(_message.Message):

@@ -34,18 +34,19 @@ class RaftTransportStub:
         Args:
             channel: A grpc.Channel.
         """
-        self.Stream = channel.stream_unary(
-                '/headrace.raftlog.v1.RaftTransport/Stream',
-                request_serializer=headrace_dot_raftlog_dot_v1_dot_transport__pb2.Frame.SerializeToString,
-                response_deserializer=headrace_dot_raftlog_dot_v1_dot_transport__pb2.StreamClosed.FromString,
+        self.Open = channel.unary_unary(
+                '/headrace.raftlog.v1.RaftTransport/Open',
+                request_serializer=headrace_dot_raftlog_dot_v1_dot_transport__pb2.OpenRequest.SerializeToString,
+                response_deserializer=headrace_dot_raftlog_dot_v1_dot_transport__pb2.StreamPlace.FromString,
                 _registered_method=True)
 
 
 class RaftTransportServicer:
     """Missing associated documentation comment in .proto file."""
 
-    def Stream(self, request_iterator, context):
-        """Carries frames until either side ends it. A newer stream of the same sender replaces the older.
+    def Open(self, request, context):
+        """Says where the sender's stream is to be opened, and with which ticket. A newer stream of the same
+        sender replaces the older.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -54,10 +55,10 @@ class RaftTransportServicer:
 
 def add_RaftTransportServicer_to_server(servicer, server):
     rpc_method_handlers = {
-            'Stream': grpc.stream_unary_rpc_method_handler(
-                    servicer.Stream,
-                    request_deserializer=headrace_dot_raftlog_dot_v1_dot_transport__pb2.Frame.FromString,
-                    response_serializer=headrace_dot_raftlog_dot_v1_dot_transport__pb2.StreamClosed.SerializeToString,
+            'Open': grpc.unary_unary_rpc_method_handler(
+                    servicer.Open,
+                    request_deserializer=headrace_dot_raftlog_dot_v1_dot_transport__pb2.OpenRequest.FromString,
+                    response_serializer=headrace_dot_raftlog_dot_v1_dot_transport__pb2.StreamPlace.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -71,7 +72,7 @@ class RaftTransport:
     """Missing associated documentation comment in .proto file."""
 
     @staticmethod
-    def Stream(request_iterator,
+    def Open(request,
             target,
             options=(),
             channel_credentials=None,
@@ -81,12 +82,12 @@ class RaftTransport:
             wait_for_ready=None,
             timeout=None,
             metadata=None):
-        return grpc.experimental.stream_unary(
-            request_iterator,
+        return grpc.experimental.unary_unary(
+            request,
             target,
-            '/headrace.raftlog.v1.RaftTransport/Stream',
-            headrace_dot_raftlog_dot_v1_dot_transport__pb2.Frame.SerializeToString,
-            headrace_dot_raftlog_dot_v1_dot_transport__pb2.StreamClosed.FromString,
+            '/headrace.raftlog.v1.RaftTransport/Open',
+            headrace_dot_raftlog_dot_v1_dot_transport__pb2.OpenRequest.SerializeToString,
+            headrace_dot_raftlog_dot_v1_dot_transport__pb2.StreamPlace.FromString,
             options,
             channel_credentials,
             insecure,

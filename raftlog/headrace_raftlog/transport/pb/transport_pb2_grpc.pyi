@@ -5,11 +5,14 @@ What the nodes of a cluster say to each other: the messages of all Raft groups, 
 application's own payloads, over one stream for each direction of a node pair; and what a member
 that fell far behind fetches, over a connection of its own. It is no public interface.
 
+A stream is a TCP connection (TLS, where the nodes have certificates) that carries frames from
+who opened it: the octets of the ticket, then each Frame behind its length in four octets, big-endian.
+
 Metadata of a call: headrace-cluster, headrace-node (sender), headrace-target (receiver),
 headrace-boot (the sender's boot count), headrace-disk (id of its data directory),
 headrace-generation (of its members in new groups), headrace-formed (disks of the founding nodes,
 "node:disk,..."; empty while the sender does not belong to the cluster yet) and
-headrace-protocol. The receiver answers at once with initial metadata of the same keys; a call
+headrace-protocol. The receiver answers with initial metadata of the same keys; a call
 that it cannot accept ends with FAILED_PRECONDITION.
 """
 
@@ -41,23 +44,29 @@ class RaftTransportStub:
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> RaftTransportAsyncStub: ...
-    Stream: _grpc.StreamUnaryMultiCallable[_transport_pb2.Frame, _transport_pb2.StreamClosed]
-    """Carries frames until either side ends it. A newer stream of the same sender replaces the older."""
+    Open: _grpc.UnaryUnaryMultiCallable[_transport_pb2.OpenRequest, _transport_pb2.StreamPlace]
+    """Says where the sender's stream is to be opened, and with which ticket. A newer stream of the same
+    sender replaces the older.
+    """
 
 @_typing.type_check_only
 class RaftTransportAsyncStub(RaftTransportStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
-    Stream: _aio.StreamUnaryMultiCallable[_transport_pb2.Frame, _transport_pb2.StreamClosed]  # type: ignore[assignment]
-    """Carries frames until either side ends it. A newer stream of the same sender replaces the older."""
+    Open: _aio.UnaryUnaryMultiCallable[_transport_pb2.OpenRequest, _transport_pb2.StreamPlace]  # type: ignore[assignment]
+    """Says where the sender's stream is to be opened, and with which ticket. A newer stream of the same
+    sender replaces the older.
+    """
 
 class RaftTransportServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
-    def Stream(
+    def Open(
         self,
-        request_iterator: _MaybeAsyncIterator[_transport_pb2.Frame],
+        request: _transport_pb2.OpenRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_transport_pb2.StreamClosed, _abc.Awaitable[_transport_pb2.StreamClosed]]:
-        """Carries frames until either side ends it. A newer stream of the same sender replaces the older."""
+    ) -> _typing.Union[_transport_pb2.StreamPlace, _abc.Awaitable[_transport_pb2.StreamPlace]]:
+        """Says where the sender's stream is to be opened, and with which ticket. A newer stream of the same
+        sender replaces the older.
+        """
 
 def add_RaftTransportServicer_to_server(servicer: RaftTransportServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 
