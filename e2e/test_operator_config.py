@@ -36,7 +36,7 @@ STOP_SECONDS: Final = 30.0
 
 def make_cluster(nodes: int) -> Cluster:
     port = own_port(27100)
-    names = ("amqp", "amqps", "http", "https", "grpc", "grpcs", "metrics", "cluster")
+    names = ("amqp", "amqps", "http", "https", "grpc", "grpcs", "metrics", "cluster", "frames")
     ports = {name: port + number for number, name in enumerate(names)}
     spec = {
         "replicas": nodes,

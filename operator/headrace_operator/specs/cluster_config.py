@@ -189,7 +189,7 @@ class FlowLimits(Spec, frozen=True, kw_only=True):
 
 def unique_ports() -> Rule:
     """Return the rule that no two listeners share a port."""
-    names = ("amqp", "amqps", "http", "https", "grpc", "grpcs", "metrics", "cluster")
+    names = ("amqp", "amqps", "http", "https", "grpc", "grpcs", "metrics", "cluster", "frames")
     ports = ", ".join(f"self.{name}" for name in names)
     return Rule(
         f"[{ports}].all(port, [{ports}].exists_one(other, other == port))",

@@ -6,7 +6,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from headrace_raftlog.model.limits import FRAME_WRITE_BYTES, STREAM_UNHEARD_MS
 from headrace_raftlog.transport.framing import frame_head
@@ -29,10 +29,9 @@ class FrameConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Have the kernel give up who acknowledges nothing."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.set_write_buffer_limits(FRAME_WRITE_BYTES)
-        kernel = transport.get_extra_info("socket")
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's are of no such class
+        self._transport.set_write_buffer_limits(FRAME_WRITE_BYTES)
+        kernel = self._transport.get_extra_info("socket")
         kernel.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, STREAM_UNHEARD_MS)
 
     def pause_writing(self) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Coroutine
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 from headrace_raftlog.model.limits import (
     FRAME_BYTES_MAX,
@@ -145,8 +145,7 @@ class IncomingFrames(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Wait for the ticket."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's are of no such class
         self._listener.callers.add(self)
         self._patience = asyncio.get_running_loop().call_later(HANDSHAKE_S_MAX, self.abort)
 

@@ -99,7 +99,7 @@ class MutualTls:
     ) -> None:
         self._certificate = certificate
         self._name_of = name_of
-        self._refused: dict[int, bytes] = {}  # what nodes have called with and was not believed
+        self._refused: dict[int, bytes] = {}  # what nodes have shown and was not believed
 
     def add_port(self, server: grpc.aio.Server, address: str) -> None:
         """See `Security`."""
@@ -123,9 +123,9 @@ class MutualTls:
     def open(self, address: str, peer: int) -> grpc.aio.Channel:
         """See `Security`; the other end's certificate must bear the peer's name.
 
-        gRPC does not show it to who connects. So a peer is not called that has called with one that
-        is refused. That is judged anew each time, for what was wrong may have been the list alone,
-        at both ends, and then neither would ever call again.
+        gRPC does not show it to who connects. So a peer is not called whose certificate was seen,
+        when it called or was sent frames, and is refused. That is judged anew each time: what was
+        wrong may have been the list alone, at both ends, and then neither would ever call again.
         """
         name = self._name_of(peer)
         if not name:
@@ -148,13 +148,7 @@ class MutualTls:
                 f"it speaks as node {peer.node}, which is called {name!r}, but its certificate "
                 f"names {', '.join(map(repr, found)) or 'nobody'}"
             )
-        refuses = self._certificate().refuses
-        shown = _certificate(context)
-        reason = refuses(shown) if refuses is not None else ""
-        if reason:
-            self._refused[peer.node] = shown
-            raise StreamRefusedError(f"the certificate of {name!r} is refused: {reason}")
-        self._refused.pop(peer.node, None)
+        self._believe(peer.node, name, _certificate(context))
 
     def incoming(self) -> ssl.SSLContext | None:
         """See `Security`."""
@@ -166,11 +160,17 @@ class MutualTls:
 
     def check_called(self, peer: int, certificate: bytes) -> None:
         """See `Security`."""
+        shown = ssl.DER_cert_to_PEM_cert(certificate).encode("ascii")
+        self._believe(peer, self._name_of(peer), shown)
+
+    def _believe(self, node: int, name: str, shown: bytes) -> None:
+        """Refuse a certificate (PEM) that was revoked, and note what became of it."""
         refuses = self._certificate().refuses
-        reason = refuses(ssl.DER_cert_to_PEM_cert(certificate).encode()) if refuses else ""
+        reason = refuses(shown) if refuses is not None else ""
         if reason:
-            name = self._name_of(peer)
+            self._refused[node] = shown
             raise StreamRefusedError(f"the certificate of {name!r} is refused: {reason}")
+        self._refused.pop(node, None)
 
 
 def security_of(

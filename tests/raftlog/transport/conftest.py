@@ -6,11 +6,15 @@ import asyncio
 import socket
 from collections.abc import Callable
 
+import grpc
 import pytest
 
 from headrace_raftlog.model.message import Message
+from headrace_raftlog.transport.frame_connection import FrameConnection, open_frames
 from headrace_raftlog.transport.identity import StreamIdentity
-from headrace_raftlog.transport.security import Security
+from headrace_raftlog.transport.pb.transport_pb2 import Frame, OpenRequest, StreamPlace
+from headrace_raftlog.transport.pb.transport_pb2_grpc import RaftTransportStub
+from headrace_raftlog.transport.security import NoSecurity, Security
 from headrace_raftlog.transport.transport import Transport
 
 DEADLINE_S = 30.0
@@ -77,6 +81,54 @@ class Recorder:
                 await self._changed.wait()
 
 
+class Caller:
+    """Speaks as a node, with frames of any kind.
+
+    Args:
+        identity: as who.
+        address: host:port of whom it calls.
+        target: node id of whom it calls.
+        security: what it shows.
+    """
+
+    def __init__(
+        self, identity: StreamIdentity, address: str, target: int, security: Security | None = None
+    ) -> None:
+        self._identity = identity
+        self._address = address
+        self._target = target
+        self._security = security or NoSecurity()
+        self._over = asyncio.Event()
+        self.connection: FrameConnection | None = None
+
+    async def ask(self, channel: grpc.aio.Channel | None = None) -> StreamPlace:
+        """Return where the stream is to be opened; raises AioRpcError."""
+        metadata = grpc.aio.Metadata(*self._identity.metadata(self._target))
+        async with channel or self._security.open(self._address, self._target) as used:
+            return await RaftTransportStub(used).Open(OpenRequest(), metadata=metadata, timeout=20)
+
+    async def enter(self, place: StreamPlace | None = None) -> None:
+        """Open the stream."""
+        place = place or await self.ask()
+        self.connection = await open_frames(
+            self._address, place, self._security, self._target, self._over.set
+        )
+
+    async def write(self, frame: Frame) -> None:
+        """Send a frame."""
+        assert self.connection is not None
+        await self.connection.write(frame)
+
+    async def ended(self) -> None:
+        """Wait until the other end has closed the stream."""
+        async with asyncio.timeout(DEADLINE_S):
+            await self._over.wait()
+
+    @property
+    def is_over(self) -> bool:
+        return self._over.is_set()
+
+
 class LoopbackNode:
     """A transport that is ticked by itself."""
 
@@ -89,10 +141,13 @@ class LoopbackNode:
         silence_s_max: float = 10.0,
         identity: StreamIdentity | None = None,
         security: Security | None = None,
+        listen: str = "",
+        frames_port: int = 0,
     ) -> None:
         self.node = node
+        self._listen = listen or addresses[node]
+        self._frames_port = frames_port
         self.events = Recorder()
-        self._addresses = addresses
         self.transport = Transport(
             identity or identity_of(node, boot, cluster),
             addresses,
@@ -104,7 +159,7 @@ class LoopbackNode:
         self._ticker: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        await self.transport.start(self._addresses[self.node])
+        await self.transport.start(self._listen, frames_port=self._frames_port)
         self._ticker = asyncio.create_task(self._tick())
 
     async def stop(self) -> None:
@@ -130,6 +185,11 @@ def _identity_of() -> Callable[..., StreamIdentity]:
 @pytest.fixture(name="recorder_type")
 def _recorder_type() -> type[Recorder]:
     return Recorder
+
+
+@pytest.fixture(name="caller_type")
+def _caller_type() -> type[Caller]:
+    return Caller
 
 
 @pytest.fixture(name="node_type")

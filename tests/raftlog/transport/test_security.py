@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
+import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,17 +17,18 @@ from e2e.harness.authority import Authority, Pair
 
 from headrace_raftlog.model.message import HEARTBEAT, Message
 from headrace_raftlog.model.tls import NodeCertificate
+from headrace_raftlog.transport.frame_connection import open_frames
 from headrace_raftlog.transport.identity import StreamRefusedError
 from headrace_raftlog.transport.pb.transport_pb2 import (
     Frame,
     MessageKind,
     RaftMessage,
     SnapshotRequest,
+    StreamPlace,
 )
 from headrace_raftlog.transport.pb.transport_pb2_grpc import (
     RaftBulkStub,
     RaftTransportServicer,
-    RaftTransportStub,
     add_RaftTransportServicer_to_server,
 )
 from headrace_raftlog.transport.security import MutualTls, NoSecurity, security_of
@@ -100,27 +102,15 @@ def test_nodes_with_certificates_of_their_own_talk(keys, node_type, addresses):
     run(body)
 
 
-async def attempt(
-    channel: grpc.aio.Channel, identity: Any, target: int
-) -> tuple[grpc.StatusCode, str]:
-    """Speak as a node: metadata, and a frame with a Raft message at once; returns the refusal."""
-    metadata = grpc.aio.Metadata(*identity.metadata(target))
-    message = RaftMessage(
-        kind=MessageKind.MESSAGE_KIND_HEARTBEAT, group=7, source=2, target=1, term=99
-    )
-
-    async def frames() -> Any:
-        yield Frame(messages=[message], application=[b"harm"])
-        await asyncio.Event().wait()
-
-    async with channel:
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await RaftTransportStub(channel).Stream(frames(), metadata=metadata, timeout=20)
+async def attempt(caller: Any, channel: grpc.aio.Channel) -> tuple[grpc.StatusCode, str]:
+    """Ask for a stream; returns the refusal."""
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await caller.ask(channel)
     return caught.value.code(), caught.value.details() or ""
 
 
 def test_nobody_without_the_clusters_certificate_sends_one_message(
-    keys, node_type, identity_of, addresses
+    keys, node_type, caller_type, identity_of, addresses
 ):
     forged = keys.sign(keys.stranger, "n2")
     expired = keys.sign(keys.authority, "n2", days=-1, file="n2-expired")
@@ -143,7 +133,7 @@ def test_nobody_without_the_clusters_certificate_sends_one_message(
             lambda: channel(addresses[1], forged),
             lambda: channel(addresses[1], expired),
         ):
-            code, _ = await attempt(make(), identity_of(2), 1)
+            code, _ = await attempt(caller_type(identity_of(2), addresses[1], 1), make())
             assert code is grpc.StatusCode.UNAVAILABLE  # the handshake failed
         session = one.transport.sessions[2]
         assert (session.frames_received, session.messages_received) == (0, 0)
@@ -155,15 +145,117 @@ def test_nobody_without_the_clusters_certificate_sends_one_message(
     run(body)
 
 
+class Shows(MutualTls):
+    """Connects to send frames with a certificate of its own choice, or with none."""
+
+    def __init__(self, rightful: NodeCertificate, shown: ssl.SSLContext | None) -> None:
+        super().__init__(lambda: rightful, lambda node: NAMES.get(node, ""))
+        self._shown = shown
+
+    def outgoing(self, peer: int) -> tuple[ssl.SSLContext | None, str]:
+        return self._shown, NAMES[peer]
+
+
+def test_a_ticket_alone_lets_nobody_send_frames(
+    keys, node_type, caller_type, identity_of, addresses
+):
+    def context(*pairs: Pair) -> ssl.SSLContext:
+        found = ssl.create_default_context(cafile=str(keys.authority.file))
+        for pair in pairs:
+            found.load_cert_chain(pair.certificate, pair.key)
+        return found
+
+    forged = context(keys.sign(keys.stranger, "n2"))
+    expired = context(keys.sign(keys.authority, "n2", days=-1, file="n2-expired"))
+    old = context(keys.nodes[2])
+    old.maximum_version = ssl.TLSVersion.TLSv1_2
+    message = RaftMessage(
+        kind=MessageKind.MESSAGE_KIND_HEARTBEAT, group=7, source=2, target=1, term=99
+    )
+
+    async def body() -> None:
+        one = node_type(1, addresses, security=tls(keys.of(keys.nodes[1])))
+        await one.start()
+        rightful = keys.of(keys.nodes[2])
+        for shown in (None, context(), forged, expired, old):
+            caller = caller_type(identity_of(2), addresses[1], 1, Shows(rightful, shown))
+            try:
+                await caller.enter()
+                await caller.write(Frame(messages=[message], application=[b"harm"]))
+                await caller.ended()
+            except OSError:
+                pass  # of TLS: it may fail at either end first
+        session = one.transport.sessions[2]
+        assert (session.frames_received, session.messages_received) == (0, 0)
+        assert not one.events.met
+        rightly = caller_type(identity_of(2), addresses[1], 1, tls(rightful))
+        await rightly.enter()
+        await one.events.until(lambda: bool(one.events.met))
+        await one.stop()
+
+    run(body)
+
+
+def test_frames_are_not_sent_to_who_shows_anothers_certificate(
+    keys, node_type, caller_type, identity_of, addresses
+):
+    async def body() -> None:
+        three = node_type(3, addresses, security=tls(keys.of(keys.nodes[3])))
+        await three.start()
+        of_one = tls(keys.of(keys.nodes[1]))
+        place = await caller_type(identity_of(1), addresses[3], 3, of_one).ask()
+        for certificate in (keys.nodes[1], keys.sign(keys.stranger, "n3")):
+            judge = tls(keys.of(certificate, keys.authority))
+            with pytest.raises(OSError, match="certificate is not valid for 'n2'"):
+                await open_frames(addresses[3], place, judge, 2, print)
+        distrusts = tls(keys.of(keys.nodes[1], keys.stranger))
+        with pytest.raises(OSError, match=r"unable to get local issuer|self.signed"):
+            await open_frames(addresses[3], place, distrusts, 3, print)
+        assert not three.events.met
+        await three.stop()
+
+    run(body)
+
+
+def test_frames_are_not_sent_to_who_shows_a_revoked_certificate(
+    keys, node_type, caller_type, identity_of, addresses
+):
+    shown: list[bytes] = []
+
+    def refuses(pem: bytes) -> str:
+        shown.append(pem)
+        return "it was revoked"
+
+    own = dataclasses.replace(keys.of(keys.nodes[1]), refuses=refuses)
+
+    async def body() -> None:
+        three = node_type(3, addresses, security=tls(keys.of(keys.nodes[3])))
+        await three.start()
+        caller = caller_type(identity_of(1), addresses[3], 3, tls(own))
+        with pytest.raises(StreamRefusedError, match="certificate of 'n3' is refused: it was rev"):
+            await caller.enter()
+        await caller.ended()
+        assert shown == [
+            ssl.DER_cert_to_PEM_cert(
+                ssl.PEM_cert_to_DER_cert(keys.nodes[3].certificate.read_text())
+            ).encode()
+        ]
+        assert not three.events.met
+        await three.stop()
+
+    run(body)
+
+
 def test_a_valid_certificate_of_one_node_is_of_no_use_to_another(
-    keys, node_type, identity_of, addresses, caplog
+    keys, node_type, caller_type, identity_of, addresses, caplog
 ):
     third = tls(keys.of(keys.nodes[3]))
 
     async def body() -> None:
         one = node_type(1, addresses, security=tls(keys.of(keys.nodes[1])))
         await one.start()
-        code, text = await attempt(third.open(addresses[1], 1), identity_of(2), 1)
+        caller = caller_type(identity_of(2), addresses[1], 1)
+        code, text = await attempt(caller, third.open(addresses[1], 1))
         assert code is grpc.StatusCode.FAILED_PRECONDITION
         assert text == "it speaks as node 2, which is called 'n2', but its certificate names 'n3'"
         async with third.open(addresses[1], 1) as channel:
@@ -184,7 +276,7 @@ def test_a_valid_certificate_of_one_node_is_of_no_use_to_another(
 
 
 def test_a_stranger_is_not_told_to_the_application_under_anothers_name(
-    keys, node_type, identity_of, addresses
+    keys, node_type, caller_type, identity_of, addresses
 ):
     fourth = tls(keys.of(keys.sign(keys.authority, "n4")))
 
@@ -193,7 +285,8 @@ def test_a_stranger_is_not_told_to_the_application_under_anothers_name(
         await one.start()
         for name, refused in (("n5", True), ("", True), ("n4", False)):
             who = replace(identity_of(2), node=9, disk=99, formed={}, name=name)
-            _, text = await attempt(fourth.open(addresses[1], 1), who, 1)
+            caller = caller_type(who, addresses[1], 1)
+            _, text = await attempt(caller, fourth.open(addresses[1], 1))
             assert ("its certificate names 'n4'" in text) is refused
         assert [peer.name for peer in one.events.strangers] == ["n4"]
         await one.stop()
@@ -201,12 +294,15 @@ def test_a_stranger_is_not_told_to_the_application_under_anothers_name(
     run(body)
 
 
-def test_a_node_does_not_talk_to_who_shows_anothers_certificate(keys, identity_of, addresses):
+def test_a_node_does_not_talk_to_who_shows_anothers_certificate(
+    keys, caller_type, identity_of, addresses
+):
     class Listens(RaftTransportServicer):
         called = 0
 
-        async def Stream(self, request_iterator: Any, context: Any) -> Any:  # noqa: N802
+        async def Open(self, request: Any, context: Any) -> StreamPlace:  # noqa: N802
             Listens.called += 1
+            return StreamPlace()
 
     async def body() -> None:
         server = grpc.aio.server()
@@ -214,7 +310,8 @@ def test_a_node_does_not_talk_to_who_shows_anothers_certificate(keys, identity_o
         tls(keys.of(keys.nodes[3])).add_port(server, addresses[2])
         await server.start()
         one = tls(keys.of(keys.nodes[1]))
-        _, text = await attempt(one.open(addresses[2], 2), identity_of(1), 2)
+        caller = caller_type(identity_of(1), addresses[2], 2)
+        _, text = await attempt(caller, one.open(addresses[2], 2))
         assert "Hostname Verification Check failed" in text
         assert Listens.called == 0
         await server.stop(None)

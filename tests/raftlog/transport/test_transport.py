@@ -11,11 +11,10 @@ import grpc
 import pytest
 import uvloop
 
+from headrace_raftlog.model.limits import FRAME_GATHER_TURNS
 from headrace_raftlog.model.message import APPEND, HEARTBEAT, Message
 from headrace_raftlog.transport.identity import StreamRefusedError
 from headrace_raftlog.transport.outbox import Outbox
-from headrace_raftlog.transport.pb.transport_pb2 import Frame, MessageKind, RaftMessage
-from headrace_raftlog.transport.pb.transport_pb2_grpc import RaftTransportStub
 from headrace_raftlog.transport.peer_link import PeerLink
 
 Addresses = dict[int, str]
@@ -44,6 +43,13 @@ async def started(node_type: Any, addresses: Addresses, nodes: tuple[int, ...]) 
 async def stop_all(nodes: list[Any]) -> None:
     for node in nodes:
         await node.stop()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for what no event tells."""
+    async with asyncio.timeout(30):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
 
 
 def heartbeat(source: int, target: int, group: int) -> Message:
@@ -81,15 +87,15 @@ def test_what_comes_in_the_next_turns_shares_a_frame(node_type: Any, addresses: 
         one, two = nodes = await started(node_type, addresses, (1, 2))
         one.stop_ticking()
         link = one.transport.sessions[2].link
-        while not link.frames_sent:
-            await asyncio.sleep(0)
+        await until(lambda: link.frames_sent > 0)
         before = link.frames_sent
-        for index in range(4):
-            one.transport.post(Message(APPEND, index, 1, 2, 1))
+        groups = list(range(1 + FRAME_GATHER_TURNS))
+        for group in groups:
+            one.transport.post(Message(APPEND, group, 1, 2, 1))
             one.transport.flush()
             await asyncio.sleep(0)
-        await two.events.until(lambda: len(two.events.messages) == 4)
-        assert [message.group for message in two.events.messages] == [0, 1, 2, 3]
+        await two.events.until(lambda: len(two.events.messages) == len(groups))
+        assert [message.group for message in two.events.messages] == groups
         assert link.frames_sent == before + 1
         await stop_all(nodes)
 
@@ -165,25 +171,19 @@ def test_time_in_which_this_process_stood_still_is_not_held_against_a_peer(
 
 
 def test_node_of_another_cluster_is_refused_with_the_reason(
-    node_type: Any, addresses: Addresses, identity_of: Identify
+    node_type: Any, caller_type: Any, addresses: Addresses, identity_of: Identify
 ) -> None:
     async def body() -> None:
         one = node_type(1, addresses)
         await one.start()
-        stranger = identity_of(2, cluster="another")
-        async with grpc.aio.insecure_channel(addresses[1]) as channel:
-            metadata = grpc.aio.Metadata(*stranger.metadata(1))
-            call = RaftTransportStub(channel).Stream(None, metadata=metadata)
-            assert await call.code() == grpc.StatusCode.FAILED_PRECONDITION
-            assert "'another' reached node 1 of cluster 'test'" in await call.details()
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await caller_type(identity_of(2, cluster="another"), addresses[1], 1).ask()
+        assert refused.value.code() == grpc.StatusCode.FAILED_PRECONDITION
+        assert "'another' reached node 1 of cluster 'test'" in str(refused.value.details())
         assert one.events.peers == []
         await one.stop()
 
     run(body)
-
-
-def raw_heartbeat(source: int) -> RaftMessage:
-    return RaftMessage(kind=MessageKind.MESSAGE_KIND_HEARTBEAT, source=source, target=1)
 
 
 class RefusalWatch(logging.Handler):
@@ -226,16 +226,16 @@ def test_node_that_reaches_the_wrong_address_logs_the_refusal_once(
 def test_other_end_cannot_write_lines_of_the_log(
     caplog: pytest.LogCaptureFixture, identity_of: Identify
 ) -> None:
-    async def refuse(request_iterator: Any, context: Any) -> None:
+    async def refuse(request: Any, context: Any) -> None:
         await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "no\nCRITICAL forged")
 
     async def body() -> None:
-        handler = grpc.stream_unary_rpc_method_handler(refuse)
+        handler = grpc.unary_unary_rpc_method_handler(refuse)
         server = grpc.aio.server()
         server.add_generic_rpc_handlers(
             [
                 grpc.method_handlers_generic_handler(
-                    "headrace.raftlog.v1.RaftTransport", {"Stream": handler}
+                    "headrace.raftlog.v1.RaftTransport", {"Open": handler}
                 )
             ]
         )
@@ -263,57 +263,6 @@ class Owner:
 
     def link_lost(self) -> None:
         """See `LinkOwner`."""
-
-
-def test_newer_stream_of_a_peer_replaces_the_older(
-    node_type: Any, addresses: Addresses, identity_of: Identify
-) -> None:
-    async def body() -> None:
-        one = node_type(1, addresses)
-        await one.start()
-        metadata = grpc.aio.Metadata(*identity_of(2).metadata(1))
-        async with (
-            grpc.aio.insecure_channel(addresses[1]) as first_channel,
-            grpc.aio.insecure_channel(addresses[1]) as second_channel,
-        ):
-            first = RaftTransportStub(first_channel).Stream(None, metadata=metadata)
-            await first.initial_metadata()
-            second = RaftTransportStub(second_channel).Stream(None, metadata=metadata)
-            await second.initial_metadata()
-            await first.write(Frame())
-            assert await first.code() == grpc.StatusCode.ABORTED
-            session = one.transport.sessions[2]
-            await second.write(Frame())
-            await second.write(Frame(messages=[raw_heartbeat(3)]))
-            assert await second.code() == grpc.StatusCode.INVALID_ARGUMENT
-            assert session.frames_received == 2
-        await one.stop()
-
-    run(body)
-
-
-def test_malformed_frame_ends_the_stream_and_harms_nobody(
-    node_type: Any, addresses: Addresses, identity_of: Identify
-) -> None:
-    async def body() -> None:
-        one, _ = nodes = await started(node_type, addresses, (1, 3))
-        metadata = grpc.aio.Metadata(*identity_of(2).metadata(1))
-        async with grpc.aio.insecure_channel(addresses[1]) as channel:
-            call = RaftTransportStub(channel).Stream(None, metadata=metadata)
-            await call.initial_metadata()
-            await call.write(Frame(messages=[raw_heartbeat(3)]))
-            assert await call.code() == grpc.StatusCode.INVALID_ARGUMENT
-            method = "/headrace.raftlog.v1.RaftTransport/Stream"
-            raw: Any = channel.stream_unary(method, bytes, bytes)
-            garbage = raw(None, metadata=metadata)
-            await garbage.initial_metadata()
-            await garbage.write(b"\xff\xff\xff")
-            assert await garbage.code() != grpc.StatusCode.OK
-        assert one.events.messages == []
-        assert one.events.peers == [(3, True, 1)]
-        await stop_all(nodes)
-
-    run(body)
 
 
 def test_port_in_use_is_named(node_type: Any, addresses: Addresses) -> None:
