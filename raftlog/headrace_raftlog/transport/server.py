@@ -73,8 +73,11 @@ class StreamServicer(RaftTransportServicer):
         except StreamRefusedError as refusal:
             self._complain(context.peer(), refusal)
             await _refuse(context, grpc.StatusCode.FAILED_PRECONDITION, str(refusal))
+        ticket = self._issue(
+            peer
+        )  # first: it is forgotten where this node becomes another meanwhile
         await context.send_initial_metadata(self.identity.metadata(peer.node))
-        return StreamPlace(port=self.listener.port, ticket=self._issue(peer))
+        return StreamPlace(port=self.listener.port, ticket=ticket)
 
     def forget_tickets(self) -> None:
         """Have everybody who has not opened its stream yet ask again."""

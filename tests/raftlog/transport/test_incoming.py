@@ -14,12 +14,15 @@ from headrace_raftlog.model.limits import (
     STREAM_CALLERS_MAX,
     STREAM_TICKET_BYTES,
 )
+from headrace_raftlog.transport.identity import StreamIdentity
 from headrace_raftlog.transport.pb.transport_pb2 import (
     Frame,
     MessageKind,
+    OpenRequest,
     RaftMessage,
     StreamPlace,
 )
+from headrace_raftlog.transport.transport import Transport
 
 Addresses = dict[int, str]
 Identify = Callable[..., Any]
@@ -123,6 +126,41 @@ def test_a_ticket_is_worth_nothing_late_or_once_its_node_was_removed(
         await late.enter()
         await late.ended()
         assert not one.events.met
+        await one.stop()
+
+    run(body)
+
+
+def test_who_was_told_an_older_identity_has_to_ask_again(
+    node_type: Any, caller_type: Any, addresses: Addresses, identity_of: Identify
+) -> None:
+    class Context:
+        """A call during whose answer the node joins the cluster."""
+
+        def __init__(self, transport: Transport) -> None:
+            self.transport = transport
+            self.told: StreamIdentity | None = None
+
+        def invocation_metadata(self) -> Any:
+            return identity_of(2).metadata(1)
+
+        async def send_initial_metadata(self, metadata: Any) -> None:
+            self.told = identity_of(2).check(metadata, (1,))
+            self.transport.become(identity_of(1))
+
+    async def body() -> None:
+        one = node_type(1, addresses, identity=identity_of(1, formed={}))
+        await one.start()
+        context = Context(one.transport)
+        place = await one.transport._servicer.Open(OpenRequest(), context)
+        assert context.told is not None
+        assert not context.told.formed
+        caller = caller_type(identity_of(2), addresses[1], 1)
+        await caller.enter(place)
+        await caller.ended()
+        assert not one.events.met
+        await caller.enter()
+        await one.events.until(lambda: [met.node for met in one.events.met] == [2])
         await one.stop()
 
     run(body)
