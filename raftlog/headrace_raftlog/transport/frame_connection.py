@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from headrace_raftlog.model.limits import FRAME_WRITE_BYTES, STREAM_UNHEARD_MS
+from headrace_raftlog.model.limits import FRAME_WRITE_BYTES, HANDSHAKE_S_MAX, STREAM_UNHEARD_MS
 from headrace_raftlog.transport.framing import frame_head
 from headrace_raftlog.transport.pb.transport_pb2 import Frame, StreamPlace
 from headrace_raftlog.transport.security import Security
@@ -18,10 +18,14 @@ class FrameConnection(asyncio.Protocol):
     """Writes frames, one after the other.
 
     Args:
-        on_lost: called once when the connection is over, whoever ended it.
+        on_lost: called once when the connection is over after it was accepted, whoever ended it.
+
+    Attributes:
+        accepted: done once the peer takes frames, or with why it does not.
     """
 
     def __init__(self, on_lost: Callable[[], object]) -> None:
+        self.accepted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._on_lost = on_lost
         self._writable = asyncio.Event()
         self._writable.set()
@@ -42,16 +46,27 @@ class FrameConnection(asyncio.Protocol):
         """Have it leave."""
         self._writable.set()
 
+    def data_received(self, data: bytes) -> None:
+        """Note that the peer takes frames: it says nothing else."""
+        del data
+        if not self.accepted.done():
+            self.accepted.set_result(None)
+
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell whoever writes."""
-        del exc
-        self._on_lost()
+        """Tell whoever writes, or waits to."""
+        if self.accepted.done():
+            self._on_lost()
+        else:
+            cause = f" ({exc})" if exc is not None else ""
+            text = f"it was closed there; the log of that node says why{cause}"
+            self.accepted.set_exception(OSError(text))
+            self.accepted.exception()  # it may be that nobody waits any more
 
     @property
-    def certificate(self) -> bytes:
-        """The certificate (DER) of the other end, empty where nothing is encrypted."""
-        tls: Any = self._transport.get_extra_info("ssl_object")
-        return b"" if tls is None else tls.getpeercert(True)
+    def tls(self) -> ssl.SSLObject | None:
+        """What the handshake was about, None where nothing is encrypted."""
+        found: ssl.SSLObject | None = self._transport.get_extra_info("ssl_object")
+        return found
 
     def show(self, ticket: bytes) -> None:
         """Send the ticket, which is before all frames."""
@@ -65,6 +80,7 @@ class FrameConnection(asyncio.Protocol):
 
     def abort(self) -> None:
         """End the connection; what has not left is dropped."""
+        self.accepted.cancel()
         self._transport.abort()
 
 
@@ -81,32 +97,55 @@ async def open_frames(
         on_lost: see `FrameConnection`.
 
     Raises:
-        OSError: it cannot be reached, or its certificate is not the cluster's.
-        StreamRefusedError: its certificate is refused.
+        OSError: it cannot be reached or takes no frames, or its certificate is not the cluster's.
+        StreamRefusedError: its certificate is another node's, or refused.
     """
-    context, name = security.outgoing(peer)
     host = address.rpartition(":")[0].strip("[]")
     try:
-        connection = await _connect(host, place.port, context, name, on_lost)
-    except OSError as error:
-        raise OSError(f"cannot connect to {host}:{place.port} for frames: {error}") from error
+        places = await asyncio.get_running_loop().getaddrinfo(
+            host, place.port, type=socket.SOCK_STREAM
+        )
+        connection = await _connect(places, security, peer, on_lost)
+    except (OSError, ValueError, OverflowError) as error:
+        text = str(error) or "it does not answer"
+        raise OSError(f"cannot send frames to {host}:{place.port}: {text}") from error
     try:
-        security.check_called(peer, connection.certificate)
+        connection.show(place.ticket)
+        async with asyncio.timeout(HANDSHAKE_S_MAX):
+            await connection.accepted
+    except OSError as error:
+        connection.abort()
+        text = str(error) or "it does not answer"
+        raise OSError(f"cannot send frames to {host}:{place.port}: {text}") from error
     except BaseException:
         connection.abort()
         raise
-    connection.show(place.ticket)
     return connection
 
 
 async def _connect(
-    host: str, port: int, context: ssl.SSLContext | None, name: str, on_lost: Callable[[], object]
+    places: Sequence[Any], security: Security, peer: int, on_lost: Callable[[], object]
 ) -> FrameConnection:
-    _, connection = await asyncio.get_running_loop().create_connection(
-        lambda: FrameConnection(on_lost),
-        host,
-        port,
-        ssl=context,
-        server_hostname=name if context is not None else None,
-    )
-    return connection
+    """Connect to the first address that answers; each has its share of the time.
+
+    Raises:
+        OSError: none does.
+        StreamRefusedError: it is not the peer's.
+    """
+    problem: OSError = OSError("it has no address")
+    for *_, place in places:
+        try:
+            async with asyncio.timeout(HANDSHAKE_S_MAX / len(places)):
+                _, connection = await asyncio.get_running_loop().create_connection(
+                    lambda: FrameConnection(on_lost), place[0], place[1], ssl=security.outgoing()
+                )
+        except OSError as error:
+            problem = error
+            continue
+        try:
+            security.check_called(peer, connection.tls)
+        except BaseException:
+            connection.abort()
+            raise
+        return connection
+    raise problem

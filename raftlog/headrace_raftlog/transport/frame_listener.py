@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import socket
 from collections.abc import Coroutine
@@ -11,6 +12,8 @@ from typing import Any, Final, Protocol, cast
 from headrace_raftlog.model.limits import (
     FRAME_BYTES_MAX,
     HANDSHAKE_S_MAX,
+    REFUSALS_TOLD_MAX,
+    STREAM_ACCEPT_S,
     STREAM_CALLERS_MAX,
     STREAM_TICKET_BYTES,
 )
@@ -22,6 +25,8 @@ from headrace_raftlog.transport.security import Security
 LOG: Final = logging.getLogger(__name__)
 
 ACCEPT_AGAIN_S: Final = 0.1  # seconds after a connection could not be accepted: no more descriptors
+ACCEPTED: Final = b"\x01"  # the answer to a ticket
+UNUSABLE: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)  # this machine has no such address
 BACKLOG: Final = 128  # connections that the kernel keeps until they are accepted
 WILDCARDS: Final = ("", "0.0.0.0", "::")  # noqa: S104  (compared with, not bound to)
 
@@ -39,6 +44,9 @@ class StreamGate(Protocol):
             FrameError: no correct peer sends it.
         """
 
+    def failed(self, error: BaseException) -> None:
+        """Note a bug: peers are served no longer."""
+
 
 class FrameListener:
     """Listens for peers; who shows no ticket in time is sent away.
@@ -49,16 +57,19 @@ class FrameListener:
 
     Attributes:
         port: it listens there, once started.
+        callers: who has shown no ticket yet, the oldest first.
+        open: whose frames are taken.
     """
 
     def __init__(self, gate: StreamGate, security: Security) -> None:
         self.port = 0
-        self.callers: set[IncomingFrames] = set()
+        self.callers: dict[IncomingFrames, None] = {}
         self.open: set[IncomingFrames] = set()
         self._gate = gate
         self._security = security
         self._sockets: list[socket.socket] = []
         self._tasks: set[asyncio.Task[None]] = set()
+        self._told: set[str] = set()
 
     async def start(self, host: str, port: int) -> None:
         """Listen.
@@ -70,36 +81,63 @@ class FrameListener:
         Raises:
             OSError: the address cannot be listened on.
         """
-        loop = asyncio.get_running_loop()
         try:
-            for family, address in await _places(host):
-                self._sockets.append(_listening(family, address, self.port or port))
-                self.port = self._sockets[0].getsockname()[1]
+            self._listen(await _places(host), port)
         except OSError as error:
             self._close_sockets()
             raise OSError(f"cannot listen on {host}:{port} for frames: {error}") from error
         for listening in self._sockets:
-            self._spawn(loop, self._accept(listening))
+            self._spawn(self._accept(listening))
 
     async def stop(self) -> None:
         """Close everything."""
+        for each in [*self.callers, *self.open]:
+            each.abort()
         for task in self._tasks:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
         self._close_sockets()
-        for each in [*self.callers, *self.open]:
-            each.abort()
+
+    def _listen(self, places: list[tuple[int, str]], port: int) -> None:
+        """Listen on all addresses of a host that can be used, on the same port."""
+        problem = OSError("it has no address")
+        for family, address in places:
+            try:
+                self._sockets.append(_listening(family, address, port or self.port))
+            except OSError as error:
+                if error.errno not in UNUSABLE and not (self._sockets and not port):
+                    raise
+                problem = error
+            else:
+                self.port = self._sockets[0].getsockname()[1]
+        if not self._sockets:
+            raise problem
 
     def _close_sockets(self) -> None:
         for each in self._sockets:
             each.close()
         self._sockets.clear()
 
-    def _spawn(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None]) -> None:
-        task = loop.create_task(work)
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._gate.failed(error)
+
+    def tell(self, text: str) -> None:
+        """Log why somebody was refused, once: who it is may try for ever."""
+        if text in self._told:
+            return
+        if len(self._told) >= REFUSALS_TOLD_MAX:
+            self._told.clear()
+        self._told.add(text)
+        LOG.warning("%s", text)
 
     async def _accept(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -107,46 +145,62 @@ class FrameListener:
             try:
                 connection, address = await loop.sock_accept(listening)
             except OSError as error:
-                LOG.warning("cannot accept a stream: %s", error)
+                self.tell(f"cannot accept the connection of a peer: {error}")
                 await asyncio.sleep(ACCEPT_AGAIN_S)
                 continue
-            if len(self._tasks) + len(self.callers) > STREAM_CALLERS_MAX:
-                connection.close()
-                continue
-            self._spawn(loop, self._admit(connection, str(address[0])))
+            if len(self.callers) >= STREAM_CALLERS_MAX:
+                oldest = next(iter(self.callers))  # a peer's ticket comes at once
+                del self.callers[oldest]
+                oldest.abort()
+            caller = IncomingFrames(self, self._gate, connection, str(address[0]))
+            self.callers[caller] = None
+            caller.admission = self._spawn(self._admit(caller))
+            await asyncio.sleep(STREAM_ACCEPT_S)
 
-    async def _admit(self, connection: socket.socket, caller: str) -> None:
+    async def _admit(self, caller: IncomingFrames) -> None:
         """Begin with a connection; each is judged by what is believed when it comes."""
-        loop = asyncio.get_running_loop()
-        context = self._security.incoming()
         try:
-            await loop.connect_accepted_socket(
-                lambda: IncomingFrames(self, self._gate, caller),
-                connection,
+            context = self._security.incoming()
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: caller,
+                caller.connection,
                 ssl=context,
                 ssl_handshake_timeout=HANDSHAKE_S_MAX if context else None,
             )
-        except OSError as error:  # of TLS among them
-            connection.close()
-            LOG.info("refused the frames of %s: %s", caller, error)
+        except (OSError, ValueError) as error:  # of TLS among them
+            self.tell(f"refused the frames of {caller.address}: {str(error)!r}")
+        finally:
+            if caller.transport is None:
+                self.callers.pop(caller, None)
+                caller.connection.close()
 
 
 class IncomingFrames(asyncio.Protocol):
-    """One connection: a ticket, and then frames."""
+    """One connection: a ticket, and then frames.
 
-    def __init__(self, listener: FrameListener, gate: StreamGate, caller: str) -> None:
+    Attributes:
+        connection: its socket.
+        address: whence it comes.
+        admission: does what comes before its octets, a handshake of TLS for one.
+        transport: None until that is done.
+    """
+
+    def __init__(
+        self, listener: FrameListener, gate: StreamGate, connection: socket.socket, address: str
+    ) -> None:
+        self.connection = connection
+        self.address = address
+        self.admission: asyncio.Task[None]
+        self.transport: asyncio.Transport | None = None
         self._listener = listener
         self._gate = gate
-        self._caller = caller
         self._reader = FrameReader(STREAM_TICKET_BYTES, FRAME_BYTES_MAX)
         self._stream: IncomingStream | None = None
-        self._transport: asyncio.Transport
         self._patience: asyncio.TimerHandle
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Wait for the ticket."""
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's are of no such class
-        self._listener.callers.add(self)
+        self.transport = cast("asyncio.Transport", transport)  # uvloop's are of no such class
         self._patience = asyncio.get_running_loop().call_later(HANDSHAKE_S_MAX, self.abort)
 
     def data_received(self, data: bytes) -> None:
@@ -167,29 +221,35 @@ class IncomingFrames(asyncio.Protocol):
         """Note that nothing more comes."""
         del exc
         self._patience.cancel()
-        self._listener.callers.discard(self)
+        self._listener.callers.pop(self, None)
         self._listener.open.discard(self)
         if self._stream is not None:
             self._stream.session.ended(self._stream)
 
     def abort(self) -> None:
-        """End the connection."""
-        self._transport.abort()
+        """End the connection, or do not begin with it."""
+        if self.transport is None:
+            self.admission.cancel()
+            self.connection.close()  # it may not have begun
+        else:
+            self.transport.abort()
 
     def _enter(self) -> bool:
         ticket = self._reader.ticket()
         if ticket is None:
             return False
         self._patience.cancel()
-        self._listener.callers.discard(self)
+        self._listener.callers.pop(self, None)
         stream = self._gate.enter(ticket)
         if stream is None or not stream.open:
-            LOG.info("refused the frames of %s: its ticket counts no more", self._caller)
+            self._listener.tell(f"refused the frames of {self.address}: no ticket that counts")
             self.abort()
             return False
         self._stream = stream
         self._listener.open.add(self)
         stream.on_closed = self.abort
+        assert self.transport is not None, "octets come after the connection"
+        self.transport.write(ACCEPTED)
         return True
 
 

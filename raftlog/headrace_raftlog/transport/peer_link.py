@@ -177,9 +177,10 @@ class PeerLink:
         elif isinstance(error, TimeoutError):
             text = f"node {self.peer} at {self.address} does not answer"
             level = logging.INFO
-        elif isinstance(
-            error, (OSError, grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError)
-        ):
+        elif isinstance(error, OSError):  # it answers, but at the port for frames nobody does
+            text = f"node {self.peer} at {self.address}: {str(error)!r}"
+            level = logging.WARNING
+        elif isinstance(error, (grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError)):
             text = f"node {self.peer} at {self.address}: {str(error)!r}"
             level = logging.INFO
         elif error is not None:
@@ -195,9 +196,7 @@ class PeerLink:
         assert task is not None
         async with asyncio.timeout(HANDSHAKE_S_MAX):
             remote, place = await self._ask()
-            connection = await open_frames(
-                self.address, place, self._security, self.peer, task.cancel
-            )
+        connection = await open_frames(self.address, place, self._security, self.peer, task.cancel)
         try:
             self.remote = remote
             self.connected = True

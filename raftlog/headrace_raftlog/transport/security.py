@@ -46,14 +46,14 @@ class Security(Protocol):
     def incoming(self) -> ssl.SSLContext | None:
         """Return what judges who connects to send frames, None where nothing is encrypted."""
 
-    def outgoing(self, peer: int) -> tuple[ssl.SSLContext | None, str]:
-        """Return what judges the other end of such a connection, and the name it must bear."""
+    def outgoing(self) -> ssl.SSLContext | None:
+        """Return what asks for the certificate of the other end of such a connection."""
 
-    def check_called(self, peer: int, certificate: bytes) -> None:
-        """Refuse the certificate (DER) that a peer showed when it was called.
+    def check_called(self, peer: int, tls: ssl.SSLObject | None) -> None:
+        """Refuse to send frames to whom a handshake has shown not to be a peer.
 
         Raises:
-            StreamRefusedError: it was revoked.
+            StreamRefusedError: its text says whom the certificate names.
         """
 
 
@@ -76,12 +76,11 @@ class NoSecurity:
         """See `Security`."""
         return None
 
-    def outgoing(self, peer: int) -> tuple[ssl.SSLContext | None, str]:
+    def outgoing(self) -> ssl.SSLContext | None:
         """See `Security`."""
-        del peer
-        return None, ""
+        return None
 
-    def check_called(self, peer: int, certificate: bytes) -> None:
+    def check_called(self, peer: int, tls: ssl.SSLObject | None) -> None:
         """See `Security`."""
 
 
@@ -99,6 +98,7 @@ class MutualTls:
     ) -> None:
         self._certificate = certificate
         self._name_of = name_of
+        self._made: tuple[NodeCertificate, tuple[ssl.SSLContext, ssl.SSLContext]] | None = None
         self._refused: dict[int, bytes] = {}  # what nodes have shown and was not believed
 
     def add_port(self, server: grpc.aio.Server, address: str) -> None:
@@ -152,16 +152,35 @@ class MutualTls:
 
     def incoming(self) -> ssl.SSLContext | None:
         """See `Security`."""
-        return _context(self._certificate(), ssl.PROTOCOL_TLS_SERVER)
+        return self._contexts()[0]
 
-    def outgoing(self, peer: int) -> tuple[ssl.SSLContext | None, str]:
+    def outgoing(self) -> ssl.SSLContext | None:
         """See `Security`."""
-        return _context(self._certificate(), ssl.PROTOCOL_TLS_CLIENT), self._name_of(peer)
+        return self._contexts()[1]
 
-    def check_called(self, peer: int, certificate: bytes) -> None:
-        """See `Security`."""
-        shown = ssl.DER_cert_to_PEM_cert(certificate).encode("ascii")
-        self._believe(peer, self._name_of(peer), shown)
+    def check_called(self, peer: int, tls: ssl.SSLObject | None) -> None:
+        """See `Security`; the rule for names is that of calls."""
+        assert tls is not None, "nothing is sent in the clear"
+        name = self._name_of(peer)
+        shown: Any = tls.getpeercert() or {}
+        found = [value for kind, value in shown.get("subjectAltName", ()) if kind == "DNS"]
+        if not name or name.lower() not in [each.lower() for each in found]:
+            raise StreamRefusedError(
+                f"node {peer} is called {name!r}, but the certificate of who answers names "
+                f"{', '.join(map(repr, found)) or 'nobody'}"
+            )
+        certificate = ssl.DER_cert_to_PEM_cert(tls.getpeercert(True) or b"")
+        self._believe(peer, name, certificate.encode("ascii"))
+
+    def _contexts(self) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+        """Return those for who calls and for who is called; to make one takes the loop 2 ms."""
+        own = self._certificate()
+        if self._made is None or self._made[0] is not own:
+            self._made = (
+                own,
+                (_context(own, ssl.PROTOCOL_TLS_SERVER), _context(own, ssl.PROTOCOL_TLS_CLIENT)),
+            )
+        return self._made[1]
 
     def _believe(self, node: int, name: str, shown: bytes) -> None:
         """Refuse a certificate (PEM) that was revoked, and note what became of it."""
@@ -195,6 +214,7 @@ def _context(own: NodeCertificate, role: int) -> ssl.SSLContext:
     """Return what shows a certificate and asks for one that the same authorities have signed."""
     context = ssl.SSLContext(role)
     context.minimum_version = ssl.TLSVersion.TLSv1_3  # both ends are ours
+    context.check_hostname = False  # names are judged by `check_called`
     context.verify_mode = ssl.CERT_REQUIRED
     context.load_verify_locations(cadata=own.authorities.decode("ascii", "ignore"))  # in comments
     # OpenSSL reads files only; this one is in memory, and gone when it is closed.

@@ -91,7 +91,15 @@ class StreamServicer(RaftTransportServicer):
         session = self._sessions.get(found.peer.node)
         if session is None or (found.peer.node, found.peer.disk) in self.barred:
             return None
-        return session.accept(found.peer)
+        try:
+            return session.accept(found.peer)
+        except Exception as error:
+            self._events.on_failure(error)  # the loop would only log it
+            raise
+
+    def failed(self, error: BaseException) -> None:
+        """See `StreamGate`."""
+        self._events.on_failure(error)
 
     def take(self, stream: IncomingStream, body: bytes) -> None:
         """See `StreamGate`; what goes wrong in the receivers stops the node."""

@@ -114,6 +114,11 @@ class Caller:
             self._address, place, self._security, self._target, self._over.set
         )
 
+    async def refused(self, place: StreamPlace | None = None) -> None:
+        """Try to open the stream in vain."""
+        with pytest.raises(OSError, match="it was closed there"):
+            await self.enter(place)
+
     async def write(self, frame: Frame) -> None:
         """Send a frame."""
         assert self.connection is not None

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+import uvloop
 
 from headrace_raftlog.model.limits import (
     FRAME_BYTES_MAX,
     STREAM_CALLERS_MAX,
     STREAM_TICKET_BYTES,
 )
+from headrace_raftlog.model.message import APPEND, Message
+from headrace_raftlog.transport.frame_connection import FrameConnection, open_frames
+from headrace_raftlog.transport.frame_listener import ACCEPTED
 from headrace_raftlog.transport.identity import StreamIdentity
 from headrace_raftlog.transport.pb.transport_pb2 import (
     Frame,
@@ -22,6 +28,7 @@ from headrace_raftlog.transport.pb.transport_pb2 import (
     RaftMessage,
     StreamPlace,
 )
+from headrace_raftlog.transport.security import NoSecurity
 from headrace_raftlog.transport.transport import Transport
 
 Addresses = dict[int, str]
@@ -83,13 +90,10 @@ def test_only_the_newest_ticket_of_a_peer_counts_and_only_once(
         )
         first, second = await older.ask(), await newer.ask()
         assert (len(first.ticket), first.ticket == second.ticket) == (STREAM_TICKET_BYTES, False)
-        await older.enter(first)
-        await older.ended()
+        await older.refused(first)
         await newer.enter(second)
-        await again.enter(second)
-        await again.ended()
-        await guess.enter(StreamPlace(port=second.port, ticket=bytes(STREAM_TICKET_BYTES)))
-        await guess.ended()
+        await again.refused(second)
+        await guess.refused(StreamPlace(port=second.port, ticket=bytes(STREAM_TICKET_BYTES)))
         assert not newer.is_over
         assert [met.node for met in one.events.met] == [2]
         await one.stop()
@@ -110,21 +114,17 @@ def test_a_ticket_is_worth_nothing_late_or_once_its_node_was_removed(
         barred, away, anew, late = (caller_type(identity_of(2), addresses[1], 1) for _ in range(4))
         place = await barred.ask()
         await one.transport.set_peers(addresses, [(2, 22)])
-        await barred.enter(place)
-        await barred.ended()
+        await barred.refused(place)
         await one.transport.set_peers(addresses)
         place = await away.ask()
         await one.transport.set_peers({1: addresses[1]})
-        await away.enter(place)
-        await away.ended()
+        await away.refused(place)
         await one.transport.set_peers(addresses)
         place = await anew.ask()
         await one.transport.verify_anew()
-        await anew.enter(place)
-        await anew.ended()
+        await anew.refused(place)
         monkeypatch.setattr("headrace_raftlog.transport.server.STREAM_TICKET_S_MAX", -1.0)
-        await late.enter()
-        await late.ended()
+        await late.refused()
         assert not one.events.met
         await one.stop()
 
@@ -156,8 +156,7 @@ def test_who_was_told_an_older_identity_has_to_ask_again(
         assert context.told is not None
         assert not context.told.formed
         caller = caller_type(identity_of(2), addresses[1], 1)
-        await caller.enter(place)
-        await caller.ended()
+        await caller.refused(place)
         assert not one.events.met
         await caller.enter()
         await one.events.until(lambda: [met.node for met in one.events.met] == [2])
@@ -196,17 +195,17 @@ def test_callers_without_a_ticket_are_bounded(
             for _ in range(2 * STREAM_CALLERS_MAX)
         ]
         async with asyncio.timeout(30):
-            for reader, writer in idle[STREAM_CALLERS_MAX:]:
+            for reader, writer in idle[:STREAM_CALLERS_MAX]:  # the oldest
                 assert await reader.read() == b""
                 writer.close()
         assert len(listener.callers) <= STREAM_CALLERS_MAX
-        for _, writer in idle[:STREAM_CALLERS_MAX]:
-            writer.close()
-        await until(lambda: not listener.callers)
         caller = caller_type(identity_of(2), addresses[1], 1)
         await caller.enter()
         await caller.write(Frame())
         await until(lambda: one.transport.sessions[2].frames_received == 1)
+        for _, writer in idle[STREAM_CALLERS_MAX:]:
+            writer.close()
+        await until(lambda: not listener.callers)
         await one.stop()
         await caller.ended()
 
@@ -280,3 +279,116 @@ def test_frames_are_taken_wherever_the_node_listens(
             await node.stop()
 
     run(body)
+
+
+def test_a_peer_whose_connection_breaks_is_down_at_once(
+    node_type: Any, caller_type: Any, addresses: Addresses, identity_of: Identify
+) -> None:
+    async def body() -> None:
+        one, two = nodes = [node_type(node, addresses) for node in (1, 2)]
+        await one.start()
+        await two.start()
+        await up(one, 2)
+        await up(two, 1)
+        for frames in list(two.transport._servicer.listener.open):
+            frames.abort()
+        await one.events.until(lambda: one.events.peers[1:2] == [(2, False, 1)])
+        await two.events.until(lambda: (1, False, 1) in two.events.peers)
+        await one.events.until(lambda: one.events.peers[2:] == [(2, True, 1)])
+        for node in nodes:
+            await node.stop()
+
+    run(body)
+
+
+@pytest.mark.parametrize("event", ["on_met", "on_messages"])
+def test_a_fault_in_who_takes_what_arrives_is_told(
+    node_type: Any, caller_type: Any, addresses: Addresses, identity_of: Identify, event: str
+) -> None:
+    async def body() -> None:
+        one, two = nodes = [node_type(node, addresses) for node in (1, 2)]
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _loop, _context: None)  # it tells of the same
+        await one.start()
+        if event == "on_messages":
+            await two.start()
+            await up(one, 2)
+            await up(two, 1)
+
+        def broken(_event: Any) -> None:
+            raise ZeroDivisionError("in vain")
+
+        setattr(one.events, event, broken)
+        if event == "on_met":
+            with contextlib.suppress(OSError):
+                await caller_type(identity_of(2), addresses[1], 1).enter()
+        else:
+            two.transport.post(Message(APPEND, 1, 2, 1, 1))
+            two.transport.flush()
+        await until(lambda: bool(one.events.failures))
+        assert {type(each) for each in one.events.failures} == {ZeroDivisionError}
+        for node in nodes:
+            await node.stop()
+
+    run(body)
+
+
+@pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_who_writes_waits_for_who_reads(
+    loop_factory: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    """A peer that reads nothing is sent what the kernels hold, and FRAME_WRITE_BYTES."""
+    frame = Frame(application=[bytes(1 << 20)])
+
+    async def body() -> None:
+        loop = asyncio.get_running_loop()
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            listening.setblocking(False)
+            place = StreamPlace(port=listening.getsockname()[1], ticket=bytes(STREAM_TICKET_BYTES))
+            over = asyncio.Event()
+            opening = asyncio.create_task(
+                open_frames("127.0.0.1:1", place, NoSecurity(), 2, over.set)
+            )
+            peer, _ = await loop.sock_accept(listening)
+            with peer:
+                assert await loop.sock_recv(peer, STREAM_TICKET_BYTES) == place.ticket
+                await asyncio.sleep(0)
+                assert not opening.done()
+                await loop.sock_sendall(peer, ACCEPTED)
+                connection = await opening
+                written = 0
+                while not await stands_still(connection, frame):
+                    written += 1
+                    assert written < 64, "it goes on writing"
+                assert connection._transport.get_write_buffer_size() < 3 << 20
+                for _ in range(written):
+                    left = 1 << 20
+                    while left:
+                        left -= len(await loop.sock_recv(peer, left))
+                async with asyncio.timeout(30):
+                    await connection.write(frame)
+                stuck = asyncio.create_task(fill(connection, frame))
+                await asyncio.sleep(0)
+            async with asyncio.timeout(30):
+                await over.wait()
+            stuck.cancel()
+            connection.abort()
+
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(body())
+
+
+async def stands_still(connection: FrameConnection, frame: Frame) -> bool:
+    """Write a frame; return whether there is no room for another then."""
+    try:
+        async with asyncio.timeout(1):
+            await connection.write(frame)
+    except TimeoutError:
+        return True
+    return False
+
+
+async def fill(connection: FrameConnection, frame: Frame) -> None:
+    """Write for ever."""
+    while True:
+        await connection.write(frame)

@@ -6,7 +6,8 @@ application's own payloads, over one stream for each direction of a node pair; a
 that fell far behind fetches, over a connection of its own. It is no public interface.
 
 A stream is a TCP connection (TLS, where the nodes have certificates) that carries frames from
-who opened it: the octets of the ticket, then each Frame behind its length in four octets, big-endian.
+who opened it: the octets of the ticket, then, once the other end has answered with one octet, each
+Frame behind its length in four octets, big-endian.
 
 Metadata of a call: headrace-cluster, headrace-node (sender), headrace-target (receiver),
 headrace-boot (the sender's boot count), headrace-disk (id of its data directory),
