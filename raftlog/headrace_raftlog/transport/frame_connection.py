@@ -32,7 +32,7 @@ class FrameConnection(asyncio.Protocol):
         self._transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Have the kernel give up who acknowledges nothing."""
+        """Have the kernel give up a peer to whom nothing gets through."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop's are of no such class
         self._transport.set_write_buffer_limits(FRAME_WRITE_BYTES)
         kernel = self._transport.get_extra_info("socket")
@@ -106,21 +106,22 @@ async def open_frames(
             host, place.port, type=socket.SOCK_STREAM
         )
         connection = await _connect(places, security, peer, on_lost)
+        await _enter(connection, place.ticket)
     except (OSError, ValueError, OverflowError) as error:
         text = str(error) or "it does not answer"
         raise OSError(f"cannot send frames to {host}:{place.port}: {text}") from error
+    return connection
+
+
+async def _enter(connection: FrameConnection, ticket: bytes) -> None:
+    """Show a ticket, and wait until the peer takes frames; otherwise end the connection."""
     try:
-        connection.show(place.ticket)
+        connection.show(ticket)
         async with asyncio.timeout(HANDSHAKE_S_MAX):
             await connection.accepted
-    except OSError as error:
-        connection.abort()
-        text = str(error) or "it does not answer"
-        raise OSError(f"cannot send frames to {host}:{place.port}: {text}") from error
     except BaseException:
         connection.abort()
         raise
-    return connection
 
 
 async def _connect(
