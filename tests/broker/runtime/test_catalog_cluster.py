@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from pathlib import Path
 
 import pytest
+from e2e.harness.ports import free_addresses
 
 from headrace_broker.catalog import command as commands
 from headrace_broker.catalog.result import Exists, Ok
@@ -69,14 +69,8 @@ class Cluster:
 
 @pytest.fixture
 def addresses() -> dict[int, str]:
-    """Three addresses on loopback that were free a moment ago."""
-    sockets = [socket.socket() for _ in range(3)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    found = {i + 1: f"127.0.0.1:{each.getsockname()[1]}" for i, each in enumerate(sockets)}
-    for each in sockets:
-        each.close()
-    return found
+    """Three addresses on loopback."""
+    return free_addresses(3)
 
 
 def test_changes_survive_a_leader_and_a_restart(tmp_path: Path, addresses: dict[int, str]) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-import socket
 from pathlib import Path
 
 import pytest
 from e2e.harness.authority import Authority
+from e2e.harness.ports import free_ports
 
 from headrace_broker.config import Config, load_config
 from headrace_broker.runtime.certificate_end import CertificateEnd
@@ -43,9 +43,7 @@ SOMETIMES = {
 
 @pytest.fixture
 def config(tmp_path: Path) -> Config:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    [port] = free_ports(1)
     path = tmp_path / "node.toml"
     path.write_text(
         f"""

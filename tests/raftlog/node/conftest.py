@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 import threading
 from array import array
 from collections.abc import Callable, Iterable, Iterator
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from e2e.harness.ports import free_addresses
 
 from headrace_raftlog.model.entry import Entry
 from headrace_raftlog.model.group import CoreOptions
@@ -308,14 +308,8 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 @pytest.fixture
 def addresses() -> dict[int, str]:
-    """Five addresses on loopback that were free a moment ago."""
-    sockets = [socket.socket() for _ in range(5)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    found = {i + 1: f"127.0.0.1:{each.getsockname()[1]}" for i, each in enumerate(sockets)}
-    for each in sockets:
-        each.close()
-    return found
+    """Five addresses on loopback."""
+    return free_addresses(5)
 
 
 @pytest.fixture

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Callable
 
 import grpc
 import pytest
+from e2e.harness.ports import free_addresses
 
 from headrace_raftlog.model.message import Message
 from headrace_raftlog.transport.frame_connection import FrameConnection, open_frames
@@ -204,11 +204,5 @@ def _node_type() -> type[LoopbackNode]:
 
 @pytest.fixture
 def addresses() -> dict[int, str]:
-    """Three addresses on loopback that were free a moment ago."""
-    sockets = [socket.socket() for _ in range(3)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    found = {i + 1: f"127.0.0.1:{each.getsockname()[1]}" for i, each in enumerate(sockets)}
-    for each in sockets:
-        each.close()
-    return found
+    """Three addresses on loopback."""
+    return free_addresses(3)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Callable, Coroutine
 from typing import Any
+
+from e2e.harness.ports import free_addresses
 
 from headrace_raftlog.transport.identity import StreamIdentity
 
@@ -105,9 +106,7 @@ def test_removed_disk_is_refused_though_its_node_is_known(
 
 def moved(addresses: Addresses) -> Addresses:
     """Return the addresses with another one for node 2."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return {**addresses, 2: f"127.0.0.1:{free.getsockname()[1]}"}
+    return {**addresses, 2: free_addresses(1)[1]}
 
 
 def test_peer_at_another_address_is_found_there(node_type: Any, addresses: Addresses) -> None:
