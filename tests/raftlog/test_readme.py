@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-import socket
 import subprocess
 import sys
 from contextlib import ExitStack
 from pathlib import Path
 from subprocess import PIPE
+
+from e2e.harness.ports import free_ports
 
 README = Path(__file__).resolve().parents[2] / "raftlog" / "README.md"
 EXAMPLE_PORTS = re.compile(r"127\.0\.0\.1:747(\d)")
@@ -18,15 +19,6 @@ def example(ports: dict[str, int]) -> str:
     """Return the example's text, on ports of our own."""
     [text] = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
     return EXAMPLE_PORTS.sub(lambda match: f"127.0.0.1:{ports[match[1]]}", text)
-
-
-def free_ports() -> dict[str, int]:
-    """Return a port that nobody uses for each node."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
-    ports = {str(node): each.getsockname()[1] for node, each in enumerate(sockets, 1)}
-    for each in sockets:
-        each.close()
-    return ports
 
 
 def greeting(node: subprocess.Popen[str]) -> str:
@@ -40,7 +32,7 @@ def greeting(node: subprocess.Popen[str]) -> str:
 
 def test_example_prints_the_same_greeting_on_all_nodes(tmp_path: Path) -> None:
     script = tmp_path / "dictionary.py"
-    script.write_text(example(free_ports()), encoding="utf-8")
+    script.write_text(example(dict(zip("123", free_ports(3), strict=True))), encoding="utf-8")
     with ExitStack() as stack:
         nodes = []
         for node in ("1", "2", "3"):

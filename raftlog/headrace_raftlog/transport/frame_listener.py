@@ -12,7 +12,6 @@ from typing import Any, Final, Protocol, cast
 from headrace_raftlog.model.limits import (
     FRAME_BYTES_MAX,
     HANDSHAKE_S_MAX,
-    REFUSALS_TOLD_MAX,
     STREAM_ACCEPT_S,
     STREAM_CALLERS_MAX,
     STREAM_TICKET_BYTES,
@@ -20,6 +19,7 @@ from headrace_raftlog.model.limits import (
 from headrace_raftlog.transport.codec import FrameError
 from headrace_raftlog.transport.framing import FrameReader
 from headrace_raftlog.transport.peer_session import IncomingStream
+from headrace_raftlog.transport.refusals import Refusals
 from headrace_raftlog.transport.security import Security
 
 LOG: Final = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ class FrameListener:
         self._security = security
         self._sockets: list[socket.socket] = []
         self._tasks: set[asyncio.Task[None]] = set()
-        self._told: set[str] = set()
+        self._told = Refusals()
 
     async def start(self, host: str, port: int) -> None:
         """Listen.
@@ -132,12 +132,8 @@ class FrameListener:
 
     def tell(self, text: str) -> None:
         """Log why somebody was refused, once: who it is may try for ever."""
-        if text in self._told:
-            return
-        if len(self._told) >= REFUSALS_TOLD_MAX:
-            self._told.clear()
-        self._told.add(text)
-        LOG.warning("%s", text)
+        if self._told.is_new(text):
+            LOG.warning("%s", text)
 
     async def _accept(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 import grpc
@@ -143,11 +143,8 @@ class MutualTls:
         """See `Security`; one that is not known here must bear the name that it says to have."""
         name = self._name_of(peer.node) or peer.name
         found = [each.decode("utf-8", "replace") for each in _dns_names(context)]
-        if not name or name.lower() not in [each.lower() for each in found]:
-            raise StreamRefusedError(
-                f"it speaks as node {peer.node}, which is called {name!r}, but its certificate "
-                f"names {', '.join(map(repr, found)) or 'nobody'}"
-            )
+        says = f"it speaks as node {peer.node}, which is called {name!r}, but its certificate"
+        _check_names(name, found, says)
         self._believe(peer.node, name, _certificate(context))
 
     def incoming(self) -> ssl.SSLContext | None:
@@ -164,11 +161,8 @@ class MutualTls:
         name = self._name_of(peer)
         shown: Any = tls.getpeercert() or {}
         found = [value for kind, value in shown.get("subjectAltName", ()) if kind == "DNS"]
-        if not name or name.lower() not in [each.lower() for each in found]:
-            raise StreamRefusedError(
-                f"node {peer} is called {name!r}, but the certificate of who answers names "
-                f"{', '.join(map(repr, found)) or 'nobody'}"
-            )
+        says = f"node {peer} is called {name!r}, but the certificate of who answers"
+        _check_names(name, found, says)
         certificate = ssl.DER_cert_to_PEM_cert(tls.getpeercert(True) or b"")
         self._believe(peer, name, certificate.encode("ascii"))
 
@@ -202,6 +196,13 @@ def security_of(
 def _dns_names(context: Context) -> list[bytes]:
     properties: Any = context.auth_context()
     return list(properties.get(_DNS_NAMES, ()))
+
+
+def _check_names(name: str, found: Sequence[str], says: str) -> None:
+    """Refuse a certificate whose names are not those of whom it should be."""
+    if not name or name.lower() not in [each.lower() for each in found]:
+        names = ", ".join(map(repr, found)) or "nobody"
+        raise StreamRefusedError(f"{says} names {names}")
 
 
 def _certificate(context: Context) -> bytes:

@@ -12,7 +12,6 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from headrace_raftlog.model.limits import (
-    REFUSALS_TOLD_MAX,
     STREAM_TICKET_BYTES,
     STREAM_TICKET_S_MAX,
 )
@@ -23,6 +22,7 @@ from headrace_raftlog.transport.identity import StrangerError, StreamIdentity, S
 from headrace_raftlog.transport.pb.transport_pb2 import Frame, OpenRequest, StreamPlace
 from headrace_raftlog.transport.pb.transport_pb2_grpc import RaftTransportServicer
 from headrace_raftlog.transport.peer_session import IncomingStream, PeerSession
+from headrace_raftlog.transport.refusals import Refusals
 from headrace_raftlog.transport.security import NoSecurity, Security
 
 LOG: Final = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ class StreamServicer(RaftTransportServicer):
         self.listener = FrameListener(self, self._security)
         self._sessions = sessions
         self._events = events
-        self._told: set[str] = set()
+        self._told = Refusals()
         self._tickets: dict[bytes, _Ticket] = {}
 
     async def Open(  # noqa: N802  (the generated base names it)
@@ -73,9 +73,8 @@ class StreamServicer(RaftTransportServicer):
         except StreamRefusedError as refusal:
             self._complain(context.peer(), refusal)
             await _refuse(context, grpc.StatusCode.FAILED_PRECONDITION, str(refusal))
-        ticket = self._issue(
-            peer
-        )  # first: it is forgotten where this node becomes another meanwhile
+        # Issued first: it is forgotten where this node becomes another meanwhile.
+        ticket = self._issue(peer)
         await context.send_initial_metadata(self.identity.metadata(peer.node))
         return StreamPlace(port=self.listener.port, ticket=ticket)
 
@@ -154,13 +153,8 @@ class StreamServicer(RaftTransportServicer):
     def _complain(self, caller: str, refusal: StreamRefusedError) -> None:
         """Log a refusal; of those who may well call for ever, the first."""
         text = str(refusal)
-        if isinstance(refusal, StrangerError):
-            if text in self._told:
-                return
-            if len(self._told) >= REFUSALS_TOLD_MAX:
-                self._told.clear()
-            self._told.add(text)
-        LOG.warning("refused a stream from %s: %s", caller, text)
+        if not isinstance(refusal, StrangerError) or self._told.is_new(text):
+            LOG.warning("refused a stream from %s: %s", caller, text)
 
 
 async def _refuse(context: Context, code: grpc.StatusCode, text: str) -> NoReturn:

@@ -179,21 +179,32 @@ def test_every_command_leaves_once_and_in_order_of_its_lane(steps: list[tuple[st
         assert taken == sorted(taken)
 
 
-def test_settles_of_many_consumers_share_entries(world, make_listener, publishes):
+def open_consumers(world, make_listener, nodes):
+    """Return sessions of a consumer each, by nodes."""
     sessions = []
-    for node in (1, 2, 3, 1, 2, 3):
+    for node in nodes:
         session = world.open(node, make_listener())
         world.run(session.attach(1, Attachment("c", 1)))
         sessions.append(session)
+    return sessions
+
+
+def settle_and_carry(world, sessions):
+    """Have each settle its first message, and the commands reach the leader."""
+    for session in sessions:
+        session.settle(1, ACCEPT, 1, 1)
+        session.flush()
+    world.carry()
+
+
+def test_settles_of_many_consumers_share_entries(world, make_listener, publishes):
+    sessions = open_consumers(world, make_listener, (1, 2, 3, 1, 2, 3))
     first = sessions[0]
     first.publish(publishes(*[b"x"] * 6), None)
     first.flush()
     world.settle_down()
     before = len(world.log)
-    for session in sessions:
-        session.settle(1, ACCEPT, 1, 1)
-        session.flush()
-    world.carry()
+    settle_and_carry(world, sessions)
     assert len(world.log) - before == ROUNDS_UNDER_WAY
     world.settle_down()
     assert len(world.log) - before == 6
@@ -201,19 +212,12 @@ def test_settles_of_many_consumers_share_entries(world, make_listener, publishes
 
 
 def test_what_waits_at_a_leader_that_is_deposed_goes_to_the_next(world, make_listener, publishes):
-    sessions = []
-    for _ in range(4):
-        session = world.open(3, make_listener())
-        world.run(session.attach(1, Attachment("c", 1)))
-        sessions.append(session)
+    sessions = open_consumers(world, make_listener, (3, 3, 3, 3))
     ticket = Ticket(1, 4)
     sessions[0].publish(publishes(*[b"x"] * 4), ticket)
     sessions[0].flush()
     world.settle_down()
-    for session in sessions:
-        session.settle(1, ACCEPT, 1, 1)
-        session.flush()
-    world.carry()
+    settle_and_carry(world, sessions)
     world.lose_uncommitted()
     world.lead(2)
     for session in sessions:
@@ -224,19 +228,12 @@ def test_what_waits_at_a_leader_that_is_deposed_goes_to_the_next(world, make_lis
 
 
 def test_what_waits_goes_before_the_news_that_its_node_is_gone(world, make_listener, publishes):
-    sessions = []
-    for _ in range(4):
-        session = world.open(3, make_listener())
-        world.run(session.attach(1, Attachment("c", 1)))
-        sessions.append(session)
+    sessions = open_consumers(world, make_listener, (3, 3, 3, 3))
     sessions[0].publish(publishes(*[b"x"] * 4), None)
     sessions[0].flush()
     world.settle_down()
     before = len(world.log)
-    for session in sessions:
-        session.settle(1, ACCEPT, 1, 1)
-        session.flush()
-    world.carry()
+    settle_and_carry(world, sessions)
     assert len(world.log) - before == ROUNDS_UNDER_WAY
     assert world.hosts[1].node_down(3, 0)
     kinds = [entry.data[STAMP_OCTETS] for entry in world.log[before:]]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import grpc
 import pytest
 from e2e.harness.ports import free_addresses
 
+from headrace_raftlog.model.limits import FRAME_GATHER_TURNS
 from headrace_raftlog.model.message import Message
 from headrace_raftlog.transport.frame_connection import FrameConnection, open_frames
 from headrace_raftlog.transport.identity import StreamIdentity
@@ -34,6 +35,13 @@ def identity_of(
     return StreamIdentity(
         cluster, node, boot, disk or FORMED[node], FORMED if formed is None else formed
     )
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for what no event tells."""
+    async with asyncio.timeout(DEADLINE_S):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
 
 
 class Recorder:
@@ -171,10 +179,22 @@ class LoopbackNode:
         self.stop_ticking()
         await self.transport.stop()
 
+    async def up(self, peer: int, times: int = 1) -> None:
+        """Wait until a peer has come up so many times."""
+        await self.events.until(
+            lambda: [event[:2] for event in self.events.peers].count((peer, True)) >= times
+        )
+
     def stop_ticking(self) -> None:
         if self._ticker is not None:
             self._ticker.cancel()
             self._ticker = None
+
+    async def fall_silent(self) -> None:
+        """Stop ticking, and let what a tick has begun leave."""
+        self.stop_ticking()
+        for _ in range(2 * (FRAME_GATHER_TURNS + 2)):
+            await asyncio.sleep(0)
 
     async def _tick(self) -> None:
         while True:
@@ -185,6 +205,11 @@ class LoopbackNode:
 @pytest.fixture(name="identity_of")
 def _identity_of() -> Callable[..., StreamIdentity]:
     return identity_of
+
+
+@pytest.fixture(name="until")
+def _until() -> Callable[..., Awaitable[None]]:
+    return until
 
 
 @pytest.fixture(name="recorder_type")

@@ -33,24 +33,7 @@ from headrace_raftlog.transport.transport import Transport
 
 Addresses = dict[int, str]
 Identify = Callable[..., Any]
-
-
-def run(body: Callable[[], Awaitable[None]]) -> None:
-    async def main() -> None:
-        await body()
-
-    asyncio.run(main())
-
-
-async def up(node: Any, peer: int) -> None:
-    await node.events.until(lambda: (peer, True, 1) in node.events.peers)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for what no event tells."""
-    async with asyncio.timeout(30):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+Until = Callable[..., Awaitable[None]]
 
 
 def raw_heartbeat(source: int) -> RaftMessage:
@@ -58,7 +41,7 @@ def raw_heartbeat(source: int) -> RaftMessage:
 
 
 def test_newer_stream_of_a_peer_replaces_the_older(
-    node_type: Any, caller_type: Any, addresses: Addresses, identity_of: Identify
+    node_type: Any, caller_type: Any, addresses: Addresses, identity_of: Identify, until: Until
 ) -> None:
     async def body() -> None:
         one = node_type(1, addresses)
@@ -76,7 +59,7 @@ def test_newer_stream_of_a_peer_replaces_the_older(
         assert session.frames_received == 3
         await one.stop()
 
-    run(body)
+    asyncio.run(body())
 
 
 def test_only_the_newest_ticket_of_a_peer_counts_and_only_once(
@@ -98,7 +81,7 @@ def test_only_the_newest_ticket_of_a_peer_counts_and_only_once(
         assert [met.node for met in one.events.met] == [2]
         await one.stop()
 
-    run(body)
+    asyncio.run(body())
 
 
 def test_a_ticket_is_worth_nothing_late_or_once_its_node_was_removed(
@@ -128,7 +111,7 @@ def test_a_ticket_is_worth_nothing_late_or_once_its_node_was_removed(
         assert not one.events.met
         await one.stop()
 
-    run(body)
+    asyncio.run(body())
 
 
 def test_who_was_told_an_older_identity_has_to_ask_again(
@@ -162,7 +145,7 @@ def test_who_was_told_an_older_identity_has_to_ask_again(
         await one.events.until(lambda: [met.node for met in one.events.met] == [2])
         await one.stop()
 
-    run(body)
+    asyncio.run(body())
 
 
 def test_who_shows_no_ticket_is_sent_away(
@@ -180,11 +163,11 @@ def test_who_shows_no_ticket_is_sent_away(
         assert not one.events.met
         await one.stop()
 
-    run(body)
+    asyncio.run(body())
 
 
 def test_callers_without_a_ticket_are_bounded(
-    node_type: Any, caller_type: Any, addresses: Addresses, identity_of: Identify
+    node_type: Any, caller_type: Any, addresses: Addresses, identity_of: Identify, until: Until
 ) -> None:
     async def body() -> None:
         one = node_type(1, addresses)
@@ -209,7 +192,7 @@ def test_callers_without_a_ticket_are_bounded(
         await one.stop()
         await caller.ended()
 
-    run(body)
+    asyncio.run(body())
 
 
 def test_malformed_frame_ends_the_stream_and_harms_nobody(
@@ -223,7 +206,7 @@ def test_malformed_frame_ends_the_stream_and_harms_nobody(
         one, three = nodes = [node_type(node, addresses) for node in (1, 3)]
         await one.start()
         await three.start()
-        await up(one, 3)
+        await one.up(3)
         wrong, garbage, huge = (caller_type(identity_of(2), addresses[1], 1) for _ in range(3))
         await wrong.enter()
         await wrong.write(Frame(messages=[raw_heartbeat(3)]))
@@ -237,7 +220,7 @@ def test_malformed_frame_ends_the_stream_and_harms_nobody(
         for node in nodes:
             await node.stop()
 
-    run(body)
+    asyncio.run(body())
     errors = [each.getMessage() for each in caplog.records if each.levelno == logging.ERROR]
     assert [text.partition(": ")[0] for text in errors] == ["node 2 sent a malformed frame"] * 3
     assert "message from 3 to 1" in errors[0]
@@ -255,7 +238,7 @@ def test_port_of_frames_in_use_is_named(node_type: Any, addresses: Addresses) ->
         await other.stop()
         await one.stop()
 
-    run(body)
+    asyncio.run(body())
 
 
 @pytest.mark.parametrize("host", ["localhost", "0.0.0.0", "[::]", "[::1]"])
@@ -271,14 +254,14 @@ def test_frames_are_taken_wherever_the_node_listens(
         one, two = nodes
         await one.start()
         await two.start()
-        await up(one, 2)
-        await up(two, 1)
+        await one.up(2)
+        await two.up(1)
         assert one.transport.send(2, b"x")
         await two.events.until(lambda: two.events.payloads == [(1, b"x")])
         for node in nodes:
             await node.stop()
 
-    run(body)
+    asyncio.run(body())
 
 
 def test_a_peer_whose_connection_breaks_is_down_at_once(
@@ -288,8 +271,8 @@ def test_a_peer_whose_connection_breaks_is_down_at_once(
         one, two = nodes = [node_type(node, addresses) for node in (1, 2)]
         await one.start()
         await two.start()
-        await up(one, 2)
-        await up(two, 1)
+        await one.up(2)
+        await two.up(1)
         for frames in list(two.transport._servicer.listener.open):
             frames.abort()
         await one.events.until(lambda: one.events.peers[1:2] == [(2, False, 1)])
@@ -298,12 +281,17 @@ def test_a_peer_whose_connection_breaks_is_down_at_once(
         for node in nodes:
             await node.stop()
 
-    run(body)
+    asyncio.run(body())
 
 
 @pytest.mark.parametrize("event", ["on_met", "on_messages"])
 def test_a_fault_in_who_takes_what_arrives_is_told(
-    node_type: Any, caller_type: Any, addresses: Addresses, identity_of: Identify, event: str
+    node_type: Any,
+    caller_type: Any,
+    addresses: Addresses,
+    identity_of: Identify,
+    event: str,
+    until: Until,
 ) -> None:
     async def body() -> None:
         one, two = nodes = [node_type(node, addresses) for node in (1, 2)]
@@ -312,8 +300,8 @@ def test_a_fault_in_who_takes_what_arrives_is_told(
         await one.start()
         if event == "on_messages":
             await two.start()
-            await up(one, 2)
-            await up(two, 1)
+            await one.up(2)
+            await two.up(1)
 
         def broken(_event: Any) -> None:
             raise ZeroDivisionError("in vain")
@@ -330,7 +318,7 @@ def test_a_fault_in_who_takes_what_arrives_is_told(
         for node in nodes:
             await node.stop()
 
-    run(body)
+    asyncio.run(body())
 
 
 @pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop])

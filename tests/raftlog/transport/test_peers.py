@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from e2e.harness.ports import free_addresses
@@ -12,10 +12,7 @@ from headrace_raftlog.transport.identity import StreamIdentity
 
 Addresses = dict[int, str]
 Identify = Callable[..., StreamIdentity]
-
-
-def run(body: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(body)
+Until = Callable[..., Awaitable[None]]
 
 
 async def stop_all(nodes: list[Any]) -> None:
@@ -27,15 +24,8 @@ def without(addresses: Addresses, *nodes: int) -> Addresses:
     return {node: address for node, address in addresses.items() if node not in nodes}
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for what no event tells."""
-    async with asyncio.timeout(30):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-
-
 def test_stranger_is_told_why_and_is_up_once_all_know_it(
-    node_type: Any, addresses: Addresses
+    node_type: Any, addresses: Addresses, until: Until
 ) -> None:
     async def body() -> None:
         known = without(addresses, 3)
@@ -58,11 +48,11 @@ def test_stranger_is_told_why_and_is_up_once_all_know_it(
         assert (2, False, 1) not in one.events.peers
         await stop_all(nodes)
 
-    run(body())
+    asyncio.run(body())
 
 
 def test_peer_that_is_dropped_is_down_and_calls_in_vain(
-    node_type: Any, addresses: Addresses
+    node_type: Any, addresses: Addresses, until: Until
 ) -> None:
     async def body() -> None:
         nodes = one, _, three = [node_type(node, addresses) for node in (1, 2, 3)]
@@ -81,11 +71,11 @@ def test_peer_that_is_dropped_is_down_and_calls_in_vain(
         assert (2, False, 1) not in three.events.peers
         await stop_all(nodes)
 
-    run(body())
+    asyncio.run(body())
 
 
 def test_removed_disk_is_refused_though_its_node_is_known(
-    node_type: Any, addresses: Addresses, identity_of: Identify
+    node_type: Any, addresses: Addresses, identity_of: Identify, until: Until
 ) -> None:
     async def body() -> None:
         one = node_type(1, addresses)
@@ -101,7 +91,7 @@ def test_removed_disk_is_refused_though_its_node_is_known(
         await one.events.until(lambda: (3, True, 1) in one.events.peers)
         await stop_all([one, other])
 
-    run(body())
+    asyncio.run(body())
 
 
 def moved(addresses: Addresses) -> Addresses:
@@ -109,7 +99,9 @@ def moved(addresses: Addresses) -> Addresses:
     return {**addresses, 2: free_addresses(1)[1]}
 
 
-def test_peer_at_another_address_is_found_there(node_type: Any, addresses: Addresses) -> None:
+def test_peer_at_another_address_is_found_there(
+    node_type: Any, addresses: Addresses, until: Until
+) -> None:
     async def body() -> None:
         elsewhere = moved(addresses)
         one, two = node_type(1, addresses), node_type(2, elsewhere)
@@ -121,7 +113,7 @@ def test_peer_at_another_address_is_found_there(node_type: Any, addresses: Addre
         await one.events.until(lambda: one.events.peers == [(2, True, 1)])
         await stop_all([one, two])
 
-    run(body())
+    asyncio.run(body())
 
 
 def test_peer_that_calls_says_where_it_is_now(
@@ -137,4 +129,4 @@ def test_peer_that_calls_says_where_it_is_now(
         await one.events.until(lambda: one.events.peers == [(2, True, 1)])
         await stop_all([one, two])
 
-    run(body())
+    asyncio.run(body())

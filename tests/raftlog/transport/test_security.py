@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 import logging
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -62,20 +62,6 @@ def tls(certificate: NodeCertificate) -> MutualTls:
     return MutualTls(lambda: certificate, lambda node: NAMES.get(node, ""))
 
 
-def run(body: Callable[[], Awaitable[None]]) -> None:
-    async def main() -> None:
-        async with asyncio.timeout(60):
-            await body()
-
-    asyncio.run(main())
-
-
-async def up(node: Any, peer: int, times: int = 1) -> None:
-    await node.events.until(
-        lambda: [event[:2] for event in node.events.peers].count((peer, True)) >= times
-    )
-
-
 def heartbeat(source: int, target: int) -> Message:
     return Message(HEARTBEAT, 7, source, target, 1)
 
@@ -87,9 +73,9 @@ def test_nodes_with_certificates_of_their_own_talk(keys, node_type, addresses, l
         for node in nodes:
             await node.start()
         one, two, _ = nodes
-        await up(one, 2)
-        await up(two, 1)
-        await up(one, 3)
+        await one.up(2)
+        await two.up(1)
+        await one.up(3)
         assert one.transport.post(heartbeat(1, 2))
         assert one.transport.send(2, b"payload")
         one.transport.flush()
@@ -145,7 +131,7 @@ def test_nobody_without_the_clusters_certificate_sends_one_message(
         assert not one.events.payloads
         await one.stop()
 
-    run(body)
+    asyncio.run(body())
 
 
 class Shows(MutualTls):
@@ -193,7 +179,7 @@ def test_a_ticket_alone_lets_nobody_send_frames(
         await one.events.until(lambda: bool(one.events.met))
         await one.stop()
 
-    run(body)
+    asyncio.run(body())
 
 
 def test_frames_are_not_sent_to_who_shows_anothers_certificate(
@@ -215,7 +201,7 @@ def test_frames_are_not_sent_to_who_shows_anothers_certificate(
         assert not three.events.met
         await three.stop()
 
-    run(body)
+    asyncio.run(body())
 
 
 def test_frames_are_not_sent_to_who_shows_a_revoked_certificate(
@@ -243,7 +229,7 @@ def test_frames_are_not_sent_to_who_shows_a_revoked_certificate(
         assert not three.events.met
         await three.stop()
 
-    run(body)
+    asyncio.run(body())
 
 
 def test_a_valid_certificate_of_one_node_is_of_no_use_to_another(
@@ -270,7 +256,7 @@ def test_a_valid_certificate_of_one_node_is_of_no_use_to_another(
         await one.stop()
 
     with caplog.at_level(logging.WARNING):
-        run(body)
+        asyncio.run(body())
     text = "it speaks as node 2, which is called 'n2', but its certificate names 'n3'"
     assert caplog.text.count(text) == 2
 
@@ -291,7 +277,7 @@ def test_a_stranger_is_not_told_to_the_application_under_anothers_name(
         assert [peer.name for peer in one.events.strangers] == ["n4"]
         await one.stop()
 
-    run(body)
+    asyncio.run(body())
 
 
 def test_a_node_does_not_talk_to_who_shows_anothers_certificate(
@@ -316,7 +302,7 @@ def test_a_node_does_not_talk_to_who_shows_anothers_certificate(
         assert Listens.called == 0
         await server.stop(None)
 
-    run(body)
+    asyncio.run(body())
 
 
 def test_certificates_change_while_nodes_run(keys, node_type, addresses):
@@ -332,8 +318,8 @@ def test_certificates_change_while_nodes_run(keys, node_type, addresses):
         two = node_type(2, both, security=MutualTls(lambda: now[2], NAMES.__getitem__))
         await one.start()
         await two.start()
-        await up(one, 2)
-        await up(two, 1)
+        await one.up(2)
+        await two.up(1)
         # First both believe the new authority too, then they show the new certificates, and in the
         # end the old authority counts for nothing.
         for times, steps in enumerate(
@@ -346,7 +332,7 @@ def test_certificates_change_while_nodes_run(keys, node_type, addresses):
         ):
             now[1], now[2] = steps
             await one.transport.verify_anew()
-            await up(one, 2, times)
+            await one.up(2, times)
         # A node that still has the old certificate does not get in again.
         now[2] = keys.of(keys.nodes[2], keys.authority, keys.stranger)
         await one.transport.verify_anew()
@@ -355,7 +341,7 @@ def test_certificates_change_while_nodes_run(keys, node_type, addresses):
         await one.stop()
         await two.stop()
 
-    run(body)
+    asyncio.run(body())
 
 
 def test_a_node_whose_certificate_is_refused_neither_comes_nor_is_called(
@@ -383,12 +369,12 @@ def test_a_node_whose_certificate_is_refused_neither_comes_nor_is_called(
         with pytest.raises(StreamRefusedError, match=r"certificate of node 2 \('n2'\) is refused"):
             security.open(addresses[2], 2)
         reason = ""
-        await up(one, 2)
-        await up(two, 1)
+        await one.up(2)
+        await two.up(1)
         await one.stop()
         await two.stop()
 
-    run(body)
+    asyncio.run(body())
 
 
 def test_nodes_that_refused_each_other_for_a_while_find_together_again(keys, node_type, addresses):
@@ -420,12 +406,12 @@ def test_nodes_that_refused_each_other_for_a_while_find_together_again(keys, nod
             with pytest.raises(StreamRefusedError, match="is refused"):
                 securities[node].open(addresses[other], other)
         reason = ""
-        await up(one, 2)
-        await up(two, 1)
+        await one.up(2)
+        await two.up(1)
         await one.stop()
         await two.stop()
 
-    run(body)
+    asyncio.run(body())
 
 
 def test_a_peer_whose_name_is_not_known_is_not_called(keys):

@@ -1,4 +1,4 @@
-"""Real gRPC over loopback."""
+"""Real connections over loopback."""
 
 from __future__ import annotations
 
@@ -19,13 +19,7 @@ from headrace_raftlog.transport.peer_link import PeerLink
 
 Addresses = dict[int, str]
 Identify = Callable[..., Any]
-
-
-def run(body: Callable[[], Awaitable[None]]) -> None:
-    async def main() -> None:
-        await body()
-
-    asyncio.run(main())
+Until = Callable[..., Awaitable[None]]
 
 
 async def started(node_type: Any, addresses: Addresses, nodes: tuple[int, ...]) -> list[Any]:
@@ -43,13 +37,6 @@ async def started(node_type: Any, addresses: Addresses, nodes: tuple[int, ...]) 
 async def stop_all(nodes: list[Any]) -> None:
     for node in nodes:
         await node.stop()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for what no event tells."""
-    async with asyncio.timeout(30):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
 
 
 def heartbeat(source: int, target: int, group: int) -> Message:
@@ -82,12 +69,14 @@ def test_messages_and_payloads_arrive_in_order_in_few_frames(
         runner.run(body())
 
 
-def test_what_comes_in_the_next_turns_shares_a_frame(node_type: Any, addresses: Addresses) -> None:
+def test_what_comes_in_the_next_turns_shares_a_frame(
+    node_type: Any, addresses: Addresses, until: Until
+) -> None:
     async def body() -> None:
         one, two = nodes = await started(node_type, addresses, (1, 2))
-        one.stop_ticking()
         link = one.transport.sessions[2].link
         await until(lambda: link.frames_sent > 0)
+        await one.fall_silent()
         before = link.frames_sent
         groups = list(range(1 + FRAME_GATHER_TURNS))
         for group in groups:
@@ -99,7 +88,7 @@ def test_what_comes_in_the_next_turns_shares_a_frame(node_type: Any, addresses: 
         assert link.frames_sent == before + 1
         await stop_all(nodes)
 
-    run(body)
+    asyncio.run(body())
 
 
 def test_peer_that_stops_is_down_and_comes_back_with_its_new_boot_count(
@@ -122,7 +111,7 @@ def test_peer_that_stops_is_down_and_comes_back_with_its_new_boot_count(
         assert again.events.payloads == [(1, b"arrives")]
         await stop_all([one, again])
 
-    run(body)
+    asyncio.run(body())
 
 
 def test_broken_stream_takes_both_sides_down_and_up_again(
@@ -138,7 +127,7 @@ def test_broken_stream_takes_both_sides_down_and_up_again(
         assert [up for _, up, _ in two.events.peers] == [True, False, True]
         await stop_all(nodes)
 
-    run(body)
+    asyncio.run(body())
 
 
 def test_silent_peer_is_down_without_a_broken_stream(node_type: Any, addresses: Addresses) -> None:
@@ -152,7 +141,7 @@ def test_silent_peer_is_down_without_a_broken_stream(node_type: Any, addresses: 
         await one.events.until(lambda: (2, False, 1) in one.events.peers)
         await stop_all([one, two])
 
-    run(body)
+    asyncio.run(body())
 
 
 def test_time_in_which_this_process_stood_still_is_not_held_against_a_peer(
@@ -167,7 +156,7 @@ def test_time_in_which_this_process_stood_still_is_not_held_against_a_peer(
         assert not session.up
         await stop_all(nodes)
 
-    run(body)
+    asyncio.run(body())
 
 
 def test_node_of_another_cluster_is_refused_with_the_reason(
@@ -183,7 +172,7 @@ def test_node_of_another_cluster_is_refused_with_the_reason(
         assert one.events.peers == []
         await one.stop()
 
-    run(body)
+    asyncio.run(body())
 
 
 class RefusalWatch(logging.Handler):
@@ -217,7 +206,7 @@ def test_node_that_reaches_the_wrong_address_logs_the_refusal_once(
             server_log.removeHandler(watch)
             await stop_all([one, other])
 
-    run(body)
+    asyncio.run(body())
     refusals = [r.message for r in caplog.records if "node 2 at" in r.message]
     assert len(refusals) == 1
     assert "of cluster 'another'" in refusals[0]
@@ -249,7 +238,7 @@ def test_other_end_cannot_write_lines_of_the_log(
         await server.stop(None)
 
     with caplog.at_level(logging.INFO):
-        run(body)
+        asyncio.run(body())
     [message] = [r.message for r in caplog.records if "node 2 at" in r.message]
     assert "forged" in message
     assert "\n" not in message
@@ -274,7 +263,7 @@ def test_port_in_use_is_named(node_type: Any, addresses: Addresses) -> None:
             await other.start()
         await one.stop()
 
-    run(body)
+    asyncio.run(body())
 
 
 def test_large_payloads_fit_a_frame_and_a_slow_peer_fills_the_lane(
@@ -290,16 +279,17 @@ def test_large_payloads_fit_a_frame_and_a_slow_peer_fills_the_lane(
         assert two.events.payloads == [(1, big)]
         await stop_all(nodes)
 
-    run(body)
+    asyncio.run(body())
 
 
 def test_heartbeats_travel_with_what_is_urgent_and_alone_a_little_later(
-    node_type: Any, addresses: Addresses
+    node_type: Any, addresses: Addresses, until: Until
 ) -> None:
     async def body() -> None:
         one, two = nodes = await started(node_type, addresses, (1, 2))
-        one.stop_ticking()
         link = one.transport.sessions[2].link
+        await until(lambda: link.frames_sent > 0)
+        await one.fall_silent()
         one.transport.post(heartbeat(1, 2, 1))
         one.transport.flush()
         assert not link._work.is_set()
@@ -317,7 +307,7 @@ def test_heartbeats_travel_with_what_is_urgent_and_alone_a_little_later(
         assert link._work.is_set()
         await stop_all(nodes)
 
-    run(body)
+    asyncio.run(body())
 
 
 def test_nodes_that_join_meanwhile_come_up_with_new_streams(
@@ -344,4 +334,4 @@ def test_nodes_that_join_meanwhile_come_up_with_new_streams(
         assert two.events.messages[0].target == 99 << 10 | 2
         await stop_all([one, two])
 
-    run(body)
+    asyncio.run(body())
