@@ -132,6 +132,14 @@ class Gate:
                 self._forget()
             self._changed()
 
+    def waiting_weight(self) -> i64:
+        """Return the weights of the accounts of which somebody waits, together."""
+        weight: i64 = 0
+        for line in self._lines.values():
+            if line.waiters:
+                weight += line.account.weight
+        return weight
+
     def serve(self, octets: i64) -> i64:
         """Let waiters pass, in fair shares, until so many octets have gone or nobody may.
 

@@ -3,9 +3,9 @@
 Consumers take part in the same turns of the loop as publishers, with a prefetch where publishers
 need none: whoever sends more gets more of a node that is busy, and queues grow for as long as that
 lasts. So each queue's leader compares what comes with what leaves. While the queue grows and its
-consumers hurry, it tells the nodes how many messages a second each of them may let in. That figure
-is the same for all nodes, and rises until together they bring what leaves: those that want less
-than their part leave the rest to the others.
+consumers hurry, it tells the nodes how many messages a second they may let in. That figure is
+divided among them by the publishers that wait there, and rises until together they bring what
+leaves: those that want less than their part leave the rest to the others.
 
 A consumer that is slow itself is no reason, nor is a queue without one: what comes in does not
 change how fast those go.
@@ -44,7 +44,8 @@ class Outflow:
         ready: messages that are ready.
 
     Attributes:
-        bound: messages a second that each node may let in, 0 for any number.
+        bound: messages a second to be divided among the nodes, 0 for any number; more than they
+            bring where some leave theirs.
         is_still: for a while nothing has come or left.
     """
 
@@ -103,9 +104,11 @@ class Outflow:
         )
         self._behind = self._behind + 1 if behind else 0
         if self._behind >= BEHIND_LOOKS or (behind and self.bound > 0):
-            self._restrain(max(nodes, 1))
+            self._restrain()
         elif not behind and self.bound > 0:
-            self._relent(max(nodes, 1))
+            self._relent()
+        if self.bound > 0:
+            self._keep_below(max(nodes, 1))
 
     def _stand_still(self) -> None:
         """The log is slow, which says nothing about consumers, or everybody has gone."""
@@ -127,7 +130,7 @@ class Outflow:
         each = min(unsettled // consumers, PREFETCH_MAX)
         return unsettled * SECOND_US <= self._left * max(ROUND_TURNS, each) * turn_us
 
-    def _restrain(self, nodes: i64) -> None:
+    def _restrain(self) -> None:
         aim = max(self._left * DRAIN_PERCENT // 100, 1)
         self._calm = 0
         if self.bound == 0:
@@ -136,24 +139,22 @@ class Outflow:
             self.bound = max(self.bound * aim // self._came, self.bound * 3 // 4)
         else:
             self.bound += self.bound // 32 + 1
-        self._keep_between(aim // nodes)
+        self.bound = max(self.bound, aim)
 
-    def _relent(self, nodes: i64) -> None:
+    def _relent(self) -> None:
         self._calm += 1
         if self._calm >= CALM_LOOKS:
             self.bound = 0
         else:
-            self.bound += self.bound // 8 + 1
-            self._keep_between(self._left // nodes)
+            self.bound = max(self.bound + self.bound // 8 + 1, self._left)
 
-    def _keep_between(self, least: i64) -> None:
-        """Keep the bound at what would do if all nodes brought as much, or up to SPARE times all.
+    def _keep_below(self, nodes: i64) -> None:
+        """Keep the bound at what one node of equals needs to bring all of it SPARE times.
 
-        Less would starve consumers; more would let in too much when what else bounds publishers
-        does so no more.
+        More would let in too much when what else bounds publishers does so no more.
         """
-        most = SPARE * max(self._came, self._left)
-        self.bound = max(min(self.bound, most), least, OUTFLOW_MIN)
+        most = SPARE * max(self._came, self._left) * nodes
+        self.bound = max(min(self.bound, most), OUTFLOW_MIN * nodes)
 
 
 def _rate(count: i64, elapsed_us: i64) -> i64:

@@ -38,6 +38,7 @@ class Pending:
             while as many messages have come as the queue's leader lets in.
         users: sessions that may add to it.
         outflow: messages a second that the leader lets in from here, 0 for any number.
+        claim: weight of the publishers here that want to bring more than that, 1 or more.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class Pending:
         self.octets: i64 = 0
         self.users = 0
         self.outflow: i64 = 0
+        self.claim: i64 = 1
         self.gate = Gate(LIMIT_QUEUE, group, bell)
         self._full = False
         self._left: i64 = 0  # of what the leader lets in, in millionths of a message
@@ -101,6 +103,8 @@ class Pending:
             self.outflow = 0
         rate = self.outflow
         if rate > 0:
+            # Who has just been let pass stands here again soon: it falls by and by.
+            self.claim = max(self.gate.waiting_weight(), self.claim * 7 // 8, 1)
             brought = rate * min(now_us - self._counted_us, OUTFLOW_BURST_US)
             self._left = min(self._left + brought, rate * OUTFLOW_BURST_US)
             self._counted_us = now_us

@@ -222,11 +222,11 @@ def _pending(facts: Facts) -> str:
 
 
 def _falls_behind(queue: QueueFlow, facts: Facts) -> str:
-    """Return why a queue takes no more than leaves it, and how much of that each node may bring."""
+    """Return why a queue takes no more than leaves it, and how much of that a node may bring."""
     ready = wording.messages(queue.ready)
     text = f"{queue.node} is busy and its consumers are {ready} behind, so it takes what leaves it"
     bounds = [gate.outflow for gate in facts.gates if gate.outflow]
-    each = f", {wording.rate(max(bounds))} from each node at most" if bounds else ""
+    each = f", {wording.rate(max(bounds))} from one node at most" if bounds else ""
     return f"{text}, {wording.rate(queue.settled[1])}{each}"
 
 

@@ -439,8 +439,11 @@ class BrokerNode:
             "export_question": self.telemetry.courier.receive_question,
             "export_answer": lambda _, answer: self.telemetry.courier.receive_answer(answer),
             "stopping": lambda peer, _: self.maintenance.stopping.add(peer),
-            "outflows": lambda _, outflows: self.hosting.outflow.hear(
-                list(outflows.rows), _now_us()
+            "outflows": lambda peer, outflows: self.hosting.outflow.hear(
+                peer, list(outflows.rows), _now_us()
+            ),
+            "claims": lambda peer, claims: self.hosting.outflow.hear_claims(
+                peer, list(claims.rows), _now_us()
             ),
             "reply": lambda _, reply: self.replies.receive_reply(reply),
             "reply_probe": self.replies.receive_probe,

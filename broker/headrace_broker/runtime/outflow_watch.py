@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Final, final
 from mypy_extensions import i64
 
 from headrace_broker.flow.outflow import RATE_MAX, Outflow
+from headrace_broker.flow.outflow_claims import OutflowClaims
 from headrace_broker.model.limits import TURN_US_BUSY
-from headrace_broker.runtime.pb.cluster_pb2 import ClusterPayload, Outflows
+from headrace_broker.runtime.pb.cluster_pb2 import Claims, ClusterPayload, Outflows
 from headrace_broker.runtime.queue_gates import QueueGates
 
 if TYPE_CHECKING:
     from headrace_broker.core.queue.queue_machine import QueueMachine
     from headrace_broker.runtime.queue_host import QueueHost
 
+HERE: Final = 0  # this node among its peers
 IDLE_LOOKS: Final = 20  # without being busy after which queues are not looked at
 BUSY_PERCENT: Final = 80  # of the time the loop computes: more is hardly to be had
 
@@ -49,6 +51,7 @@ class OutflowWatch:
         self._gates = gates
         self._peers = peers
         self._send = send
+        self._claims: dict[int, OutflowClaims] = {}  # of queues that have a bound
         self._seen: dict[int, Outflow] = {}  # queues to which something has come lately
         self._last_ids: dict[int, int] = {}  # of all queues led here, at the last look
         self._bounds = 0
@@ -65,14 +68,34 @@ class OutflowWatch:
         busy = self._is_busy(elapsed_us, turn_us)
         self._idle_looks = 0 if busy else min(self._idle_looks + 1, IDLE_LOOKS)
         if self._idle_looks < IDLE_LOOKS or self._bounds > 0:
-            self._tell(self._look(elapsed_us, turn_us, busy), now_us)
+            self._tell(self._look(elapsed_us, turn_us, busy), int(now_us))
         elif self._last_ids:
             self._seen.clear()
             self._last_ids.clear()
         self._gates.go_on(int(now_us))
 
-    def hear(self, rows: list[int], now_us: int) -> None:
-        """Take what another node lets into queues that it leads: a group, messages a second, ..."""
+    def hear(self, peer: int, rows: list[int], now_us: int) -> None:
+        """Take what another node lets into queues that it leads, and say who waits for them here.
+
+        Args:
+            peer: its id.
+            rows: a group, messages a second, and so on.
+            now_us: this moment, on the monotonic clock.
+        """
+        self._take(rows, now_us)
+        claims = self._gates.claims(rows[::2])
+        if claims:
+            payload = ClusterPayload(claims=Claims(rows=claims))
+            self._send(peer, payload.SerializeToString())
+
+    def hear_claims(self, node: int, rows: list[int], now_us: int) -> None:
+        """Note who waits on a node for queues led here: a group, a weight, and so on."""
+        for at in range(0, len(rows) - 1, 2):
+            claims = self._claims.get(rows[at])
+            if claims is not None:
+                claims.hear(node, rows[at + 1], now_us)
+
+    def _take(self, rows: list[int], now_us: int) -> None:
         for at in range(0, len(rows) - 1, 2):
             self._gates.hear(rows[at], min(rows[at + 1], RATE_MAX), now_us)
 
@@ -82,11 +105,11 @@ class OutflowWatch:
         used, self._used_us = used_us - self._used_us, used_us
         return turn_us >= TURN_US_BUSY or used * 100 >= elapsed_us * BUSY_PERCENT
 
-    def _look(self, elapsed_us: i64, turn_us: i64, busy: bool) -> list[int]:
-        """Return the bounds that there are, or were until now, in rows as in `hear`."""
+    def _look(self, elapsed_us: i64, turn_us: i64, busy: bool) -> dict[int, int]:
+        """Return the bounds that there are, or were until now, by group."""
         before, self._seen = self._seen, {}
         ids_before, self._last_ids = self._last_ids, {}
-        rows: list[int] = []
+        bounds: dict[int, int] = {}
         for group, host in self._hosts.items():
             if not host.serving:
                 continue
@@ -95,24 +118,25 @@ class OutflowWatch:
             self._last_ids[group] = last_id
             outflow = before.get(group)
             if outflow is not None:
-                rows += self._look_at(outflow, group, machine, elapsed_us, turn_us, busy)
+                was = outflow.bound
+                self._look_at(outflow, machine, elapsed_us, turn_us, busy)
+                if outflow.bound > 0 or was > 0:
+                    bounds[group] = int(outflow.bound)
                 if not outflow.is_still:
                     self._seen[group] = outflow
             elif ids_before.get(group, last_id) != last_id:
                 self._seen[group] = Outflow(last_id, machine.ready_count)
-        self._bounds = len(rows)
-        return rows
+        self._bounds = len(bounds)
+        return bounds
 
     def _look_at(
         self,
         outflow: Outflow,
-        group: int,
         machine: QueueMachine,
         elapsed_us: i64,
         turn_us: i64,
         busy: bool,
-    ) -> tuple[int, ...]:
-        was = outflow.bound
+    ) -> None:
         outflow.look(
             machine.last_id,
             machine.ready_count,
@@ -123,11 +147,18 @@ class OutflowWatch:
             busy,
             len(self._peers) + 1,
         )
-        return (group, int(outflow.bound)) if outflow.bound > 0 or was > 0 else ()
 
-    def _tell(self, rows: list[int], now_us: i64) -> None:
-        if rows:
-            payload = ClusterPayload(outflows=Outflows(rows=rows)).SerializeToString()
-            for peer in self._peers:
-                self._send(peer, payload)
-            self.hear(rows, int(now_us))
+    def _tell(self, bounds: dict[int, int], now_us: int) -> None:
+        """Tell each node its part of bounds."""
+        claims = {group: self._claims.get(group) or OutflowClaims() for group in bounds}
+        self._claims = claims
+        if not bounds:
+            return
+        self.hear_claims(HERE, self._gates.claims(bounds), now_us)
+        rows: dict[int, list[int]] = {node: [] for node in (HERE, *self._peers)}
+        for group, bound in bounds.items():
+            for node, part in claims[group].parts(bound, rows, now_us).items():
+                rows[node] += (group, part)
+        self._take(rows.pop(HERE), now_us)
+        for peer, told in rows.items():
+            self._send(peer, ClusterPayload(outflows=Outflows(rows=told)).SerializeToString())

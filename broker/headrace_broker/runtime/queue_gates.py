@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import final
 
 from headrace_broker.flow.flow_limits import FlowLimits
@@ -50,6 +51,15 @@ class QueueGates:
         if pending is not None:
             pending.hear(outflow, now_us)
             self._bounded[group] = pending
+
+    def claims(self, groups: Iterable[int]) -> list[int]:
+        """Return a group, the weight of those who wait for it, ..., where that is more than 1."""
+        rows: list[int] = []
+        for group in groups:
+            pending = self._bounded.get(group)
+            if pending is not None and pending.claim > 1:
+                rows += (group, int(pending.claim))
+        return rows
 
     def go_on(self, now_us: int) -> None:
         """Let in what the time has brought, where leaders bound that; called ten times a second."""

@@ -143,7 +143,7 @@ def test_queues_to_which_nothing_comes_are_left_alone() -> None:
 
 def test_what_another_node_says_counts_until_nothing_is_heard_of_it() -> None:
     node = Node()
-    node.watch.hear([GROUP, 100, 99, 5], node.now_us)
+    node.watch.hear(2, [GROUP, 100, 99, 5], node.now_us)
     assert node.gate(GROUP) == (False, LIMIT_OUTFLOW)
     node.look(turn_us=0)
     assert node.gate(GROUP)[0]
@@ -157,5 +157,5 @@ def test_what_another_node_says_counts_until_nothing_is_heard_of_it() -> None:
 
 def test_a_row_without_its_figure_is_left_away() -> None:
     node = Node()
-    node.watch.hear([OTHER, 5, GROUP], node.now_us)
+    node.watch.hear(2, [OTHER, 5, GROUP], node.now_us)
     assert node.outflows == {GROUP: 0, OTHER: 5}

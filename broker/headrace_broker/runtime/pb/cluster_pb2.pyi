@@ -42,6 +42,7 @@ class ClusterPayload(_message.Message):
     ASK_WITHHELD_FIELD_NUMBER: _builtins.int
     STILL_WITHHELD_FIELD_NUMBER: _builtins.int
     OUTFLOWS_FIELD_NUMBER: _builtins.int
+    CLAIMS_FIELD_NUMBER: _builtins.int
     REPLY_FIELD_NUMBER: _builtins.int
     REPLY_PROBE_FIELD_NUMBER: _builtins.int
     REPLY_ALIVE_FIELD_NUMBER: _builtins.int
@@ -114,6 +115,8 @@ class ClusterPayload(_message.Message):
         """Any node to any other: see runtime/outflow_watch.py."""
 
     @_builtins.property
+    def claims(self) -> Global___Claims: ...
+    @_builtins.property
     def reply(self) -> Global___Reply: ...
     @_builtins.property
     def reply_probe(self) -> Global___ReplyProbe: ...
@@ -184,6 +187,7 @@ class ClusterPayload(_message.Message):
         ask_withheld: Global___AskWithheld | None = ...,
         still_withheld: Global___StillWithheld | None = ...,
         outflows: Global___Outflows | None = ...,
+        claims: Global___Claims | None = ...,
         reply: Global___Reply | None = ...,
         reply_probe: Global___ReplyProbe | None = ...,
         reply_alive: Global___ReplyAlive | None = ...,
@@ -210,11 +214,11 @@ class ClusterPayload(_message.Message):
         archive_question: Global___ArchiveQuestion | None = ...,
         archive_state: Global___ArchiveState | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["alarm", b"alarm", "answer", b"answer", "archive_chunk", b"archive_chunk", "archive_fetch", b"archive_fetch", "archive_question", b"archive_question", "archive_state", b"archive_state", "ask_withheld", b"ask_withheld", "backup_answer", b"backup_answer", "backup_question", b"backup_question", "body", b"body", "browse_request", b"browse_request", "browsed_page", b"browsed_page", "catalog_forward", b"catalog_forward", "command", b"command", "completed", b"completed", "controlled", b"controlled", "counts", b"counts", "counts_request", b"counts_request", "debt_heard", b"debt_heard", "debt_report", b"debt_report", "detached", b"detached", "enqueued", b"enqueued", "export_answer", b"export_answer", "export_question", b"export_question", "gap", b"gap", "got", b"got", "lease_chunk", b"lease_chunk", "lease_command", b"lease_command", "lease_describe", b"lease_describe", "lease_fetch", b"lease_fetch", "lease_groups", b"lease_groups", "lease_reply", b"lease_reply", "outflows", b"outflows", "question", b"question", "refused", b"refused", "reply", b"reply", "reply_alive", b"reply_alive", "reply_probe", b"reply_probe", "resync", b"resync", "run", b"run", "still_withheld", b"still_withheld", "stopping", b"stopping", "timed_out", b"timed_out", "window", b"window"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["alarm", b"alarm", "answer", b"answer", "archive_chunk", b"archive_chunk", "archive_fetch", b"archive_fetch", "archive_question", b"archive_question", "archive_state", b"archive_state", "ask_withheld", b"ask_withheld", "backup_answer", b"backup_answer", "backup_question", b"backup_question", "body", b"body", "browse_request", b"browse_request", "browsed_page", b"browsed_page", "catalog_forward", b"catalog_forward", "claims", b"claims", "command", b"command", "completed", b"completed", "controlled", b"controlled", "counts", b"counts", "counts_request", b"counts_request", "debt_heard", b"debt_heard", "debt_report", b"debt_report", "detached", b"detached", "enqueued", b"enqueued", "export_answer", b"export_answer", "export_question", b"export_question", "gap", b"gap", "got", b"got", "lease_chunk", b"lease_chunk", "lease_command", b"lease_command", "lease_describe", b"lease_describe", "lease_fetch", b"lease_fetch", "lease_groups", b"lease_groups", "lease_reply", b"lease_reply", "outflows", b"outflows", "question", b"question", "refused", b"refused", "reply", b"reply", "reply_alive", b"reply_alive", "reply_probe", b"reply_probe", "resync", b"resync", "run", b"run", "still_withheld", b"still_withheld", "stopping", b"stopping", "timed_out", b"timed_out", "window", b"window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alarm", b"alarm", "answer", b"answer", "archive_chunk", b"archive_chunk", "archive_fetch", b"archive_fetch", "archive_question", b"archive_question", "archive_state", b"archive_state", "ask_withheld", b"ask_withheld", "backup_answer", b"backup_answer", "backup_question", b"backup_question", "body", b"body", "browse_request", b"browse_request", "browsed_page", b"browsed_page", "catalog_forward", b"catalog_forward", "command", b"command", "completed", b"completed", "controlled", b"controlled", "counts", b"counts", "counts_request", b"counts_request", "debt_heard", b"debt_heard", "debt_report", b"debt_report", "detached", b"detached", "enqueued", b"enqueued", "export_answer", b"export_answer", "export_question", b"export_question", "gap", b"gap", "got", b"got", "lease_chunk", b"lease_chunk", "lease_command", b"lease_command", "lease_describe", b"lease_describe", "lease_fetch", b"lease_fetch", "lease_groups", b"lease_groups", "lease_reply", b"lease_reply", "outflows", b"outflows", "question", b"question", "refused", b"refused", "reply", b"reply", "reply_alive", b"reply_alive", "reply_probe", b"reply_probe", "resync", b"resync", "run", b"run", "still_withheld", b"still_withheld", "stopping", b"stopping", "timed_out", b"timed_out", "window", b"window"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alarm", b"alarm", "answer", b"answer", "archive_chunk", b"archive_chunk", "archive_fetch", b"archive_fetch", "archive_question", b"archive_question", "archive_state", b"archive_state", "ask_withheld", b"ask_withheld", "backup_answer", b"backup_answer", "backup_question", b"backup_question", "body", b"body", "browse_request", b"browse_request", "browsed_page", b"browsed_page", "catalog_forward", b"catalog_forward", "claims", b"claims", "command", b"command", "completed", b"completed", "controlled", b"controlled", "counts", b"counts", "counts_request", b"counts_request", "debt_heard", b"debt_heard", "debt_report", b"debt_report", "detached", b"detached", "enqueued", b"enqueued", "export_answer", b"export_answer", "export_question", b"export_question", "gap", b"gap", "got", b"got", "lease_chunk", b"lease_chunk", "lease_command", b"lease_command", "lease_describe", b"lease_describe", "lease_fetch", b"lease_fetch", "lease_groups", b"lease_groups", "lease_reply", b"lease_reply", "outflows", b"outflows", "question", b"question", "refused", b"refused", "reply", b"reply", "reply_alive", b"reply_alive", "reply_probe", b"reply_probe", "resync", b"resync", "run", b"run", "still_withheld", b"still_withheld", "stopping", b"stopping", "timed_out", b"timed_out", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["catalog_forward", "command", "resync", "window", "enqueued", "controlled", "run", "got", "gap", "refused", "detached", "counts_request", "counts", "timed_out", "completed", "ask_withheld", "still_withheld", "outflows", "reply", "reply_probe", "reply_alive", "question", "answer", "browse_request", "browsed_page", "alarm", "stopping", "debt_report", "debt_heard", "lease_command", "lease_reply", "lease_fetch", "lease_chunk", "lease_describe", "lease_groups", "backup_question", "backup_answer", "export_question", "export_answer", "archive_fetch", "archive_chunk", "archive_question", "archive_state"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["catalog_forward", "command", "resync", "window", "enqueued", "controlled", "run", "got", "gap", "refused", "detached", "counts_request", "counts", "timed_out", "completed", "ask_withheld", "still_withheld", "outflows", "claims", "reply", "reply_probe", "reply_alive", "question", "answer", "browse_request", "browsed_page", "alarm", "stopping", "debt_report", "debt_heard", "lease_command", "lease_reply", "lease_fetch", "lease_chunk", "lease_describe", "lease_groups", "backup_question", "backup_answer", "export_question", "export_answer", "archive_fetch", "archive_chunk", "archive_question", "archive_state"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -477,6 +481,32 @@ class Outflows(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Outflows: _TypeAlias = Outflows  # noqa: Y015
+
+@_typing.final
+class Claims(_message.Message):
+    """Gateway to queue leader, upon these: how much weight the publishers have that wait there. It counts
+    for a while; 1 where nothing is said.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ROWS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def rows(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Group, weight, and so on."""
+
+    def __init__(
+        self,
+        *,
+        rows: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["rows", b"rows"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Claims: _TypeAlias = Claims  # noqa: Y015
 
 @_typing.final
 class Controlled(_message.Message):
