@@ -16,8 +16,8 @@ from headrace_broker.model.limits import (
     CLOSE_SECONDS_MAX,
     HANDSHAKE_SECONDS_MAX,
     LISTEN_BACKLOG,
-    SOCKET_RECEIVE_BYTES,
 )
+from headrace_broker.runtime.receive_buffer import bound_receive_buffer
 from headrace_broker.runtime.tls import ServerTls
 
 ACCEPT_PAUSE_SECONDS: Final = 1.0  # after a failed accept: the process has no descriptors left
@@ -65,7 +65,7 @@ class TlsServer:
                     (str(address[0]), int(address[1])), family=family, backlog=LISTEN_BACKLOG
                 )
                 listening.setblocking(False)
-                listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SOCKET_RECEIVE_BYTES)
+                bound_receive_buffer(listening)
                 self._sockets.append(listening)
         except OSError:
             await self.stop()

@@ -138,7 +138,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
         {"gates": [GateFlow("n3", GROUP, 5, 9, 0), GateFlow("n1", GROUP, 5, 9, 2, False, 40)]},
         {},
         f"{WHO} was held 83 % of the last 10 s by queue 'orders' (leader n2): n2 is busy and its "
-        "consumers are 50,000 messages behind, so it takes what leaves it, 120/s, 40/s from each "
+        "consumers are 50,000 messages behind, so it takes what leaves it, 120/s, 40/s from one "
         f"node at most{BATCH}",
         "move queues or clients away from n2, or add nodes",
     ),

@@ -123,6 +123,22 @@ def test_accounts_share_evenly_however_many_channels_they_have() -> None:
     assert abs(passed - single.passed) <= QUANTUM_OCTETS + 1000
 
 
+def test_weights_are_those_of_accounts_that_wait() -> None:
+    gate = Gate(LIMIT_QUEUE, 7)
+    gate.set_room(False)
+    heavy, light = account("heavy"), account("light")
+    heavy.weight = 5
+    assert gate.waiting_weight() == 0
+    first, _ = waiting(gate, heavy, [1]), waiting(gate, heavy, [1])
+    waiting(gate, light, [1])
+    assert gate.waiting_weight() == 6
+    gate.leave(first)
+    assert gate.waiting_weight() == 6
+    gate.set_room(True)
+    gate.serve(ENDLESS)
+    assert gate.waiting_weight() == 0
+
+
 def test_channels_of_an_account_go_round_within_its_share() -> None:
     gate = closed_gate()
     owner = account("a")

@@ -8,12 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace_broker.flow.account import Account
 from headrace_broker.flow.flow_limits import FlowLimits
+from headrace_broker.flow.gate import Waiter
 from headrace_broker.flow.intake import Intake
 from headrace_broker.flow.outflow import RATE_MAX, STILL_LOOKS, Outflow
 from headrace_broker.flow.outflow_claims import OutflowClaims
 from headrace_broker.flow.pending import Pending
-from headrace_broker.model.flow import LIMIT_OUTFLOW, LIMIT_QUEUE
+from headrace_broker.model.flow import CONNECTION, LIMIT_OUTFLOW, LIMIT_QUEUE, Cause
 from headrace_broker.model.limits import (
     OUTFLOW_BURST_US,
     OUTFLOW_LEASE_US,
@@ -64,6 +66,7 @@ class Node:
         gateways: tuple[int, ...] = (TURN_MESSAGES,),
     ) -> None:
         self.outflow = Outflow(0, 0)
+        self.claims = OutflowClaims()
         self.gateways = [Gateway(wants) for wants in gateways]
         self.published = 0
         self.delivered = 0
@@ -112,9 +115,7 @@ class Node:
                 IDLE_US * turns * 5 < elapsed,
                 len(self.gateways),
             )
-            parts = OutflowClaims().parts(
-                self.outflow.bound, range(len(self.gateways)), int(self._now)
-            )
+            parts = self.claims.parts(self.outflow.bound, range(len(self.gateways)), int(self._now))
             for gateway, part in zip(self.gateways, parts.values(), strict=True):
                 gateway.pending.hear(part, int(self._now))
         seconds = (self._now - began) / 1e6
@@ -174,6 +175,19 @@ def test_nodes_that_want_more_than_others_get_what_those_leave() -> None:
     assert 0.8 * delivered < published < 1.1 * delivered
     assert 0.9 < one / other < 1.1
     assert small < one
+
+
+def test_nodes_get_what_their_publishers_weigh() -> None:
+    node = Node(2000, gateways=(TURN_MESSAGES, TURN_MESSAGES, TURN_MESSAGES))
+    node.claims.hear(0, 8, 1 << 40)  # for as long as this lasts
+    node.run(60)
+    for gateway in node.gateways:
+        gateway.brought = 0
+    published, delivered = node.run(100)
+    many, one, other = (gateway.brought for gateway in node.gateways)
+    assert 0.8 * delivered < published < 1.1 * delivered
+    assert 0.9 < one / other < 1.1
+    assert 6.5 < many / one < 9.5
 
 
 def test_while_the_log_stands_still_the_bound_stays_but_not_for_ever() -> None:
@@ -259,6 +273,41 @@ def test_a_closed_gate_says_which_limit_it_is() -> None:
     pending.hear(100, 2)
     pending.done(1 << 40)
     assert (pending.gate.room, pending.gate.limit) == (False, LIMIT_OUTFLOW)
+
+
+class Waiting(Waiter):
+    """A publisher that always has more."""
+
+    def __init__(self, pending: Pending) -> None:
+        self.account = Account(Cause("a", CONNECTION, "a", "n1"), FlowLimits())
+        self._pending = pending
+        pending.gate.wait(self)
+
+    def admit(self, octets: int) -> int:
+        self._pending.add(1, octets)
+        self._pending.done(octets)
+        self._pending.gate.wait(self)
+        return octets
+
+
+def test_who_waits_is_claimed_for_and_forgotten_by_and_by() -> None:
+    publishers = Publishers()
+    pending = publishers.pending
+    assert pending.claim == 1
+    crowd = [Waiting(pending) for _ in range(40)]
+    pending.go_on(0)
+    assert pending.claim == 1  # nothing bounds them
+    pending.hear(100, 0)
+    assert pending.claim == 40
+    for each in crowd:
+        pending.gate.leave(each)
+    claims = []
+    for look in range(1, 30):
+        pending.hear(100, look)
+        claims.append(int(pending.claim))
+    assert claims[0] == 35
+    assert claims == sorted(claims, reverse=True)
+    assert claims[-1] == 1
 
 
 def test_a_leader_of_which_nothing_is_heard_bounds_nothing_in_the_end() -> None:

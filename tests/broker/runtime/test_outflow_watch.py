@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+import pytest
+
+from headrace_broker.flow.account import Account
 from headrace_broker.flow.flow_limits import FlowLimits
+from headrace_broker.flow.gate import Waiter
 from headrace_broker.flow.intake import Intake
 from headrace_broker.flow.outflow import STILL_LOOKS
-from headrace_broker.model.flow import LIMIT_OUTFLOW
+from headrace_broker.model.flow import CONNECTION, LIMIT_OUTFLOW, Cause
 from headrace_broker.model.limits import OUTFLOW_LEASE_US, TURN_US_BUSY
 from headrace_broker.runtime.outflow_watch import OutflowWatch
 from headrace_broker.runtime.pb.cluster_pb2 import ClusterPayload
@@ -50,11 +54,16 @@ class Node:
         self.gates = QueueGates(limits, Intake(limits))
         self.pending = {group: self.gates.enter(group) for group in self.hosts}
         self.sent: list[tuple[int, list[int]]] = []
+        self.claimed: list[tuple[int, list[int]]] = []
         hosts = cast(Any, self.hosts)
         self.watch = OutflowWatch(hosts, self.gates, [2, 3], self._send, lambda: self.cpu_us)
 
     def _send(self, peer: int, data: bytes) -> bool:
-        self.sent.append((peer, list(ClusterPayload.FromString(data).outflows.rows)))
+        payload = ClusterPayload.FromString(data)
+        if payload.HasField("claims"):
+            self.claimed.append((peer, list(payload.claims.rows)))
+        else:
+            self.sent.append((peer, list(payload.outflows.rows)))
         return True
 
     def look(self, turn_us: int = 2 * TURN_US_BUSY) -> None:
@@ -77,6 +86,55 @@ class Node:
     @property
     def outflows(self) -> dict[int, int]:
         return {group: int(pending.outflow) for group, pending in self.pending.items()}
+
+    def wait(self, group: int, weight: int) -> None:
+        """Have a publisher wait for a queue that lets in little."""
+        waiter = Idle(Account(Cause("a", CONNECTION, "a", "n1"), FlowLimits()))
+        waiter.account.weight = weight
+        self.pending[group].gate.wait(waiter)
+
+
+class Idle(Waiter):
+    """Waits, and passes nothing on."""
+
+    def __init__(self, account: Account) -> None:
+        self.account = account
+
+    def admit(self, _octets: int) -> int:
+        return 0
+
+
+def test_nodes_get_parts_as_their_publishers_weigh() -> None:
+    node = Node()
+    node.fall_behind()
+    node.wait(GROUP, 6)
+    node.watch.hear_claims(2, [GROUP, 3, OTHER, 9, 99, 9, GROUP], node.now_us)
+    node.fall_behind(2)
+    [(_, two), (_, three)] = node.sent
+    assert two[0] == three[0] == GROUP
+    assert two[1] == pytest.approx(3 * three[1], rel=0.1)
+    assert node.outflows[GROUP] == pytest.approx(6 * three[1], rel=0.1)
+
+
+def test_what_was_claimed_goes_with_the_bound() -> None:
+    node = Node()
+    node.fall_behind()
+    node.watch.hear_claims(2, [GROUP, 1000], node.now_us)
+    for _ in range(STILL_LOOKS):
+        node.look()
+    assert node.outflows[GROUP] == 0
+    node.fall_behind()
+    assert node.sent[0][1] == node.sent[1][1]
+
+
+def test_who_waits_is_told_to_the_leader_that_bounds_them() -> None:
+    node = Node()
+    node.wait(GROUP, 6)
+    node.wait(OTHER, 1)
+    node.watch.hear(3, [GROUP, 100, OTHER, 100, 99, 5], node.now_us)
+    assert node.claimed == [(3, [GROUP, 6])]
+    node.watch.hear(2, [OTHER, 100], node.now_us)
+    assert len(node.claimed) == 1
 
 
 def test_all_nodes_are_told_the_same_of_the_queue_that_falls_behind_and_of_no_other() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-import socket
 from collections.abc import Coroutine, Iterator
 from typing import Any, Final
 
@@ -15,10 +14,10 @@ from headrace_broker.model.limits import (
     CLOSE_SECONDS_MAX,
     CONNECTIONS_MAX,
     LISTEN_BACKLOG,
-    SOCKET_RECEIVE_BYTES,
 )
 from headrace_broker.runtime.client_counts import BY_NODE
 from headrace_broker.runtime.port import Broker
+from headrace_broker.runtime.receive_buffer import bound_receive_buffer
 from headrace_broker.runtime.tls import ServerTls
 from headrace_broker.runtime.tls_server import TlsServer
 
@@ -92,7 +91,7 @@ class AmqpListener:
                 self._accept, self._host, self.port, backlog=LISTEN_BACKLOG, start_serving=False
             )
             for listening in self._server.sockets:
-                listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SOCKET_RECEIVE_BYTES)
+                bound_receive_buffer(listening)
             await self._server.start_serving()
         except OSError:
             await self.stop()

@@ -453,7 +453,7 @@ def test_kernel_keeps_little_for_a_client_that_is_not_read(serve):
             assert protocol._transport is not None
             accepted = protocol._transport.get_extra_info("socket")
             size = accepted.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
-            assert size <= 2 * SOCKET_RECEIVE_BYTES  # Linux doubles it for its own
+            assert size <= SOCKET_RECEIVE_BYTES
 
     serve(client)
 
