@@ -89,6 +89,7 @@ class Pending:
         if self.outflow == 0:
             self._left = 0
             self._counted_us = now_us
+            self.claim = 1
         self.outflow = outflow
         self._heard_us = now_us
         self.go_on(now_us)
