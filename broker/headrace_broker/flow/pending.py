@@ -104,8 +104,9 @@ class Pending:
             self.outflow = 0
         rate = self.outflow
         if rate > 0:
-            # Who has just been let pass stands here again soon: it falls by and by.
-            self.claim = max(self.gate.waiting_weight(), self.claim * 7 // 8, 1)
+            # Who has just been let pass stands here again soon, so it falls by and by; but soon, or
+            # one who is left alone would wait for those who have gone.
+            self.claim = max(self.gate.waiting_weight(), self.claim * 3 // 4, 1)
             brought = rate * min(now_us - self._counted_us, OUTFLOW_BURST_US)
             self._left = min(self._left + brought, rate * OUTFLOW_BURST_US)
             self._counted_us = now_us
