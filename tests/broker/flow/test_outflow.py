@@ -121,6 +121,15 @@ class Node:
         seconds = (self._now - began) / 1e6
         return (self.published - published) / seconds, (self.delivered - delivered) / seconds
 
+    def bring(self) -> list[int]:
+        """Return what each gateway brings in 100 looks, once what comes is what leaves."""
+        self.run(60)
+        for gateway in self.gateways:
+            gateway.brought = 0
+        published, delivered = self.run(100)
+        assert 0.8 * delivered < published < 1.1 * delivered
+        return [gateway.brought for gateway in self.gateways]
+
 
 @pytest.mark.parametrize("window", [2000, 5000, 20_000])
 @pytest.mark.parametrize(("publish_us", "deliver_us"), [(4.0, 4.0), (2.0, 10.0), (10.0, 2.0)])
@@ -166,13 +175,7 @@ def test_the_bound_goes_when_publishers_have_what_they_want() -> None:
 
 
 def test_nodes_that_want_more_than_others_get_what_those_leave() -> None:
-    node = Node(2000, gateways=(10, TURN_MESSAGES, TURN_MESSAGES))
-    node.run(60)
-    for gateway in node.gateways:
-        gateway.brought = 0
-    published, delivered = node.run(100)
-    small, one, other = (gateway.brought for gateway in node.gateways)
-    assert 0.8 * delivered < published < 1.1 * delivered
+    small, one, other = Node(2000, gateways=(10, TURN_MESSAGES, TURN_MESSAGES)).bring()
     assert 0.9 < one / other < 1.1
     assert small < one
 
@@ -180,12 +183,7 @@ def test_nodes_that_want_more_than_others_get_what_those_leave() -> None:
 def test_nodes_get_what_their_publishers_weigh() -> None:
     node = Node(2000, gateways=(TURN_MESSAGES, TURN_MESSAGES, TURN_MESSAGES))
     node.claims.hear(0, 8, 1 << 40)  # for as long as this lasts
-    node.run(60)
-    for gateway in node.gateways:
-        gateway.brought = 0
-    published, delivered = node.run(100)
-    many, one, other = (gateway.brought for gateway in node.gateways)
-    assert 0.8 * delivered < published < 1.1 * delivered
+    many, one, other = node.bring()
     assert 0.9 < one / other < 1.1
     assert 6.5 < many / one < 9.5
 
@@ -216,9 +214,11 @@ def test_whatever_is_seen_a_bound_lets_something_in(
     looks: list[tuple[int, int, int, int, int, int, bool, int]],
 ) -> None:
     outflow = Outflow(0, 0)
+    nodes = 1
     for look in looks:
         outflow.look(*look)
-        assert outflow.bound == 0 or OUTFLOW_MIN <= outflow.bound <= 800 * RATE_MAX
+        nodes = max(nodes, look[-1])
+        assert outflow.bound == 0 or OUTFLOW_MIN <= outflow.bound <= 8 * RATE_MAX * nodes
 
 
 # At a gateway
@@ -308,6 +308,19 @@ def test_who_waits_is_claimed_for_and_forgotten_by_and_by() -> None:
     assert claims[0] == 30
     assert claims == sorted(claims, reverse=True)
     assert claims[-1] == 1
+
+
+def test_claims_of_an_earlier_bound_are_forgotten() -> None:
+    publishers = Publishers()
+    pending = publishers.pending
+    crowd = [Waiting(pending) for _ in range(40)]
+    pending.hear(100, 0)
+    assert pending.claim == 40
+    for each in crowd:
+        pending.gate.leave(each)
+    pending.hear(0, 1)
+    pending.hear(100, 2)
+    assert pending.claim == 1
 
 
 def test_a_leader_of_which_nothing_is_heard_bounds_nothing_in_the_end() -> None:

@@ -119,10 +119,12 @@ def test_nodes_get_parts_as_their_publishers_weigh() -> None:
 def test_what_was_claimed_goes_with_the_bound() -> None:
     node = Node()
     node.fall_behind()
-    node.watch.hear_claims(2, [GROUP, 1000], node.now_us)
     for _ in range(STILL_LOOKS):
+        node.watch.hear_claims(2, [GROUP, 1000], node.now_us)
         node.look()
     assert node.outflows[GROUP] == 0
+    node.look()
+    node.watch.hear_claims(2, [GROUP, 1000], node.now_us)  # too late
     node.fall_behind()
     assert node.sent[0][1] == node.sent[1][1]
 

@@ -180,10 +180,8 @@ class LoopbackNode:
         await self.transport.stop()
 
     async def up(self, peer: int, times: int = 1) -> None:
-        """Wait until a peer has come up so many times."""
-        await self.events.until(
-            lambda: [event[:2] for event in self.events.peers].count((peer, True)) >= times
-        )
+        """Wait until a peer in its first boot has come up so many times."""
+        await self.events.until(lambda: self.events.peers.count((peer, True, 1)) >= times)
 
     def stop_ticking(self) -> None:
         if self._ticker is not None:

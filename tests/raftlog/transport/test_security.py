@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 import logging
 import ssl
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -60,6 +60,14 @@ def keys(tmp_path_factory) -> Keys:
 
 def tls(certificate: NodeCertificate) -> MutualTls:
     return MutualTls(lambda: certificate, lambda node: NAMES.get(node, ""))
+
+
+def run(body: Callable[[], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(60):
+            await body()
+
+    asyncio.run(main())
 
 
 def heartbeat(source: int, target: int) -> Message:
@@ -131,7 +139,7 @@ def test_nobody_without_the_clusters_certificate_sends_one_message(
         assert not one.events.payloads
         await one.stop()
 
-    asyncio.run(body())
+    run(body)
 
 
 class Shows(MutualTls):
@@ -179,7 +187,7 @@ def test_a_ticket_alone_lets_nobody_send_frames(
         await one.events.until(lambda: bool(one.events.met))
         await one.stop()
 
-    asyncio.run(body())
+    run(body)
 
 
 def test_frames_are_not_sent_to_who_shows_anothers_certificate(
@@ -201,7 +209,7 @@ def test_frames_are_not_sent_to_who_shows_anothers_certificate(
         assert not three.events.met
         await three.stop()
 
-    asyncio.run(body())
+    run(body)
 
 
 def test_frames_are_not_sent_to_who_shows_a_revoked_certificate(
@@ -229,7 +237,7 @@ def test_frames_are_not_sent_to_who_shows_a_revoked_certificate(
         assert not three.events.met
         await three.stop()
 
-    asyncio.run(body())
+    run(body)
 
 
 def test_a_valid_certificate_of_one_node_is_of_no_use_to_another(
@@ -256,7 +264,7 @@ def test_a_valid_certificate_of_one_node_is_of_no_use_to_another(
         await one.stop()
 
     with caplog.at_level(logging.WARNING):
-        asyncio.run(body())
+        run(body)
     text = "it speaks as node 2, which is called 'n2', but its certificate names 'n3'"
     assert caplog.text.count(text) == 2
 
@@ -277,7 +285,7 @@ def test_a_stranger_is_not_told_to_the_application_under_anothers_name(
         assert [peer.name for peer in one.events.strangers] == ["n4"]
         await one.stop()
 
-    asyncio.run(body())
+    run(body)
 
 
 def test_a_node_does_not_talk_to_who_shows_anothers_certificate(
@@ -302,7 +310,7 @@ def test_a_node_does_not_talk_to_who_shows_anothers_certificate(
         assert Listens.called == 0
         await server.stop(None)
 
-    asyncio.run(body())
+    run(body)
 
 
 def test_certificates_change_while_nodes_run(keys, node_type, addresses):
@@ -341,7 +349,7 @@ def test_certificates_change_while_nodes_run(keys, node_type, addresses):
         await one.stop()
         await two.stop()
 
-    asyncio.run(body())
+    run(body)
 
 
 def test_a_node_whose_certificate_is_refused_neither_comes_nor_is_called(
@@ -374,7 +382,7 @@ def test_a_node_whose_certificate_is_refused_neither_comes_nor_is_called(
         await one.stop()
         await two.stop()
 
-    asyncio.run(body())
+    run(body)
 
 
 def test_nodes_that_refused_each_other_for_a_while_find_together_again(keys, node_type, addresses):
@@ -411,7 +419,7 @@ def test_nodes_that_refused_each_other_for_a_while_find_together_again(keys, nod
         await one.stop()
         await two.stop()
 
-    asyncio.run(body())
+    run(body)
 
 
 def test_a_peer_whose_name_is_not_known_is_not_called(keys):
