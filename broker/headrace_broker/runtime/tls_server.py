@@ -10,6 +10,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, Final
 
 from headrace_broker.model.limits import (
@@ -19,6 +20,7 @@ from headrace_broker.model.limits import (
 )
 from headrace_broker.runtime.receive_buffer import bound_receive_buffer
 from headrace_broker.runtime.tls import ServerTls
+from headrace_raftlog.transport.accepting import accept
 
 ACCEPT_PAUSE_SECONDS: Final = 1.0  # after a failed accept: the process has no descriptors left
 
@@ -84,16 +86,16 @@ class TlsServer:
             listening.close()
         self._sockets.clear()
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _accept(self, listening: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
         while True:
             try:
-                client, address = await loop.sock_accept(listening)
+                client, address = await accept(listening)
             except ConnectionAbortedError:
                 continue  # it has gone again
             except OSError as error:
@@ -104,7 +106,8 @@ class TlsServer:
             if protocol is None:
                 client.close()
             else:
-                self._start(self._shake_hands(client, address, protocol))
+                handshake = self._start(self._shake_hands(client, address, protocol))
+                handshake.add_done_callback(partial(self._shaken, client, protocol))
 
     async def _shake_hands(
         self, client: socket.socket, address: Any, protocol: asyncio.BaseProtocol
@@ -123,9 +126,13 @@ class TlsServer:
         except OSError as error:
             _LOG.info("%s: gone during the TLS handshake: %s", address, error)
             self._failed(protocol)
-        except asyncio.CancelledError:
+
+    def _shaken(
+        self, client: socket.socket, protocol: asyncio.BaseProtocol, handshake: asyncio.Task[None]
+    ) -> None:
+        if handshake.cancelled():  # perhaps before it began
             self._failed(protocol)
-            raise
+            client.close()
 
 
 def _reason(error: ssl.SSLError) -> str:

@@ -16,6 +16,7 @@ from headrace_raftlog.model.limits import (
     STREAM_CALLERS_MAX,
     STREAM_TICKET_BYTES,
 )
+from headrace_raftlog.transport.accepting import accept
 from headrace_raftlog.transport.codec import FrameError
 from headrace_raftlog.transport.framing import FrameReader
 from headrace_raftlog.transport.peer_session import IncomingStream
@@ -136,10 +137,9 @@ class FrameListener:
             LOG.warning("%s", text)
 
     async def _accept(self, listening: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
         while True:
             try:
-                connection, address = await loop.sock_accept(listening)
+                connection, address = await accept(listening)
             except OSError as error:
                 self.tell(f"cannot accept the connection of a peer: {error}")
                 await asyncio.sleep(ACCEPT_AGAIN_S)
@@ -151,6 +151,7 @@ class FrameListener:
             caller = IncomingFrames(self, self._gate, connection, str(address[0]))
             self.callers[caller] = None
             caller.admission = self._spawn(self._admit(caller))
+            caller.admission.add_done_callback(caller.admitted)
             await asyncio.sleep(STREAM_ACCEPT_S)
 
     async def _admit(self, caller: IncomingFrames) -> None:
@@ -165,10 +166,6 @@ class FrameListener:
             )
         except (OSError, ValueError) as error:  # of TLS among them
             self.tell(f"refused the frames of {caller.address}: {str(error)!r}")
-        finally:
-            if caller.transport is None:
-                self.callers.pop(caller, None)
-                caller.connection.close()
 
 
 class IncomingFrames(asyncio.Protocol):
@@ -193,6 +190,13 @@ class IncomingFrames(asyncio.Protocol):
         self._reader = FrameReader(STREAM_TICKET_BYTES, FRAME_BYTES_MAX)
         self._stream: IncomingStream | None = None
         self._patience: asyncio.TimerHandle
+
+    def admitted(self, admission: asyncio.Task[None]) -> None:
+        """Close what never began, be it that the task did not."""
+        del admission
+        if self.transport is None:
+            self._listener.callers.pop(self, None)
+            self.connection.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Wait for the ticket."""
@@ -226,7 +230,6 @@ class IncomingFrames(asyncio.Protocol):
         """End the connection, or do not begin with it."""
         if self.transport is None:
             self.admission.cancel()
-            self.connection.close()  # it may not have begun
         else:
             self.transport.abort()
 

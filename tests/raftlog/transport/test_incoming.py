@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import socket
 from collections.abc import Awaitable, Callable
@@ -191,6 +192,27 @@ def test_callers_without_a_ticket_are_bounded(
         await until(lambda: not listener.callers)
         await one.stop()
         await caller.ended()
+
+    asyncio.run(body())
+
+
+@pytest.mark.parametrize("turns", range(8))
+def test_who_has_just_connected_is_sent_away_at_the_stop(
+    node_type: Any, addresses: Addresses, turns: int
+) -> None:
+    async def body() -> None:
+        one = node_type(1, addresses)
+        await one.start()
+        listener = one.transport._servicer.listener
+        with socket.create_connection(("127.0.0.1", listener.port), timeout=30) as client:
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await listener.stop()
+            assert not listener.callers
+            gc.collect()
+            with contextlib.suppress(ConnectionResetError):
+                assert client.recv(1) == b""
+        await one.stop()
 
     asyncio.run(body())
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import logging
 import socket
 import ssl
@@ -258,6 +260,21 @@ def test_handshakes_count_as_connections_and_end_at_the_stop(serve, side):
     serve(side.server(), in_thread(client), connections_max=2)
     for each in sockets:
         each.close()
+
+
+@pytest.mark.parametrize("turns", range(8))
+def test_who_has_just_connected_is_cut_off_at_the_stop(serve, side, turns):
+    clients: list[socket.socket] = []
+
+    async def connect(listener: AmqpListener) -> None:
+        clients.append(socket.create_connection(("127.0.0.1", listener.port), timeout=30))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+
+    serve(side.server(), connect)
+    gc.collect()
+    with clients[0], contextlib.suppress(ConnectionResetError):
+        assert clients[0].recv(1) == b""
 
 
 def test_connections_after_a_renewal_use_the_new_certificates(serve, side, certificates):
