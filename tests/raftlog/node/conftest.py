@@ -173,8 +173,10 @@ class Cluster:
 
     async def _applied(self, machine: Machine, index: int) -> bool:
         """Wait until an entry is applied; False when the leader that took it leads no more."""
-        term = machine.leaders[-1][1]
-        await self.until(lambda: index in machine.indexes or machine.leaders[-1][1] != term)
+        leader_and_term = machine.leaders[-1][:2]  # who has no quorum leads no more in its own term
+        await self.until(
+            lambda: index in machine.indexes or machine.leaders[-1][:2] != leader_and_term
+        )
         return index in machine.indexes
 
     async def until(self, condition: Callable[[], bool]) -> None:
