@@ -155,6 +155,7 @@ class Hosting:
     def stop(self) -> None:
         """End the periodic looks."""
         self._looker.stop()
+        self._owner.turns.stop()
         if self._tick_handle is not None:
             self._tick_handle.cancel()
             self._tick_handle = None

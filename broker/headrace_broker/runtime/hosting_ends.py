@@ -14,8 +14,9 @@ from headrace_broker.core.queue.tally import Tally
 from headrace_broker.flow.account import Account
 from headrace_broker.model.definition import Queue
 from headrace_broker.runtime.host_watcher import Configuration, HostWatcher
-from headrace_broker.runtime.lane_port import SessionOwner
+from headrace_broker.runtime.lane_port import Gathering, SessionOwner
 from headrace_broker.runtime.letter import Letter
+from headrace_broker.runtime.settle_turns import SettleTurns
 
 if TYPE_CHECKING:
     from headrace_broker.runtime.hosting import Hosting
@@ -93,9 +94,14 @@ class Watcher(HostWatcher):
 
 @final
 class Owner(SessionOwner):
-    """What sessions ask of their node."""
+    """What sessions ask of their node.
+
+    Attributes:
+        turns: when they send what gathered.
+    """
 
     def __init__(self, hosting: Hosting) -> None:
+        self.turns = SettleTurns()
         self._hosting = hosting
 
     @override
@@ -105,6 +111,10 @@ class Owner(SessionOwner):
     @override
     def session_closed(self, session: int) -> None:
         self._hosting.session_closed(session)
+
+    @override
+    def send_later(self, gathering: Gathering) -> None:
+        self.turns.add(gathering)
 
 
 def ignore(queue: Queue) -> None:

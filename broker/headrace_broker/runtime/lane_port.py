@@ -147,6 +147,15 @@ class Reach:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
+class Gathering:
+    """What lets something gather for a while."""
+
+    @abstractmethod
+    def time_is_up(self) -> None:
+        """What has gathered waits no longer."""
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
 class SessionOwner:
     """The node, as its sessions see it."""
 
@@ -157,3 +166,7 @@ class SessionOwner:
     @abstractmethod
     def session_closed(self, session: int) -> None:
         """The queue has forgotten the session."""
+
+    @abstractmethod
+    def send_later(self, gathering: Gathering) -> None:
+        """Say soon that its time is up, together with that of others."""

@@ -57,7 +57,7 @@ class QueueSession(QueueClient):
         self.end = _End(self)
         self.link = SessionLink(session, queue, self, listener, reach, traffic, account, pending)
         self.publishing = Publishing(self.link)
-        self.control = Control(self.link)
+        self.control = Control(self.link, owner)
         self.consuming = Consuming(self.link, self.control)
         self._owner = owner
         self._waiting = Waiting(self.publishing.lane, self.control.lane)
@@ -102,6 +102,7 @@ class QueueSession(QueueClient):
     async def applied(self) -> None:
         if self.link.gone or self.link.closing:
             return
+        self.control.settles_sent()
         await wait_over(self.queue, self._waiting.begin())
 
     @override

@@ -44,11 +44,13 @@ class Consuming:
             return
         span = subscription.to_queue(first, last)
         if span is not None:
-            lane = self._control.lane
-            lane.settle(subscription.number, operation, span[0], span[1])
+            attachment = subscription.attachment
+            most = 0 if attachment.prefetch_octets else attachment.prefetch
+            self._control.settle(subscription.number, operation, span[0], span[1], most)
             if TRACING.tracer is not None:
                 session = self._link.session
-                TRACING.tracer.settled(session, consumer, operation, first, last, lane.next_number)
+                number = self._control.lane.next_number
+                TRACING.tracer.settled(session, consumer, operation, first, last, number)
             if operation == ACCEPT:
                 self._link.traffic.ack += span[1] - span[0] + 1
         subscription.unsettled -= last - first + 1
@@ -88,7 +90,7 @@ class Consuming:
             raise
         # What the queue gave it and did not arrive here goes back; what arrives now is ignored.
         self._by_number.pop(subscription.number, None)
-        control.lane.settle(subscription.number, RELEASE, subscription.expected, NUMBER_MAX)
+        control.settle(subscription.number, RELEASE, subscription.expected, NUMBER_MAX, 0)
         control.send()
         self._forget_if_over(subscription)
 

@@ -1,4 +1,12 @@
-"""The control part of a session: settles and requests in order, and its end."""
+"""The control part of a session: settles and requests in order, and its end.
+
+A settle costs a queue's replicas a round through their logs, and its consumer does not feel when it
+comes while there is other work for it. So few settles at a time gather, until they are a part of
+what the consumer may have that counts, or SETTLE_GATHER_MS have passed; the sessions of a node send
+them in the same turn of its loop, so that they travel together.
+
+Source: Clark, "Window and Acknowledgement Strategy in TCP", RFC 813.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +14,24 @@ import asyncio
 from typing import final
 
 from mypy_extensions import i64
+from typing_extensions import override
 
 from headrace_broker.core.queue.command import encode_close
-from headrace_broker.model.limits import PIPELINE_COMMANDS
+from headrace_broker.model.limits import (
+    PIPELINE_COMMANDS,
+    SETTLE_GATHER_COUNT,
+    SETTLE_GATHER_PARTS,
+)
 from headrace_broker.runtime.answer import Answer, no_queue
 from headrace_broker.runtime.lane import ControlLane
+from headrace_broker.runtime.lane_port import Gathering, SessionOwner
+from headrace_broker.runtime.port import ACCEPT
 from headrace_broker.runtime.session_link import SessionLink
 from headrace_broker.runtime.trace_port import TRACING
 
 
 @final
-class Control:
+class Control(Gathering):
     """The control lane of a session.
 
     Attributes:
@@ -24,21 +39,49 @@ class Control:
         close_sent: the queue was told to forget the session; that command has no number.
     """
 
-    def __init__(self, link: SessionLink) -> None:
+    def __init__(self, link: SessionLink, owner: SessionOwner) -> None:
         self.lane = ControlLane(link.session)
         self.close_sent = False
         self._link = link
+        self._owner = owner
+        self._count: i64 = 0  # deliveries that the gathered settles are about
+        self._due = False  # they wait no longer
+        self._waits = False  # for a turn, to send what gathered
+
+    def settle(self, consumer: i64, operation: i64, first: i64, last: i64, most: i64) -> None:
+        """Gather a range, given in the queue's numbers.
+
+        Args:
+            consumer: the queue's number of it.
+            operation: what becomes of the deliveries.
+            first: the first of them.
+            last: the last of them.
+            most: deliveries that the consumer may have unsettled, 0 where that cannot be said.
+        """
+        self.lane.settle(consumer, operation, first, last)
+        self._count += last - first + 1
+        few = self._count < SETTLE_GATHER_COUNT and self._count * SETTLE_GATHER_PARTS < most
+        if operation != ACCEPT or not few:  # others may want what goes back
+            self._due = True
 
     def send(self) -> None:
-        """Send the settles that gathered, as far as the pipeline has room."""
+        """Send the settles that gathered, if they are due, as far as the pipeline has room."""
         lane = self.lane
+        if not self._due:
+            if lane.gathered and not self._waits:
+                self._waits = True
+                self._owner.send_later(self)
+            return
         while lane.gathered and len(lane.pending) < PIPELINE_COMMANDS:
             self._link.send(lane.seal_settles().data)
+        if not lane.gathered:
+            self._all_sent()
 
     def settles_sent(self) -> int:
         """Send all gathered settles and return the number of the next control command."""
         while self.lane.gathered:
             self._link.send(self.lane.seal_settles().data)
+        self._all_sent()
         return self.lane.next_number
 
     def request(self, data: bytes) -> Answer:
@@ -77,3 +120,15 @@ class Control:
         for future in self.lane.take_futures():
             if not future.done():
                 future.set_exception(no_queue(self._link.queue))
+        self._all_sent()
+
+    @override
+    def time_is_up(self) -> None:
+        """Send what gathered, if it has not been sent meanwhile."""
+        self._waits = False
+        self._due = self.lane.gathered > 0
+        self.send()
+
+    def _all_sent(self) -> None:
+        self._count = 0
+        self._due = False

@@ -21,7 +21,7 @@ from headrace_broker.model.message import DeliveryRun, Publish
 from headrace_broker.model.session import session_id
 from headrace_broker.runtime.clock import Clock
 from headrace_broker.runtime.host_watcher import Configuration, HostWatcher
-from headrace_broker.runtime.lane_port import SessionOwner
+from headrace_broker.runtime.lane_port import Gathering, SessionOwner
 from headrace_broker.runtime.letter import Letter
 from headrace_broker.runtime.pb.cluster_pb2 import ClusterPayload
 from headrace_broker.runtime.port import QueueClient, QueueListener, Ticket
@@ -171,6 +171,7 @@ class Owner(SessionOwner):
         self._hosting = hosting
         self._asked = 0
         self.closed = closed
+        self.gathering: list[Gathering] = []
 
     def locate(self, queue: Queue) -> int:
         if self._hosting:
@@ -180,6 +181,14 @@ class Owner(SessionOwner):
 
     def session_closed(self, session: int) -> None:
         self.closed.append(session)
+
+    def send_later(self, gathering: Gathering) -> None:
+        self.gathering.append(gathering)
+
+    def turn(self) -> None:
+        """Let the time pass that settles may gather."""
+        while self.gathering:
+            self.gathering.pop().time_is_up()
 
 
 class World:
@@ -254,7 +263,10 @@ class World:
 
     def settle_down(self) -> None:
         """Carry payloads and apply entries until nothing moves any more."""
-        while self._wire or self._applied < len(self.log):
+        owners = (self.owner, self.stranger)
+        while self._wire or self._applied < len(self.log) or any(o.gathering for o in owners):
+            for owner in owners:
+                owner.turn()
             self.carry()
             self.apply_new()
 
