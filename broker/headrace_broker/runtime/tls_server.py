@@ -20,7 +20,7 @@ from headrace_broker.model.limits import (
 )
 from headrace_broker.runtime.receive_buffer import bound_receive_buffer
 from headrace_broker.runtime.tls import ServerTls
-from headrace_raftlog.transport.accepting import accept
+from headrace_raftlog.accepting import accept
 
 ACCEPT_PAUSE_SECONDS: Final = 1.0  # after a failed accept: the process has no descriptors left
 

@@ -9,6 +9,7 @@ import socket
 from collections.abc import Coroutine
 from typing import Any, Final, Protocol, cast
 
+from headrace_raftlog.accepting import accept
 from headrace_raftlog.model.limits import (
     FRAME_BYTES_MAX,
     HANDSHAKE_S_MAX,
@@ -16,7 +17,6 @@ from headrace_raftlog.model.limits import (
     STREAM_CALLERS_MAX,
     STREAM_TICKET_BYTES,
 )
-from headrace_raftlog.transport.accepting import accept
 from headrace_raftlog.transport.codec import FrameError
 from headrace_raftlog.transport.framing import FrameReader
 from headrace_raftlog.transport.peer_session import IncomingStream

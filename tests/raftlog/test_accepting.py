@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 import uvloop
 
-from headrace_raftlog.transport.accepting import accept
+from headrace_raftlog.accepting import accept
 
 LOOPS = pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop])
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
