@@ -64,6 +64,11 @@ def number_of(body: bytes) -> int:
     return int(body.partition(b".")[0])
 
 
+def state_of(path: Path) -> QueueBackup:
+    """Return how far the backup of a queue has come, by its own account."""
+    return msgspec.json.decode(path.read_bytes(), type=QueueBackup)
+
+
 def drain(cluster: Cluster, queue: str, count: int) -> list[tuple[Any, Any, bytes]]:
     """Consume so many messages, after which the queue has to be empty."""
     channel = cluster.connect().channel()
@@ -92,13 +97,14 @@ def test_backup_under_load_is_one_range_though_client_and_leader_are_killed(
         other = next(node.name for node in cluster.local.nodes if node.name != leader)
         with Consumer(cluster.ports, "work") as consumer:
             backing = begin(cluster, "backup", str(path), *SLOWLY, "-q", "work", node=other)
-            wait_for("two files", (folder / "00002.hrb").exists)
+            state = folder / "state.json"
+            wait_for("two files", lambda: state.exists() and len(state_of(state).files) >= 2)
             kill(backing)
+            begun = state_of(state)
             assert not consumer.wait_all(set(publisher.confirmed), 60)  # all of the point has left
             cluster.kill(leader)
             assert publisher.wait_confirmed(len(publisher.confirmed) + 500, 60)
             wait_for("another leader", lambda: cluster.leader("work") != leader)
-            begun = msgspec.json.decode((folder / "state.json").read_bytes(), type=QueueBackup)
             command = [*HEADRACE, "backup", str(path), "-q", "work"]
             run_command(cluster, command, other)
     cluster.start()
