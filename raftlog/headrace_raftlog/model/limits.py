@@ -64,8 +64,7 @@ SNAPSHOT_REQUESTS_MAX: Final = 64  # groups asked for a snapshot by one step of 
 COLLECT_READ_BYTES_MIN: Final = 4 << 20  # bytes looked through by one step of collection: about 2 ms
 COLLECT_REST_STEPS: Final = 20  # steps a file is left alone for its copies and snapshots to become durable
 SHARED_MEMBERSHIPS_MAX: Final = 4096  # different memberships kept to be shared by groups
-ZERO_STEP_BYTES_MIN: Final = 128 << 10  # bytes zeroed ahead between two batches: well below 1 ms
-ZERO_STEP_BYTES_MAX: Final = 4 << 20  # bytes zeroed ahead at once under full load
+ZERO_STEP_BYTES: Final = 1 << 20  # bytes zeroed ahead and synced at once: what is written beside waits 1 ms
 CLUSTER_NAME_BYTES_MAX: Final = 255  # bytes of UTF-8; fits the segment header
 
 # Formation, and what a member that fell far behind fetches (transport/, node/).

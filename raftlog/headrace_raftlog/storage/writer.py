@@ -10,7 +10,6 @@ ATC 2020.
 from __future__ import annotations
 
 import errno
-import os
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -24,8 +23,6 @@ from headrace_raftlog.model.errors import LogWriteError
 from headrace_raftlog.model.histogram import Histogram
 from headrace_raftlog.model.limits import (
     WRITE_BATCH_BYTES_MAX,
-    ZERO_STEP_BYTES_MAX,
-    ZERO_STEP_BYTES_MIN,
 )
 from headrace_raftlog.storage.file_list import GONE_MAX, FileSpan, encode_files, encode_gone
 from headrace_raftlog.storage.files import IOV_MAX, Files
@@ -43,13 +40,11 @@ from headrace_raftlog.storage.record import (
 )
 from headrace_raftlog.storage.segment import (
     SEGMENT_HEADER_BYTES,
-    SegmentDraft,
     SegmentHeader,
-    segment_name,
 )
+from headrace_raftlog.storage.segment_supply import FULL_ERRNOS, SegmentSupply
 from headrace_raftlog.storage.write_job import JOB_DELETE, WriteJob
 
-FULL_ERRNOS: Final = (errno.ENOSPC, errno.EDQUOT)
 RESERVE_BYTES: Final = 3 * SECTOR_BYTES  # at a segment's end: a seal, and two lists of gone files
 
 
@@ -144,7 +139,6 @@ class LogWriter:
         self.failure: LogWriteError | None = None
         self.syncs = Histogram()
         self.written: i64 = 0
-        self._segment_bytes: i64 = options.segment_bytes
         self._retry_seconds = options.full_retry_seconds
         self._seal_seconds = options.seal_seconds
         self._stepped = options.stepped
@@ -157,8 +151,7 @@ class LogWriter:
         self._removing: list[int] = []
         self._sealed = False
         self._closing = False
-        self._draft: SegmentDraft | None = None
-        self._draft_retry_at = 0.0
+        self._supply = SegmentSupply(files, directory, options)
         self._worker = threading.Thread(target=self._run, name="headrace-log", daemon=True)
 
     def start(self) -> None:
@@ -172,6 +165,7 @@ class LogWriter:
         except OSError:
             self.files.close(self.position.fd)
             raise
+        self._supply.start()
         if not self._stepped:
             self._worker.start()
 
@@ -208,7 +202,7 @@ class LogWriter:
             self._write_queued()
         except Exception as error:  # noqa: BLE001 - as in the thread
             self._fail(error)
-            self._abandon_draft()
+            self._supply.close()
 
     def _run(self) -> None:
         try:
@@ -219,7 +213,7 @@ class LogWriter:
         except Exception as error:  # noqa: BLE001 - outermost loop of the thread: reported, final
             self._fail(error)
         finally:
-            self._abandon_draft()
+            self._supply.close()
 
     def _fail(self, error: Exception) -> None:
         self.failure = LogWriteError(
@@ -228,10 +222,6 @@ class LogWriter:
         )
         self.failure.__cause__ = error
         self.on_failed(self.failure)
-
-    def _abandon_draft(self) -> None:
-        if self._draft is not None:
-            self._draft.abandon()
 
     def _path(self) -> str:
         return f"{self.directory} segment {self.position.header.sequence}"
@@ -307,14 +297,14 @@ class LogWriter:
             if self.full and self._batch:
                 self.full = False
                 self.on_full(False)
-        batch, size = self._batch, self._size
+        batch = self._batch
         self._batch, self._pieces, self._size = [], [], 0
         self._remove()
         self.done.extend(batch)
         tokens = [job.token for job in batch if job.token is not None]
         if tokens:
             self.on_durable(tokens)
-        self._prepare_next(size)
+        self._supply.prepare(position.header, position.offset * 2 - position.header.size // 2)
 
     def _compose(self) -> bool:
         """Frame a batch; return False if there is nothing to write.
@@ -377,8 +367,7 @@ class LogWriter:
         """
         if not self._removing:
             return
-        for sequence in self._removing:
-            self.files.remove(os.path.join(self.directory, segment_name(sequence)))
+        self._supply.remove(self._removing)
         gone = set(self._removing)
         self.position.spans = [s for s in self.position.spans if s.sequence not in gone]
         self._removing = []
@@ -445,44 +434,14 @@ class LogWriter:
     def _rotate(self) -> None:
         """Go on in the next segment, finished now unless it is already."""
         position = self.position
-        draft = self._next_draft()
-        fd = draft.finish()
-        self._draft = None
+        header, fd = self._supply.take(position.header)
         self.files.close(position.fd)
         gone = set(self._doomed)
         spans = [span for span in position.spans if span.sequence not in gone]
         spans.append(FileSpan(position.header.sequence, position.first, position.number - 1))
         self._removing, self._doomed = self._doomed, []
-        position.header = draft.header
+        position.header = header
         position.fd = fd
         position.offset = SEGMENT_HEADER_BYTES
         position.first = position.number
         position.spans = spans
-
-    def _next_draft(self) -> SegmentDraft:
-        if self._draft is None:
-            now = self.position.header
-            header = SegmentHeader(
-                now.sequence + 1, self._segment_bytes, now.salt, now.node, now.cluster
-            )
-            self._draft = SegmentDraft(self.files, self.directory, header)
-        return self._draft
-
-    def _prepare_next(self, written: i64) -> None:
-        """Zero-fill the next segment in step with the use of this one, a little per batch."""
-        position = self.position
-        used: i64 = position.offset * 2 - position.header.size // 2
-        if used <= 0:
-            return
-        draft = self._next_draft()
-        if draft.filled >= min(used, self._segment_bytes):
-            return
-        now = monotonic()
-        if now < self._draft_retry_at:
-            return
-        try:
-            draft.step(min(max(4 * written, ZERO_STEP_BYTES_MIN), ZERO_STEP_BYTES_MAX))
-        except OSError as error:
-            if error.errno not in FULL_ERRNOS:
-                raise
-            self._draft_retry_at = now + self._retry_seconds
