@@ -113,6 +113,10 @@ class Owner(SessionOwner):
         self._hosting.session_closed(session)
 
     @override
+    def monotonic_ms(self) -> i64:
+        return self._hosting.clock.monotonic_ms()
+
+    @override
     def send_later(self, gathering: Gathering) -> None:
         self.turns.add(gathering)
 

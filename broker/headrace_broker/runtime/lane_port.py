@@ -168,5 +168,9 @@ class SessionOwner:
         """The queue has forgotten the session."""
 
     @abstractmethod
+    def monotonic_ms(self) -> i64:
+        """Return a time that only goes forward."""
+
+    @abstractmethod
     def send_later(self, gathering: Gathering) -> None:
         """Say soon that its time is up, together with that of others."""

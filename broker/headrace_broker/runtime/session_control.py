@@ -21,6 +21,8 @@ from headrace_broker.model.limits import (
     PIPELINE_COMMANDS,
     SETTLE_GATHER_COUNT,
     SETTLE_GATHER_PARTS,
+    SETTLE_SLOW_MS,
+    SETTLE_SLOW_PARTS,
 )
 from headrace_broker.runtime.answer import Answer, no_queue
 from headrace_broker.runtime.lane import ControlLane
@@ -45,6 +47,7 @@ class Control(Gathering):
         self._link = link
         self._owner = owner
         self._count: i64 = 0  # deliveries that the gathered settles are about
+        self._sent_ms: i64 = 0  # when all had been sent last, on the monotonic clock
         self._due = False  # they wait no longer
         self._waits = False  # for a turn, to send what gathered
 
@@ -60,8 +63,7 @@ class Control(Gathering):
         """
         self.lane.settle(consumer, operation, first, last)
         self._count += last - first + 1
-        few = self._count < SETTLE_GATHER_COUNT and self._count * SETTLE_GATHER_PARTS < most
-        if operation != ACCEPT or not few:  # others may want what goes back
+        if operation != ACCEPT or not self._few(most):  # others may want what goes back
             self._due = True
 
     def send(self) -> None:
@@ -129,6 +131,15 @@ class Control(Gathering):
         self._due = self.lane.gathered > 0
         self.send()
 
+    def _few(self, most: i64) -> bool:
+        """Return whether the consumer has work for longer than its settles would wait."""
+        if self._count >= SETTLE_GATHER_COUNT or self._count * SETTLE_SLOW_PARTS >= most:
+            return False
+        if self._count * SETTLE_GATHER_PARTS < most:
+            return True
+        return self._owner.monotonic_ms() - self._sent_ms >= SETTLE_SLOW_MS
+
     def _all_sent(self) -> None:
+        self._sent_ms = self._owner.monotonic_ms()
         self._count = 0
         self._due = False

@@ -172,6 +172,7 @@ class Owner(SessionOwner):
         self._asked = 0
         self.closed = closed
         self.gathering: list[Gathering] = []
+        self.now_ms = 1_000
 
     def locate(self, queue: Queue) -> int:
         if self._hosting:
@@ -181,6 +182,9 @@ class Owner(SessionOwner):
 
     def session_closed(self, session: int) -> None:
         self.closed.append(session)
+
+    def monotonic_ms(self) -> int:
+        return self.now_ms
 
     def send_later(self, gathering: Gathering) -> None:
         self.gathering.append(gathering)

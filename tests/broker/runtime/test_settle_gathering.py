@@ -11,6 +11,8 @@ from headrace_broker.model.limits import (
     SETTLE_GATHER_COUNT,
     SETTLE_GATHER_MS,
     SETTLE_GATHER_PARTS,
+    SETTLE_SLOW_MS,
+    SETTLE_SLOW_PARTS,
 )
 from headrace_broker.runtime.lane_port import Gathering
 from headrace_broker.runtime.port import ACCEPT, REJECT, RELEASE, Attachment
@@ -60,6 +62,22 @@ def test_a_part_of_the_prefetch_leaves_at_once(world, consuming):
     assert commands() == 1
     settle_each(session, range(MANY + 1, 2 * MANY))
     assert commands() == 1
+
+
+def test_more_gathers_where_a_part_of_the_prefetch_takes_long(world, consuming):
+    session, commands = consuming(Attachment("c", PREFETCH))
+    world.owner.now_ms += SETTLE_SLOW_MS - 1
+    settle_each(session, range(1, MANY + 1))
+    assert commands() == 1, "it took no time that counts"
+    world.owner.now_ms += SETTLE_SLOW_MS
+    half = PREFETCH // SETTLE_SLOW_PARTS
+    settle_each(session, range(MANY + 1, MANY + half))
+    assert commands() == 1
+    settle_each(session, [MANY + half])
+    assert commands() == 2, "half of what it may have is enough, however long it took"
+    world.settle_down()  # room in the pipeline
+    settle_each(session, range(MANY + half + 1, 2 * MANY + half + 1))
+    assert commands() == 3, "the time begins anew when they leave"
 
 
 def test_whoever_has_little_to_do_is_never_kept_waiting(world, consuming):

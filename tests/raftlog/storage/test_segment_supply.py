@@ -1,0 +1,147 @@
+"""The next file and the files that are to go, while the writer goes on."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from headrace_raftlog.model.entry import Entry
+from headrace_raftlog.model.limits import ZERO_STEP_BYTES
+from headrace_raftlog.storage.memory_files import MemoryFiles
+from headrace_raftlog.storage.options import LogOptions
+from headrace_raftlog.storage.segment import SegmentHeader, decode_segment_header, segment_name
+from headrace_raftlog.storage.segment_supply import SegmentSupply
+
+SIZE = 3 * ZERO_STEP_BYTES + 4096
+LAST = SegmentHeader(7, 4096, 5, 1, "blue")
+NEXT = f"/log/{segment_name(8)}"
+
+
+@pytest.fixture(params=[False, True], ids=["thread", "stepped"])
+def supply(disk: MemoryFiles, request: pytest.FixtureRequest) -> Iterator[SegmentSupply]:
+    options = LogOptions(segment_bytes=SIZE, full_retry_seconds=0.01, stepped=request.param)
+    made = SegmentSupply(disk, "/log", options)
+    made.start()
+    yield made
+    made.close()
+
+
+class Held:
+    """Holds every call of one kind until it is opened."""
+
+    def __init__(self, disk: MemoryFiles, call: str) -> None:
+        self.entered = threading.Event()
+        self.opened = threading.Event()
+        self._call = call
+        disk.fault = self._hold
+
+    def _hold(self, call: str, path: str) -> None:
+        if call == self._call and not path.endswith(segment_name(1)):
+            self.entered.set()
+            assert self.opened.wait(30)
+
+
+def test_file_that_was_prepared_is_whole_and_follows_the_last(
+    disk: MemoryFiles, supply: SegmentSupply
+) -> None:
+    for count in (-ZERO_STEP_BYTES, 0, 1, 2, ZERO_STEP_BYTES + 1, SIZE + 1, 10 * SIZE):
+        supply.prepare(LAST, count)
+    header, fd = supply.take(LAST)
+    written = bytes(disk.file(NEXT).written)
+    assert len(written) == SIZE
+    assert not any(written[512:])
+    found = decode_segment_header(NEXT, written)
+    assert (found.sequence, found.size, found.salt, found.node) == (8, SIZE, 5, 1)
+    assert header.sequence == 8
+    assert disk.calls.count(("sync", f"{NEXT}.new")) == 4
+    following, other = supply.take(header)
+    assert following.sequence == 9
+    disk.close(fd)
+    disk.close(other)
+
+
+def test_steps_are_not_filled_twice(disk: MemoryFiles, supply: SegmentSupply) -> None:
+    for count in range(1, 100):
+        supply.prepare(LAST, count)
+    _, fd = supply.take(LAST)
+    assert disk.calls.count(("sync", f"{NEXT}.new")) == 2
+    disk.close(fd)
+
+
+def test_what_was_not_taken_is_dropped(disk: MemoryFiles, supply: SegmentSupply) -> None:
+    supply.prepare(LAST, 1)
+    supply.close()
+    assert disk.names("/log") == []
+
+
+def test_full_disk_is_told_to_who_takes_and_can_be_tried_again(
+    disk: MemoryFiles, supply: SegmentSupply
+) -> None:
+    disk.capacity_bytes = SIZE - 1
+    supply.prepare(LAST, SIZE)
+    for _ in range(2):
+        with pytest.raises(OSError, match="no space") as caught:
+            supply.take(LAST)
+        assert caught.value.errno == errno.ENOSPC
+    assert disk.names("/log") == []
+    disk.capacity_bytes = SIZE
+    _, fd = supply.take(LAST)
+    assert disk.names("/log") == [segment_name(8)]
+    disk.close(fd)
+
+
+@pytest.mark.parametrize("call", ["create", "remove"])
+def test_any_other_failure_is_raised_by_a_later_call_and_stays(
+    disk: MemoryFiles, call: str
+) -> None:
+    supply = SegmentSupply(disk, "/log", LogOptions(segment_bytes=SIZE))
+    supply.start()
+
+    def fail(made: str, path: str) -> None:
+        if made == call:
+            raise OSError(errno.EIO, "broken")
+
+    disk.fault = fail
+    if call == "create":
+        supply.prepare(LAST, 1)
+    else:
+        supply.remove([1])
+    for _ in range(2):
+        with pytest.raises(OSError, match="broken"):
+            supply.take(LAST)
+    for refused in (lambda: supply.prepare(LAST, SIZE), lambda: supply.remove([2])):
+        with pytest.raises(OSError, match="broken"):
+            refused()
+    supply.close()
+
+
+@pytest.mark.parametrize("call", ["sync", "remove"])
+def test_caller_waits_for_neither_zeros_nor_removals(disk: MemoryFiles, call: str) -> None:
+    disk.close(disk.create(f"/log/{segment_name(3)}"))
+    supply = SegmentSupply(disk, "/log", LogOptions(segment_bytes=SIZE))
+    supply.start()
+    held = Held(disk, call)
+    supply.remove([3])
+    supply.prepare(LAST, SIZE)
+    assert held.entered.wait(30)
+    held.opened.set()
+    supply.close()
+    assert disk.names("/log") == []
+
+
+def test_batches_are_written_while_the_next_file_is_filled(disk: MemoryFiles, open_log) -> None:
+    opened = open_log(disk, segment_bytes=64 << 10)
+    held = Held(disk, "create")
+    index = 0
+    while not held.entered.is_set():
+        index += 1
+        assert index < 100, "nothing was prepared"
+        opened.commit(1, [Entry(index, 1, 0, bytes(4096))])
+    opened.commit(1, [Entry(index + 1, 1, 0, bytes(4096))])
+    held.opened.set()
+    for more in range(index + 2, index + 40):  # through the next file
+        opened.commit(1, [Entry(more, 1, 0, bytes(4096))])
+    assert len(disk.names("/log")) > 2
