@@ -9,7 +9,14 @@ from typing import Final, NamedTuple, Protocol
 from replication.figures import resident_bytes
 
 from headrace_broker.model import limits
-from pressure.generator import MESSAGE_OVERHEAD_OCTETS, Group, GroupFigures, Times, load
+from pressure.generator import (
+    MESSAGE_OVERHEAD_OCTETS,
+    Group,
+    GroupFigures,
+    Times,
+    load,
+    median_figures,
+)
 from pressure.goals import Measure, share_of_bound
 from pressure.memory import PeakMemory
 
@@ -104,20 +111,22 @@ def balance(loader: Loader, name: str, published: float, received: float) -> Non
 
 
 def in_turn(
-    loader: Loader, loads: Sequence[Sequence[Group]], judged: str, times: Times
+    loader: Loader, loads: Sequence[Sequence[Group]], times: Times
 ) -> list[dict[str, GroupFigures]]:
     """Run loads one after the other, PASSES times, each time in the other direction.
 
     Returns:
-        For each load the figures of the pass in which the group `judged` received at the median
-        rate: the best of several rates that were seen once each would be the luckiest one.
+        For each load the medians of its passes: the best of several rates that were seen once each
+        would be the luckiest one.
     """
     runs: list[list[dict[str, GroupFigures]]] = [[] for _ in loads]
     for number in range(PASSES):
         order = range(len(loads)) if number % 2 == 0 else reversed(range(len(loads)))
         for at in order:
             runs[at].append(loader.run(loads[at], times).groups)
-    return [sorted(each, key=lambda run: run[judged].received_s)[PASSES // 2] for each in runs]
+    return [
+        {name: median_figures([run[name] for run in each]) for name in each[0]} for each in runs
+    ]
 
 
 def windows(loader: Loader) -> None:
@@ -144,7 +153,7 @@ def publishers(loader: Loader) -> None:
     publisher = Group("p", publish="b", queues=50, window=window)
     loads = [(publisher._replace(connections=count), consumer) for count in counts]
     times = loader.times._replace(seconds=max(loader.times.seconds // PASSES, PASS_SECONDS_MIN))
-    for count, figures in zip(counts, in_turn(loader, loads, "c", times), strict=True):
+    for count, figures in zip(counts, in_turn(loader, loads, times), strict=True):
         rates[count] = figures["c"].received_s
         name = f"{count} publishers"
         loader.note(f"{name}: confirmed/s", figures["p"].confirmed_s)
@@ -205,7 +214,7 @@ def neighbours(loader: Loader) -> None:
     )
     seconds = max(loader.times.seconds, REFILL_SECONDS)
     times = loader.times._replace(warmup=8, seconds=seconds)  # from when the queue was full once
-    alone, beside = in_turn(loader, (healthy, (*healthy, *filling)), "hc", times)
+    alone, beside = in_turn(loader, (healthy, (*healthy, *filling)), times)
     loader.note("healthy: received/s alone", alone["hc"].received_s)
     loader.note("healthy: received/s beside", beside["hc"].received_s)
     loader.note("filling: published/s", beside["sp"].confirmed_s)

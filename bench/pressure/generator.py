@@ -86,6 +86,17 @@ class GroupFigures(NamedTuple):
     blocked: int
 
 
+def median_figures(runs: Sequence[GroupFigures]) -> GroupFigures:
+    """Return the median of each figure of an odd number of runs, which one of them had."""
+    middles = [
+        tuple(map(statistics.median, zip(*column, strict=True)))
+        if isinstance(column[0], tuple)
+        else statistics.median(column)
+        for column in zip(*runs, strict=True)
+    ]
+    return GroupFigures._make(middles)
+
+
 def steady_rate(each_second: Sequence[int], times: Times) -> float:
     """Return the mean rate of the measured seconds."""
     measured = each_second[times.warmup : times.warmup + times.seconds]

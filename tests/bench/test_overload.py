@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib
 import json
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -44,6 +45,28 @@ def test_rates_are_of_the_measured_seconds_only(generator: ModuleType) -> None:
     assert (found.sent_s, found.confirmed_s, found.received_s) == (15, 9, 0)
     assert (found.disconnected, found.refused, found.blocked) == (2, 3, 4)
     assert found.e2e_ms == (0.5, 0.5)
+
+
+def test_loads_in_turn_give_the_median_of_each_figure(
+    generator: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(BENCH)
+    cases = importlib.import_module("pressure.cases")
+    received = iter([(30, 9.0), (1, 5.0), (2, 6.0), (10, 7.0), (20, 8.0), (3, 4.0)])
+    ran: list[str] = []
+
+    class Loader:
+        def run(self, groups: Any, _times: Any) -> SimpleNamespace:
+            ran.append(groups[0].name)
+            rate, p99 = next(received)
+            figures = generator.GroupFigures(0, 0, rate, (1.0, p99), (0, 0), *[0] * 6)
+            return SimpleNamespace(groups={"c": figures})
+
+    loads = [[generator.Group(name, publish="q")] for name in ("one", "other")]
+    one, other = cases.in_turn(Loader(), loads, generator.Times(1, 2, 1))
+    assert ran == ["one", "other", "other", "one", "one", "other"]
+    assert (one["c"].received_s, one["c"].e2e_ms) == (20, (1.0, 8.0))
+    assert (other["c"].received_s, other["c"].e2e_ms) == (2, (1.0, 5.0))
 
 
 @pytest.mark.parametrize(
