@@ -113,7 +113,9 @@ def test_blocked_publisher_gives_a_paired_event_and_edges_that_name_the_culprit(
     assert ended[0]["duration_ms"] == ended[0]["at"] - blocked["started_at"] > 0
     cleared = wait_for("the queue to be well", lambda: events("saturation_cleared"))
     assert saturated["episode"] in [row["episode"] for row in cleared]
-    edges = [row for row in reader.rows(pb.EXPORT_LOG_DEBT_EDGES) if row["queue"] == queue]
+    edges = wait_for(
+        "the second in which it published to be told", lambda: _edges_of(reader, queue)
+    )
     by_account: dict[str, int] = {}
     for edge in edges:
         by_account[edge["origin_account"]] = (
@@ -123,11 +125,20 @@ def test_blocked_publisher_gives_a_paired_event_and_edges_that_name_the_culprit(
     assert {edge["node"] for edge in edges if edge["origin_account"] == blocked["account"]} == {
         other
     }
-    samples = reader.rows(pb.EXPORT_LOG_FLOW_SAMPLES)
-    assert any(
-        row["kind"] == "connection" and row["blocked_queue"] == queue and row["blocked_ms"] > 0
-        for row in samples
-    )
+
+    def blocked_samples() -> list[Row]:
+        rows = reader.rows(pb.EXPORT_LOG_FLOW_SAMPLES)
+        return [
+            row
+            for row in rows
+            if row["kind"] == "connection" and row["blocked_queue"] == queue and row["blocked_ms"]
+        ]
+
+    wait_for("a second in which it was blocked to be told", blocked_samples)
+
+
+def _edges_of(reader: Reader, queue: str) -> list[Row]:
+    return [row for row in reader.rows(pb.EXPORT_LOG_DEBT_EDGES) if row["queue"] == queue]
 
 
 def _drained(channel: Any, queue: str) -> bool:
@@ -155,5 +166,9 @@ def test_every_node_tells_of_itself_and_what_became_of_a_queue_is_told_once(
     assert [shard.address for shard in shards] == [
         shared_cluster.node(name).grpc for name in ("n1", "n2", "n3")
     ]
-    beats = [row for row in reader.rows(pb.EXPORT_LOG_FLOW_SAMPLES) if row["kind"] == "node"]
-    assert {row["id"] for row in beats} == {"n1", "n2", "n3"}
+
+    def beating() -> set[str]:
+        rows = reader.rows(pb.EXPORT_LOG_FLOW_SAMPLES)
+        return {row["id"] for row in rows if row["kind"] == "node"}
+
+    wait_for("a beat of every node", lambda: beating() == {"n1", "n2", "n3"})
