@@ -131,7 +131,9 @@ def test_blocked_publisher_gives_a_paired_event_and_edges_that_name_the_culprit(
         return [
             row
             for row in rows
-            if row["kind"] == "connection" and row["blocked_queue"] == queue and row["blocked_ms"]
+            if row["kind"] == "connection"
+            and row["blocked_queue"] == queue
+            and row["blocked_ms"] > 0
         ]
 
     wait_for("a second in which it was blocked to be told", blocked_samples)
