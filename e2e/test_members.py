@@ -268,6 +268,23 @@ def test_dead_node_is_forgotten_and_a_new_one_takes_its_place(three: Cluster) ->
     cluster.start()
 
 
+def test_node_that_did_not_hear_that_it_was_forgotten_gets_to_know_and_serves_nobody(
+    three: Cluster,
+) -> None:
+    cluster = three
+    client = cluster.connect("n3", heartbeat=0)
+    with cluster.stopped("n3"):
+        wait_for("n3 to be down", lambda: not node_row(cluster, "n3")["running"], WAIT_SECONDS)
+        command(cluster, "node", "forget", "n3", "--replicas", "shrink")
+    wait_for("n3 to notice", lambda: "was removed" in reason(cluster, "n3"), WAIT_SECONDS)
+    with pytest.raises(pika.exceptions.ConnectionClosedByBroker) as told:
+        client.sleep(WAIT_SECONDS)
+    assert told.value.reply_code == 320
+    with pytest.raises(pika.exceptions.AMQPConnectionError):
+        cluster.connect("n3")
+    cluster.kill("n3")
+
+
 def nodes(cluster: Cluster) -> list[dict[str, Any]]:
     """Return the nodes of the cluster."""
     return list(ask(cluster, "/api/cluster/nodes").body)

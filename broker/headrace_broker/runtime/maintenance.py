@@ -51,12 +51,14 @@ class Maintenance:
 
     Attributes:
         on: whether this node is to be drained.
+        expelled: whether this node belongs to the cluster no more.
         gate: its listeners, None while they are not open.
         stopping: node ids of others that said that they stop; they should lead nothing new.
     """
 
     def __init__(self, node: int, name: str, view: CatalogView, raft: Leaderships) -> None:
         self.on = False
+        self.expelled = False
         self.gate: ClientGate | None = None
         self.stopping: set[int] = set()
         self._node = node
@@ -85,8 +87,11 @@ class Maintenance:
             self._begin()
 
     def expel(self) -> None:
-        """The node belongs to the cluster no more."""
-        self._turn(True)
+        """The node belongs to the cluster no more; it may be told so several times."""
+        if not self.expelled:
+            self.expelled = True
+            log.error("this node was removed from the cluster: it serves nobody any more")
+            self._turn(True)
 
     def opened(self, gate: ClientGate) -> None:
         """The node serves clients through these listeners, unless it is drained."""
@@ -119,9 +124,10 @@ class Maintenance:
         assert gate is not None, "nobody is drained who was not open"
         await gate.suspend()
         left = await self._raft.drain(HAND_OVER_SECONDS, self.avoided)
-        await gate.dismiss(
-            f"node {self._name} is taken out of service for maintenance: connect to another one"
-        )
+        why = "is taken out of service for maintenance"
+        if self.expelled:
+            why = "was removed from the cluster"
+        await gate.dismiss(f"node {self._name} {why}: connect to another one")
         log.warning("node %s is drained; it still leads %d groups", self._name, len(left))
         while True:  # it votes on, so it may be elected again
             await asyncio.sleep(LOOK_SECONDS)

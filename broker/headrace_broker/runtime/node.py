@@ -174,6 +174,7 @@ class BrokerNode:
         self.directory.removed = self._node_removed
         self.names = self.directory.names
         self.maintenance = Maintenance(config.node.id, config.node.name, view, self.raft)
+        self.raft.on_removed = self.maintenance.expel
         self.moves = MemberMoves(view, self.raft, self.catalog.submit)
         self.admission = Admission(
             config.cluster.admit_nodes,
@@ -236,7 +237,8 @@ class BrokerNode:
     @property
     def removed(self) -> bool:
         """Whether this node belongs to the cluster no more."""
-        return self.caught_up and self.catalog.catalog.node(self.config.node.id) is None
+        gone = self.caught_up and self.catalog.catalog.node(self.config.node.id) is None
+        return gone or self.maintenance.expelled
 
     def _node_added(self, node: int) -> None:
         self.peers_up.setdefault(node, 0)
@@ -244,8 +246,7 @@ class BrokerNode:
 
     def _node_removed(self, node: int) -> None:
         if node == self.config.node.id:
-            if self.removed:
-                log.error("this node was removed from the cluster: it serves nobody any more")
+            if self.caught_up:
                 self.maintenance.expel()
             return
         self.peers_up.pop(node, None)

@@ -36,6 +36,7 @@ class Application(Protocol):
     on_payload: Callable[[int, bytes], None]
     on_peer: Callable[[int, bool, int], None]
     on_stranger: Callable[[Stranger], str]
+    on_removed: Callable[[], None]
 
 
 def ignore_payload(peer: int, payload: bytes) -> None:
@@ -49,6 +50,10 @@ def ignore_peer(peer: int, up: bool, boot: int) -> None:
 def ignore_stranger(stranger: Stranger) -> str:
     """Refuse it."""
     return f"node {stranger.node} is not a member of the cluster"
+
+
+def ignore_removed() -> None:
+    """Go on trying."""
 
 
 def ignore_fatal(error: BaseException) -> None:
@@ -84,6 +89,15 @@ class NodeEvents:
         except Exception as error:  # noqa: BLE001  (outermost: reports it and stops)
             self.host.fail(error)
             return ""
+
+    def on_removed(self) -> None:
+        """Pass it on."""
+        if self.host.stopped:
+            return
+        try:
+            self._application.on_removed()
+        except Exception as error:  # noqa: BLE001  (outermost: reports it and stops)
+            self.host.fail(error)
 
     def on_payload(self, peer: int, payload: bytes) -> None:
         """Pass it on."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 import time
 from collections.abc import Callable, Collection
 from typing import Final
@@ -38,6 +39,11 @@ def boot_after_loss(now_s: float) -> int:
             node has had.
     """
     return max(1, int(now_s - _BOOT_EPOCH_S) // 60)
+
+
+def random_generation() -> int:
+    """Return a generation for the members of a node that has another disk than its first."""
+    return secrets.randbelow((1 << 32) - 1) + 1
 
 
 def founders_of(

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import secrets
 import sys
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
@@ -34,9 +33,10 @@ from headrace_raftlog.node.events import (
     ignore_fatal,
     ignore_payload,
     ignore_peer,
+    ignore_removed,
     ignore_stranger,
 )
-from headrace_raftlog.node.formation import Formation, stream_identity
+from headrace_raftlog.node.formation import Formation, random_generation, stream_identity
 from headrace_raftlog.node.handler import GroupHandler
 from headrace_raftlog.node.health import NodeHealth
 from headrace_raftlog.node.host import Host, HostPort
@@ -60,9 +60,8 @@ CATALOG_GROUP: Final = 0
 
 # The log's writer thread needs the interpreter before and after each sync; a busy event loop gives
 # it up only at the end of a switch interval. Measured beside a loop that never rests, write and
-# sync take 5.5 to 8 ms at the default of 5 ms. Shorter is not better without end: at 0.1 ms the
-# threads take the interpreter from each other so often that single commits become a tenth slower
-# and throughput falls by a third.
+# sync take 5.5 to 8 ms at the default of 5 ms. At 0.1 ms the threads take the interpreter from
+# each other so often that commits become a tenth slower and throughput falls by a third.
 SWITCH_INTERVAL_S: Final = 1e-3
 GC_THRESHOLDS: Final = (20_000, 20, 100)  # by default half the time of creating groups is lost
 
@@ -80,6 +79,7 @@ class RaftNode(GroupQueries):
             whatever was sent and not answered may be lost in both directions.
         on_stranger: called with a node that calls and is no peer of this one, each time anew;
             returns why it is refused, for that node's log. It may be made a peer (`set_peers`).
+        on_removed: called whenever a peer says that this node was removed from the cluster.
         on_fatal: called once when this node cannot go on: its disk failed, or a core or a handler
             raised. It has then stopped taking part; the process should end.
     """
@@ -91,6 +91,7 @@ class RaftNode(GroupQueries):
         self.on_payload: Callable[[int, bytes], None] = ignore_payload
         self.on_peer: Callable[[int, bool, int], None] = ignore_peer
         self.on_stranger: Callable[[Stranger], str] = ignore_stranger
+        self.on_removed: Callable[[], None] = ignore_removed
         self.on_fatal: Callable[[BaseException], None] = ignore_fatal
         self._entry_bytes_max = min(ENTRY_BYTES_MAX, options.log.segment_bytes // 2)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -428,7 +429,7 @@ class RaftNode(GroupQueries):
             self._leader_changed,
             self._offered,
             self._nodes_up,
-            _random_generation,
+            random_generation,
         )
         self._host = Host(
             self.member, self.boot, options.core, self._log, port, options.snapshot_every_bytes
@@ -494,7 +495,3 @@ class RaftNode(GroupQueries):
         self._tasks.add(leaving)
         leaving.add_done_callback(self._tasks.discard)
         self.on_fatal(error)
-
-
-def _random_generation() -> int:
-    return secrets.randbelow((1 << 32) - 1) + 1

@@ -20,6 +20,9 @@ class TransportEvents(Protocol):
     def on_stranger(self, stranger: StreamIdentity) -> str:
         """Note that a node calls that is no peer; return why it is refused, for its log."""
 
+    def on_removed(self) -> None:
+        """Note that a peer says, perhaps again, that this node was removed from the cluster."""
+
     def on_payload(self, peer: int, payload: bytes) -> None:
         """Take a payload; only ever between the peer's up and down reports."""
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote, unquote
 
+import grpc
+
 from headrace_raftlog.model.limits import FORMED_TEXT_CHARS_MAX, NODE_ID_MAX
 
 PROTOCOL_VERSION: Final = 3
@@ -22,11 +24,18 @@ PROTOCOL_KEY: Final = "headrace-protocol"
 NAME_KEY: Final = "headrace-name"
 ADDRESS_KEY: Final = "headrace-address"
 
+REFUSED: Final = grpc.StatusCode.FAILED_PRECONDITION  # of StreamRefusedError, as a peer tells it
+REMOVED: Final = grpc.StatusCode.PERMISSION_DENIED  # of RemovedError
+
 _ID_MAX: Final = (1 << 32) - 1  # of disks and generations
 
 
 class StreamRefusedError(Exception):
     """The other end is not who it should be; the text says what differs."""
+
+
+class RemovedError(StreamRefusedError):
+    """The caller was removed from the cluster with the data that it has."""
 
 
 class StrangerError(StreamRefusedError):

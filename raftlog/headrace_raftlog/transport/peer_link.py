@@ -17,7 +17,13 @@ from headrace_raftlog.model.limits import (
 )
 from headrace_raftlog.model.message import HEARTBEAT, HEARTBEAT_REPLY, Message
 from headrace_raftlog.transport.frame_connection import FrameConnection, open_frames
-from headrace_raftlog.transport.identity import StreamIdentity, StreamRefusedError
+from headrace_raftlog.transport.identity import (
+    REFUSED,
+    REMOVED,
+    RemovedError,
+    StreamIdentity,
+    StreamRefusedError,
+)
 from headrace_raftlog.transport.outbox import Outbox
 from headrace_raftlog.transport.pb.transport_pb2 import OpenRequest, StreamPlace
 from headrace_raftlog.transport.pb.transport_pb2_grpc import RaftTransportStub
@@ -37,6 +43,9 @@ class LinkOwner(Protocol):
 
     def link_lost(self) -> None:
         """Note that the stream broke and everything that waited was dropped."""
+
+    def removed(self) -> None:
+        """Note that the peer says that this node was removed from the cluster."""
 
 
 class PeerLink:
@@ -174,6 +183,8 @@ class PeerLink:
         if isinstance(error, StreamRefusedError):
             text = f"node {self.peer} at {self.address}: stream refused: {str(error)!r}"
             level = logging.WARNING
+            if isinstance(error, RemovedError):
+                self._owner.removed()
         elif isinstance(error, TimeoutError):
             text = f"node {self.peer} at {self.address} does not answer"
             level = logging.INFO
@@ -217,7 +228,9 @@ class PeerLink:
             try:
                 place = await call
             except grpc.aio.AioRpcError as error:
-                if error.code() == grpc.StatusCode.FAILED_PRECONDITION:
+                if error.code() == REMOVED:
+                    raise RemovedError(error.details()) from None
+                if error.code() == REFUSED:
                     raise StreamRefusedError(error.details()) from None
                 raise asyncio.InvalidStateError(f"{error.code().name}: {error.details()}") from None
             return self.identity.check(tuple(await call.initial_metadata()), (self.peer,)), place

@@ -156,6 +156,10 @@ class PeerSession:
         if self.up:
             self._give_up()
 
+    def removed(self) -> None:
+        """Pass it on."""
+        self._events.on_removed()
+
     def post(self, message: Message) -> bool:
         """Queue a Raft message; False when it is dropped (peer down, or its lane full)."""
         return self.up and self.link.post(message)

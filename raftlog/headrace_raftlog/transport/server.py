@@ -18,7 +18,14 @@ from headrace_raftlog.model.limits import (
 from headrace_raftlog.transport.codec import FrameError
 from headrace_raftlog.transport.events import TransportEvents
 from headrace_raftlog.transport.frame_listener import FrameListener
-from headrace_raftlog.transport.identity import StrangerError, StreamIdentity, StreamRefusedError
+from headrace_raftlog.transport.identity import (
+    REFUSED,
+    REMOVED,
+    RemovedError,
+    StrangerError,
+    StreamIdentity,
+    StreamRefusedError,
+)
 from headrace_raftlog.transport.pb.transport_pb2 import Frame, OpenRequest, StreamPlace
 from headrace_raftlog.transport.pb.transport_pb2_grpc import RaftTransportServicer
 from headrace_raftlog.transport.peer_session import IncomingStream, PeerSession
@@ -72,7 +79,8 @@ class StreamServicer(RaftTransportServicer):
             peer = self._check(metadata, context)
         except StreamRefusedError as refusal:
             self._complain(context.peer(), refusal)
-            await _refuse(context, grpc.StatusCode.FAILED_PRECONDITION, str(refusal))
+            removed = isinstance(refusal, RemovedError)
+            await _refuse(context, REMOVED if removed else REFUSED, str(refusal))
         # Issued first: it is forgotten where this node becomes another meanwhile.
         ticket = self._issue(peer)
         await context.send_initial_metadata(self.identity.metadata(peer.node))
@@ -147,13 +155,14 @@ class StreamServicer(RaftTransportServicer):
                 "data that it has. To have it join again, as a new member, empty its data "
                 "directory and start it"
             )
-            raise StrangerError(text, peer)
+            raise RemovedError(text)
         return peer
 
     def _complain(self, caller: str, refusal: StreamRefusedError) -> None:
         """Log a refusal; of those who may well call for ever, the first."""
         text = str(refusal)
-        if not isinstance(refusal, StrangerError) or self._told.is_new(text):
+        may_last = isinstance(refusal, (StrangerError, RemovedError))
+        if not may_last or self._told.is_new(text):
             LOG.warning("refused a stream from %s: %s", caller, text)
 
 

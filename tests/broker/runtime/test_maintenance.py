@@ -150,9 +150,11 @@ def test_other_nodes_are_none_of_its_business() -> None:
 def test_node_that_was_removed_serves_nobody() -> None:
     async def scenario(world: World) -> None:
         world.maintenance.opened(world)
-        world.maintenance.expel()
-        await settle()
-        assert world.calls[0] == "suspend"
+        for _ in range(2):  # each of its peers says so
+            world.maintenance.expel()
+            await settle()
+        gone = "dismiss: node n1 was removed from the cluster: connect to another one"
+        assert world.calls == ["suspend", "drain avoiding []", gone]
         assert world.maintenance.on
 
     run(scenario)

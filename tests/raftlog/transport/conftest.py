@@ -53,6 +53,7 @@ class Recorder:
         self.peers: list[tuple[int, bool, int]] = []
         self.met: list[StreamIdentity] = []
         self.strangers: list[StreamIdentity] = []
+        self.removals = 0
         self.failures: list[BaseException] = []
         self._changed = asyncio.Event()
 
@@ -68,6 +69,10 @@ class Recorder:
         self.strangers.append(stranger)
         self._changed.set()
         return f"node {stranger.node} may come later"
+
+    def on_removed(self) -> None:
+        self.removals += 1
+        self._changed.set()
 
     def on_payload(self, peer: int, payload: bytes) -> None:
         self.payloads.append((peer, payload))

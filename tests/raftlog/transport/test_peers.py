@@ -67,6 +67,7 @@ def test_peer_that_is_dropped_is_down_and_calls_in_vain(
         await three.events.until(lambda: (1, False, 1) in three.events.peers)
         link = three.transport.sessions[1].link
         await until(lambda: "was removed from cluster 'test'" in link.refusal)
+        assert three.events.removals > 0
         assert one.events.strangers == []
         assert (2, False, 1) not in three.events.peers
         await stop_all(nodes)

@@ -253,6 +253,9 @@ class Owner:
     def link_lost(self) -> None:
         """See `LinkOwner`."""
 
+    def removed(self) -> None:
+        """See `LinkOwner`."""
+
 
 def test_port_in_use_is_named(node_type: Any, addresses: Addresses) -> None:
     async def body() -> None:
