@@ -185,7 +185,9 @@ class MemoryFiles(Files):
     def names(self, directory: str) -> list[str]:
         """See `Files.names`."""
         return sorted(
-            os.path.basename(path) for path in self._names if os.path.dirname(path) == directory
+            os.path.basename(path)
+            for path in list(self._names)
+            if os.path.dirname(path) == directory
         )
 
     def make_directory(self, directory: str) -> None:
@@ -228,7 +230,7 @@ class MemoryFiles(Files):
         self._enter("write", path)
         taken = min(len(data), self.short_write_bytes or len(data))
         if self.capacity_bytes:
-            used = sum(len(other.written) for other in self._names.values())
+            used = sum(len(other.written) for other in list(self._names.values()))
             growth = max(0, offset + taken - len(file.written))
             if growth > self.capacity_bytes - used:
                 taken -= growth - max(0, self.capacity_bytes - used)

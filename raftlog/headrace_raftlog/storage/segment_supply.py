@@ -1,7 +1,8 @@
 """The file that comes next, made while this one is written, and the files that are to go.
 
 Both happen in a thread of their own. Zeros are synced in between, and a file system that discards
-what is freed takes tens of milliseconds to remove a file: no batch waits for that.
+what is freed takes tens of milliseconds to remove a file: no batch waits for that, and no file that
+is waited for waits for removals.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from queue import SimpleQueue
@@ -29,10 +31,12 @@ FULL_ERRNOS: Final = (errno.ENOSPC, errno.EDQUOT)
 class SegmentSupply:
     """Makes and removes segments for one writer, whose thread calls every method.
 
-    What is asked is done in the order in which it was asked, by the caller itself when stepped.
+    What is waited for comes first, then what will be, then removals. When stepped, the caller does
+    all of it itself.
 
     Attributes:
         failure: what went wrong while nobody waited for it, raised by the next call; or None.
+            Nothing is done any more then.
     """
 
     def __init__(self, files: Files, directory: str, options: LogOptions) -> None:
@@ -45,7 +49,12 @@ class SegmentSupply:
         self._asked: i64 = 0
         self._draft: SegmentDraft | None = None
         self._retry_at = 0.0
-        self._tasks: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._changed = threading.Condition()  # guards the next five
+        self._to_fill: tuple[SegmentHeader, int] | None = None
+        self._to_finish: SegmentHeader | None = None
+        self._to_remove: deque[int] = deque()
+        self._remove_at = 0.0
+        self._closing = False
         self._finished: SimpleQueue[int | Exception] = SimpleQueue()
         self._worker = threading.Thread(target=self._run, name="headrace-files", daemon=True)
 
@@ -67,7 +76,9 @@ class SegmentSupply:
         target = min(target, self._segment_bytes)
         if target > self._asked:
             self._asked = target
-            self._do(partial(self._fill, self._header(last), target))
+            with self._changed:
+                self._to_fill = (self._header(last), int(target))
+            self._set_off()
 
     def take(self, last: SegmentHeader) -> tuple[SegmentHeader, int]:
         """Wait until the file behind `last` is whole and has its name.
@@ -79,10 +90,13 @@ class SegmentSupply:
             OSError: as the system says, ENOSPC among others; it can be tried again.
         """
         self._check()
-        self._asked = 0
         header = self._header(last)
-        self._do(partial(self._finish, header))
+        with self._changed:
+            self._to_fill = None  # which is part of it
+            self._to_finish = header
+        self._set_off()
         found = self._finished.get()
+        self._asked = 0
         if isinstance(found, Exception):
             raise found
         return header, found
@@ -90,16 +104,25 @@ class SegmentSupply:
     def remove(self, sequences: list[int]) -> None:
         """Have files removed; the directory is not synced, so that they may come back.
 
+        Some file systems need space to free space: what a full one refuses is tried again later.
+
         Raises:
             Exception: what was asked before has failed.
         """
         self._check()
-        self._do(partial(self._remove, sequences))
+        with self._changed:
+            self._to_remove.extend(sequences)
+        self._set_off()
 
     def close(self) -> None:
-        """Do what was asked, drop the file that nobody took, end the thread."""
+        """Do what was asked, drop the file that nobody took, end the thread.
+
+        Files that a full disk would not have removed stay; a log that is opened drops them.
+        """
         if self._worker.is_alive():
-            self._tasks.put(None)
+            with self._changed:
+                self._closing = True
+                self._changed.notify()
             self._worker.join()
         if self._draft is not None:
             self._draft.abandon()
@@ -108,19 +131,42 @@ class SegmentSupply:
         if self.failure is not None:
             raise self.failure
 
-    def _do(self, task: Callable[[], None]) -> None:
+    def _set_off(self) -> None:
         if self._stepped:
-            task()
-        else:
-            self._tasks.put(task)
+            while (task := self._next()) is not None:
+                task()
+            return
+        with self._changed:
+            self._changed.notify()
 
     def _run(self) -> None:
-        while (task := self._tasks.get()) is not None:
+        while (task := self._wait()) is not None:
             try:
                 task()
             except Exception as error:  # noqa: BLE001 - outermost loop: kept for the next call
                 self.failure = error
-                self._finished.put(error)
+
+    def _wait(self) -> Callable[[], object] | None:
+        """Return what is to be done as soon as there is something, None to end."""
+        with self._changed:
+            while (task := self._next()) is None and not self._closing:
+                self._changed.wait(self._retry_seconds if self._to_remove else None)
+            return task
+
+    def _next(self) -> Callable[[], object] | None:
+        """Return what is to be done first, None when there is nothing to be done now."""
+        with self._changed:
+            if self._to_finish is not None:
+                finish, self._to_finish = self._to_finish, None
+                return partial(self._finish, finish)
+            if self.failure is not None:
+                return None
+            if self._to_fill is not None:
+                (header, target), self._to_fill = self._to_fill, None
+                return partial(self._fill, header, target)
+            if self._to_remove and monotonic() >= self._remove_at:
+                return partial(self._remove, self._to_remove.popleft())
+            return None
 
     def _header(self, last: SegmentHeader) -> SegmentHeader:
         return SegmentHeader(
@@ -133,26 +179,59 @@ class SegmentSupply:
         return self._draft
 
     def _fill(self, header: SegmentHeader, target: i64) -> None:
-        if monotonic() < self._retry_at:
-            return
         draft = self._draft_of(header)
         try:
-            while draft.filled < target:
+            while monotonic() >= self._retry_at and draft.filled < target:
                 draft.step(ZERO_STEP_BYTES)
         except OSError as error:
             if error.errno not in FULL_ERRNOS:
                 raise
             self._retry_at = monotonic() + self._retry_seconds
+        if draft.filled < target:
+            self._asked = draft.filled  # to be asked for again
 
     def _finish(self, header: SegmentHeader) -> None:
         try:
-            fd = self._draft_of(header).finish()
-        except OSError as error:
-            self._finished.put(error)
+            self._check()
+            found: int | Exception = self._make(header)
+        except Exception as error:  # noqa: BLE001 - raised where it is waited for
+            found = error
         else:
             self._draft = None
-            self._finished.put(fd)
+        self._finished.put(found)
 
-    def _remove(self, sequences: list[int]) -> None:
-        for sequence in sequences:
+    def _make(self, header: SegmentHeader) -> int:
+        draft = self._draft_of(header)
+        try:
+            return draft.finish()
+        except OSError as error:
+            if error.errno not in FULL_ERRNOS or not self._make_room():
+                raise
+        return draft.finish()
+
+    def _make_room(self) -> bool:
+        """Remove what is to be removed at once; return whether anything was."""
+        removed = False
+        while True:
+            with self._changed:
+                if not self._to_remove:
+                    return removed
+                sequence = self._to_remove.popleft()
+            if not self._remove(sequence):
+                return removed
+            removed = True
+
+    def _remove(self, sequence: int) -> bool:
+        """Remove a file that may be gone already; False where the disk is too full for that."""
+        try:
             self._files.remove(os.path.join(self._directory, segment_name(sequence)))
+        except FileNotFoundError:
+            return True
+        except OSError as error:
+            if error.errno not in FULL_ERRNOS:
+                raise
+            with self._changed:
+                self._to_remove.appendleft(sequence)
+                self._remove_at = monotonic() + self._retry_seconds
+            return False
+        return True

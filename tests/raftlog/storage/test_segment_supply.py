@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -18,6 +19,7 @@ from headrace_raftlog.storage.segment_supply import SegmentSupply
 SIZE = 3 * ZERO_STEP_BYTES + 4096
 LAST = SegmentHeader(7, 4096, 5, 1, "blue")
 NEXT = f"/log/{segment_name(8)}"
+FILLED = ("sync", f"{NEXT}.new")
 
 
 @pytest.fixture(params=[False, True], ids=["thread", "stepped"])
@@ -27,6 +29,13 @@ def supply(disk: MemoryFiles, request: pytest.FixtureRequest) -> Iterator[Segmen
     made.start()
     yield made
     made.close()
+
+
+def until(check: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 30
+    while not check():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
 
 
 class Held:
@@ -49,6 +58,7 @@ def test_file_that_was_prepared_is_whole_and_follows_the_last(
 ) -> None:
     for count in (-ZERO_STEP_BYTES, 0, 1, 2, ZERO_STEP_BYTES + 1, SIZE + 1, 10 * SIZE):
         supply.prepare(LAST, count)
+    until(lambda: disk.calls.count(FILLED) == 4)
     header, fd = supply.take(LAST)
     written = bytes(disk.file(NEXT).written)
     assert len(written) == SIZE
@@ -56,7 +66,7 @@ def test_file_that_was_prepared_is_whole_and_follows_the_last(
     found = decode_segment_header(NEXT, written)
     assert (found.sequence, found.size, found.salt, found.node) == (8, SIZE, 5, 1)
     assert header.sequence == 8
-    assert disk.calls.count(("sync", f"{NEXT}.new")) == 4
+    assert disk.calls.count(FILLED) == 4
     following, other = supply.take(header)
     assert following.sequence == 9
     disk.close(fd)
@@ -66,8 +76,9 @@ def test_file_that_was_prepared_is_whole_and_follows_the_last(
 def test_steps_are_not_filled_twice(disk: MemoryFiles, supply: SegmentSupply) -> None:
     for count in range(1, 100):
         supply.prepare(LAST, count)
+    until(lambda: FILLED in disk.calls)
     _, fd = supply.take(LAST)
-    assert disk.calls.count(("sync", f"{NEXT}.new")) == 2
+    assert disk.calls.count(FILLED) == 2
     disk.close(fd)
 
 
@@ -109,6 +120,7 @@ def test_any_other_failure_is_raised_by_a_later_call_and_stays(
         supply.prepare(LAST, 1)
     else:
         supply.remove([1])
+    until(lambda: supply.failure is not None)
     for _ in range(2):
         with pytest.raises(OSError, match="broken"):
             supply.take(LAST)
@@ -145,3 +157,93 @@ def test_batches_are_written_while_the_next_file_is_filled(disk: MemoryFiles, op
     for more in range(index + 2, index + 40):  # through the next file
         opened.commit(1, [Entry(more, 1, 0, bytes(4096))])
     assert len(disk.names("/log")) > 2
+
+
+def full(call: str, times: int) -> Callable[[str, str], None]:
+    """Returns a fault: the disk is full for the first calls of one kind."""
+    left = [times]
+
+    def fail(made: str, path: str) -> None:
+        if made == call and left[0]:
+            left[0] -= 1
+            raise OSError(errno.ENOSPC, "no space", path)
+
+    return fail
+
+
+def test_what_a_full_disk_does_not_remove_goes_later(
+    disk: MemoryFiles, supply: SegmentSupply
+) -> None:
+    for sequence in (1, 2, 3):
+        disk.close(disk.create(f"/log/{segment_name(sequence)}"))
+    disk.fault = full("remove", 2)
+    supply.remove([1, 2, 3])
+    _, fd = supply.take(LAST)
+    disk.close(fd)
+
+    def gone() -> bool:
+        supply.remove([])  # stepped, it is tried when it is called
+        return disk.names("/log") == [segment_name(8)]
+
+    until(gone)
+    assert supply.failure is None
+
+
+def test_file_that_is_gone_already_is_no_failure(disk: MemoryFiles, supply: SegmentSupply) -> None:
+    disk.close(disk.create(f"/log/{segment_name(3)}"))
+    supply.remove([2, 3])
+    supply.close()
+    assert supply.failure is None
+    assert disk.names("/log") == []
+
+
+def test_full_disk_is_made_room_on_before_it_is_told(disk: MemoryFiles) -> None:
+    options = LogOptions(segment_bytes=SIZE, full_retry_seconds=3600)
+    supply = SegmentSupply(disk, "/log", options)
+    old = f"/log/{segment_name(3)}"
+    fd = disk.create(old)
+    disk.write(fd, bytes(SIZE), 0)
+    disk.close(fd)
+    disk.capacity_bytes = SIZE
+    disk.fault = full("remove", 1)
+    supply.start()
+    supply.remove([3])
+    until(lambda: ("remove", old) in disk.calls)
+    _, fd = supply.take(LAST)
+    disk.close(fd)
+    supply.close()
+    assert disk.names("/log") == [segment_name(8)]
+
+
+def test_file_that_is_waited_for_comes_before_removals(disk: MemoryFiles) -> None:
+    for sequence in (2, 3, 4):
+        disk.close(disk.create(f"/log/{segment_name(sequence)}"))
+    supply = SegmentSupply(disk, "/log", LogOptions(segment_bytes=SIZE))
+    held = Held(disk, "remove")
+    supply.start()
+    supply.remove([2, 3, 4])
+    assert held.entered.wait(30)
+    taken = threading.Thread(target=lambda: disk.close(supply.take(LAST)[1]))
+    taken.start()
+    until(lambda: supply._to_finish is not None)
+    held.opened.set()
+    taken.join(30)
+    supply.close()
+    made = disk.calls.index(("rename", NEXT))
+    assert made < disk.calls.index(("remove", f"/log/{segment_name(4)}"))
+
+
+def test_what_a_full_disk_did_not_fill_is_filled_when_there_is_room(
+    disk: MemoryFiles, supply: SegmentSupply
+) -> None:
+    disk.capacity_bytes = ZERO_STEP_BYTES - 1
+    supply.prepare(LAST, 1)
+    until(lambda: ("remove", f"{NEXT}.new") in disk.calls)
+    disk.capacity_bytes = 0
+
+    def filled() -> bool:
+        supply.prepare(LAST, 1)
+        return disk.names("/log") == [f"{segment_name(8)}.new"]
+
+    until(filled)
+    assert supply.failure is None
