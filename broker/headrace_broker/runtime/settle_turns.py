@@ -38,5 +38,6 @@ class SettleTurns:
         self._timer = None
         waiting = self._waiting
         self._waiting = {}
+        loop = asyncio.get_running_loop()
         for gathering in waiting:
-            gathering.time_is_up()
+            loop.call_soon(gathering.time_is_up)  # what goes wrong with one is not the others'
