@@ -44,9 +44,8 @@ class Consuming:
             return
         span = subscription.to_queue(first, last)
         if span is not None:
-            attachment = subscription.attachment
-            most = 0 if attachment.prefetch_octets else attachment.prefetch
-            self._control.settle(subscription.number, operation, span[0], span[1], most)
+            room = subscription.room(first, last)
+            self._control.settle(subscription.number, operation, span[0], span[1], room)
             if TRACING.tracer is not None:
                 session = self._link.session
                 number = self._control.lane.next_number

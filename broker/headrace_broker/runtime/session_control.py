@@ -1,9 +1,9 @@
 """The control part of a session: settles and requests in order, and its end.
 
 A settle costs a queue's replicas a round through their logs, and its consumer does not feel when it
-comes while there is other work for it. So few settles at a time gather, until they are a part of
-what the consumer may have that counts, or SETTLE_GATHER_MS have passed; the sessions of a node send
-them in the same turn of its loop, so that they travel together.
+comes while there is other work for it. So few settles at a time gather, until they are a part that
+counts of what the consumer may work on, or SETTLE_GATHER_MS have passed; the sessions of a
+node send them in the same turn of its loop, so that they travel together.
 
 Source: Clark, "Window and Acknowledgement Strategy in TCP", RFC 813.
 """
@@ -51,7 +51,7 @@ class Control(Gathering):
         self._due = False  # they wait no longer
         self._waits = False  # for a turn, to send what gathered
 
-    def settle(self, consumer: i64, operation: i64, first: i64, last: i64, most: i64) -> None:
+    def settle(self, consumer: i64, operation: i64, first: i64, last: i64, room: i64) -> None:
         """Gather a range, given in the queue's numbers.
 
         Args:
@@ -59,11 +59,11 @@ class Control(Gathering):
             operation: what becomes of the deliveries.
             first: the first of them.
             last: the last of them.
-            most: deliveries that the consumer may have unsettled, 0 where that cannot be said.
+            room: deliveries that the consumer may work on; see `Subscription.room`.
         """
         self.lane.settle(consumer, operation, first, last)
         self._count += last - first + 1
-        if operation != ACCEPT or not self._few(most):  # others may want what goes back
+        if operation != ACCEPT or not self._few(room):  # others may want what goes back
             self._due = True
 
     def send(self) -> None:
@@ -131,11 +131,11 @@ class Control(Gathering):
         self._due = self.lane.gathered > 0
         self.send()
 
-    def _few(self, most: i64) -> bool:
+    def _few(self, room: i64) -> bool:
         """Return whether the consumer has work for longer than its settles would wait."""
-        if self._count >= SETTLE_GATHER_COUNT or self._count * SETTLE_SLOW_PARTS >= most:
+        if self._count >= SETTLE_GATHER_COUNT or self._count * SETTLE_SLOW_PARTS >= room:
             return False
-        if self._count * SETTLE_GATHER_PARTS < most:
+        if self._count * SETTLE_GATHER_PARTS < room:
             return True
         return self._owner.monotonic_ms() - self._sent_ms >= SETTLE_SLOW_MS
 

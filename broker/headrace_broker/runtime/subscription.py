@@ -62,6 +62,22 @@ class Subscription:
         low = first - self._base
         return (1 if low < 1 else low, last - self._base)
 
+    def room(self, first: i64, last: i64) -> i64:
+        """Return how many deliveries the consumer may work on while it holds back what it does.
+
+        Args:
+            first: the first of some that it settles, in the channel's numbers.
+            last: the last of them; it holds back what it was given before and has not settled.
+
+        Returns:
+            0 or less where that cannot be said, or where it was given nothing after these.
+        """
+        ahead = self._base + self.expected - 1 - last
+        if ahead <= 0 or self.attachment.prefetch_octets:
+            return 0
+        held = self.unsettled - (last - first + 1) - ahead
+        return self.attachment.prefetch - held
+
     def misses(self, run: DeliveryRun) -> bool:
         """Return whether deliveries before this run have not arrived."""
         return run.first > self.expected

@@ -32,7 +32,7 @@ def consuming(world, listener, publishes):
         session.publish(publishes(*(b"m" for _ in range(count))), None)
         session.flush()
         world.settle_down()
-        assert len(listener.deliveries) == count
+        assert len(listener.deliveries) == min(count, attachment.prefetch)
         before = len(world.log)
         return session, lambda: len(world.log) - before
 
@@ -57,18 +57,20 @@ def test_few_settles_leave_together_when_their_time_is_up(world, consuming, gate
 
 
 def test_a_part_of_the_prefetch_leaves_at_once(world, consuming):
-    session, commands = consuming(Attachment("c", PREFETCH))
+    session, commands = consuming(Attachment("c", PREFETCH), 2 * PREFETCH)
     settle_each(session, range(1, MANY + 1))
     assert commands() == 1
+    world.settle_down()  # others came in their places
     settle_each(session, range(MANY + 1, 2 * MANY))
     assert commands() == 1
 
 
 def test_more_gathers_where_a_part_of_the_prefetch_takes_long(world, consuming):
-    session, commands = consuming(Attachment("c", PREFETCH))
+    session, commands = consuming(Attachment("c", PREFETCH), 2 * PREFETCH)
     world.owner.now_ms += SETTLE_SLOW_MS - 1
     settle_each(session, range(1, MANY + 1))
     assert commands() == 1, "it took no time that counts"
+    world.settle_down()
     world.owner.now_ms += SETTLE_SLOW_MS
     half = PREFETCH // SETTLE_SLOW_PARTS
     settle_each(session, range(MANY + 1, MANY + half))
@@ -86,8 +88,25 @@ def test_whoever_has_little_to_do_is_never_kept_waiting(world, consuming):
     assert commands() == 1
 
 
+def test_whoever_holds_back_all_others_is_not_kept_waiting_for_more(world, consuming):
+    session, commands = consuming(Attachment("c", PREFETCH), 2 * PREFETCH)
+    held = PREFETCH - SETTLE_GATHER_PARTS
+    settle_each(session, [held + 1])
+    assert commands() == 1, "though it has others to go on with"
+    world.settle_down()
+    settle_each(session, [held + 2])
+    assert commands() == 2
+
+
+def test_whoever_has_settled_all_that_there_is_keeps_no_publisher_waiting(world, consuming):
+    session, commands = consuming(Attachment("c", 10 * PREFETCH), 1)
+    settle_each(session, [1])
+    assert commands() == 1
+
+
 def test_many_settles_leave_whatever_the_prefetch(world, consuming):
-    session, commands = consuming(Attachment("c", 100_000), SETTLE_GATHER_COUNT)
+    had = SETTLE_GATHER_COUNT * SETTLE_GATHER_PARTS
+    session, commands = consuming(Attachment("c", 100_000), had)
     settle_each(session, range(1, SETTLE_GATHER_COUNT))
     assert commands() == 0
     settle_each(session, [SETTLE_GATHER_COUNT])
