@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote, unquote
 
-import grpc
-
 from headrace_raftlog.model.limits import FORMED_TEXT_CHARS_MAX, NODE_ID_MAX
 
 PROTOCOL_VERSION: Final = 3
@@ -23,9 +21,7 @@ FORMED_KEY: Final = "headrace-formed"
 PROTOCOL_KEY: Final = "headrace-protocol"
 NAME_KEY: Final = "headrace-name"
 ADDRESS_KEY: Final = "headrace-address"
-
-REFUSED: Final = grpc.StatusCode.FAILED_PRECONDITION  # of StreamRefusedError, as a peer tells it
-REMOVED: Final = grpc.StatusCode.PERMISSION_DENIED  # of RemovedError
+REMOVED_KEY: Final = "headrace-removed"  # of a refusal: the caller's disk, which is barred
 
 _ID_MAX: Final = (1 << 32) - 1  # of disks and generations
 
@@ -35,7 +31,15 @@ class StreamRefusedError(Exception):
 
 
 class RemovedError(StreamRefusedError):
-    """The caller was removed from the cluster with the data that it has."""
+    """The caller was removed from the cluster with the data that it has.
+
+    Attributes:
+        disk: the caller's, which is barred.
+    """
+
+    def __init__(self, text: str, disk: int) -> None:
+        super().__init__(text)
+        self.disk = disk
 
 
 class StrangerError(StreamRefusedError):

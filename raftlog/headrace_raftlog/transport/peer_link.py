@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import grpc
 
@@ -18,8 +18,7 @@ from headrace_raftlog.model.limits import (
 from headrace_raftlog.model.message import HEARTBEAT, HEARTBEAT_REPLY, Message
 from headrace_raftlog.transport.frame_connection import FrameConnection, open_frames
 from headrace_raftlog.transport.identity import (
-    REFUSED,
-    REMOVED,
+    REMOVED_KEY,
     RemovedError,
     StreamIdentity,
     StreamRefusedError,
@@ -228,12 +227,18 @@ class PeerLink:
             try:
                 place = await call
             except grpc.aio.AioRpcError as error:
-                if error.code() == REMOVED:
-                    raise RemovedError(error.details()) from None
-                if error.code() == REFUSED:
-                    raise StreamRefusedError(error.details()) from None
+                if error.code() == grpc.StatusCode.FAILED_PRECONDITION:
+                    raise self._refused(error) from None
                 raise asyncio.InvalidStateError(f"{error.code().name}: {error.details()}") from None
             return self.identity.check(tuple(await call.initial_metadata()), (self.peer,)), place
+
+    def _refused(self, error: grpc.aio.AioRpcError) -> StreamRefusedError:
+        """Return what a peer's refusal says: its text, and whether this very disk is barred."""
+        text = str(error.details())
+        told: tuple[Any, ...] = tuple(error.trailing_metadata())  # pairs, whatever its type says
+        if (REMOVED_KEY, str(self.identity.disk)) in told:
+            return RemovedError(text, self.identity.disk)
+        return StreamRefusedError(text)
 
     async def _write_frames(self, connection: FrameConnection) -> None:
         """Write frames until this task is cancelled, as it is when the connection breaks.

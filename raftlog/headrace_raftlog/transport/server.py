@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple, NoReturn
 
 import grpc
@@ -19,8 +19,7 @@ from headrace_raftlog.transport.codec import FrameError
 from headrace_raftlog.transport.events import TransportEvents
 from headrace_raftlog.transport.frame_listener import FrameListener
 from headrace_raftlog.transport.identity import (
-    REFUSED,
-    REMOVED,
+    REMOVED_KEY,
     RemovedError,
     StrangerError,
     StreamIdentity,
@@ -79,8 +78,8 @@ class StreamServicer(RaftTransportServicer):
             peer = self._check(metadata, context)
         except StreamRefusedError as refusal:
             self._complain(context.peer(), refusal)
-            removed = isinstance(refusal, RemovedError)
-            await _refuse(context, REMOVED if removed else REFUSED, str(refusal))
+            barred = [(REMOVED_KEY, str(refusal.disk))] if isinstance(refusal, RemovedError) else []
+            await _refuse(context, str(refusal), barred)
         # Issued first: it is forgotten where this node becomes another meanwhile.
         ticket = self._issue(peer)
         await context.send_initial_metadata(self.identity.metadata(peer.node))
@@ -155,7 +154,7 @@ class StreamServicer(RaftTransportServicer):
                 "data that it has. To have it join again, as a new member, empty its data "
                 "directory and start it"
             )
-            raise RemovedError(text)
+            raise RemovedError(text, peer.disk)
         return peer
 
     def _complain(self, caller: str, refusal: StreamRefusedError) -> None:
@@ -166,6 +165,6 @@ class StreamServicer(RaftTransportServicer):
             LOG.warning("refused a stream from %s: %s", caller, text)
 
 
-async def _refuse(context: Context, code: grpc.StatusCode, text: str) -> NoReturn:
-    await context.abort(code, text)
+async def _refuse(context: Context, text: str, metadata: Sequence[tuple[str, str]]) -> NoReturn:
+    await context.abort(grpc.StatusCode.FAILED_PRECONDITION, text, tuple(metadata))
     raise AssertionError("abort raises")

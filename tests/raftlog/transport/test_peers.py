@@ -86,10 +86,12 @@ def test_removed_disk_is_refused_though_its_node_is_known(
         await removed.start()
         link = removed.transport.sessions[1].link
         await until(lambda: "was removed from cluster 'test'" in link.refusal)
+        assert removed.events.removals > 0
         await removed.stop()
         other = node_type(3, addresses, identity=identity_of(3, disk=78))
         await other.start()
         await one.events.until(lambda: (3, True, 1) in one.events.peers)
+        assert other.events.removals == 0
         await stop_all([one, other])
 
     asyncio.run(body())
