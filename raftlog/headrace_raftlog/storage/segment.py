@@ -165,7 +165,7 @@ class SegmentDraft:
         if self.filled >= stop:
             return
         if self._fd < 0:
-            self._fd = self.files.create(self.path + UNFINISHED_SUFFIX)
+            self._fd = self._create()
         while self.filled < stop:
             if self.filled < SEGMENT_HEADER_BYTES:
                 chunk = self.header.encode()[self.filled :]
@@ -173,6 +173,14 @@ class SegmentDraft:
                 chunk = _ZEROS[: stop - self.filled]
             self.filled += self.files.write(self._fd, chunk, self.filled)
         self.files.sync(self._fd)
+
+    def _create(self) -> int:
+        path = self.path + UNFINISHED_SUFFIX
+        try:
+            return self.files.create(path)
+        except FileExistsError:  # a disk was too full to remove it when it was abandoned
+            self.files.remove(path)
+            return self.files.create(path)
 
 
 @final

@@ -247,3 +247,33 @@ def test_what_a_full_disk_did_not_fill_is_filled_when_there_is_room(
 
     until(filled)
     assert supply.failure is None
+
+
+@pytest.mark.parametrize("taken", [False, True], ids=["filled", "taken"])
+def test_draft_that_a_full_disk_does_not_remove_is_made_anew(
+    disk: MemoryFiles, supply: SegmentSupply, taken: bool
+) -> None:
+    left = {"write": 1, "remove": 2}
+
+    def fail(made: str, path: str) -> None:
+        if left.get(made) and path.endswith(".new"):
+            left[made] -= 1
+            raise OSError(errno.ENOSPC, "no space", path)
+
+    disk.fault = fail
+
+    def filled() -> bool:
+        if not taken:
+            supply.prepare(LAST, 1)
+            return FILLED in disk.calls
+        try:
+            disk.close(supply.take(LAST)[1])
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            return False
+        return True
+
+    until(filled)
+    assert supply.failure is None
+    assert not any(left.values())
