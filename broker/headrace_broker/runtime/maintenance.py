@@ -76,7 +76,7 @@ class Maintenance:
         """Follow the catalog."""
         for event in events:
             if isinstance(event, NodeAdded) and event.node.id == self._node:
-                self._turn(event.node.maintenance)
+                self._turn(event.node.maintenance or self.expelled)
 
     def _turn(self, on: bool) -> None:
         if on == self.on:

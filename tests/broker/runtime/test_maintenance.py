@@ -158,3 +158,16 @@ def test_node_that_was_removed_serves_nobody() -> None:
         assert world.maintenance.on
 
     run(scenario)
+
+
+def test_what_the_catalog_says_of_a_node_that_was_removed_is_of_before() -> None:
+    async def scenario(world: World) -> None:
+        world.maintenance.opened(world)
+        world.maintenance.expel()
+        await settle()
+        world.tell(False)
+        await settle()
+        assert world.maintenance.on
+        assert "open" not in world.calls
+
+    run(scenario)
