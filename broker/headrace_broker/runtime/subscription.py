@@ -70,13 +70,13 @@ class Subscription:
             last: the last of them; it holds back what it was given before and has not settled.
 
         Returns:
-            0 or less where that cannot be said, or where it was given nothing after these.
+            0 or less where that cannot be said, or where it has nothing to work on after these.
         """
-        ahead = self._base + self.expected - 1 - last
-        if ahead <= 0 or self.attachment.prefetch_octets:
+        left = self.unsettled - (last - first + 1)
+        ahead = self._base + self.expected - 1 - last  # some of them may be settled already
+        if left <= 0 or ahead <= 0 or self.attachment.prefetch_octets:
             return 0
-        held = self.unsettled - (last - first + 1) - ahead
-        return self.attachment.prefetch - held
+        return self.attachment.prefetch - max(0, left - ahead)
 
     def misses(self, run: DeliveryRun) -> bool:
         """Return whether deliveries before this run have not arrived."""

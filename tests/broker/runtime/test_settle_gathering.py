@@ -104,6 +104,27 @@ def test_whoever_has_settled_all_that_there_is_keeps_no_publisher_waiting(world,
     assert commands() == 1
 
 
+def test_whoever_has_settled_all_in_another_order_keeps_no_publisher_waiting(world, consuming):
+    session, commands = consuming(Attachment("c", 10 * PREFETCH), 2)
+    settle_each(session, [2])
+    assert commands() == 1
+    world.settle_down()
+    settle_each(session, [1])
+    assert commands() == 2
+
+
+def test_what_was_settled_before_its_turn_is_no_room_to_work_in(world, consuming):
+    session, commands = consuming(Attachment("c", PREFETCH), PREFETCH)
+    half = PREFETCH // 2
+    settle_each(session, range(PREFETCH, half - 1, -1))
+    world.settle_down()
+    before = commands()
+    settle_each(session, range(half - 1, half - MANY, -1))
+    assert commands() == before
+    settle_each(session, [half - MANY])
+    assert commands() == before + 1
+
+
 def test_many_settles_leave_whatever_the_prefetch(world, consuming):
     had = SETTLE_GATHER_COUNT * SETTLE_GATHER_PARTS
     session, commands = consuming(Attachment("c", 100_000), had)
