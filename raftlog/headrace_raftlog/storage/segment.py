@@ -122,8 +122,8 @@ class SegmentDraft:
         """Fill and sync up to `count` more bytes.
 
         Raises:
-            OSError: as the system says, ENOSPC among others; the draft is gone from the disk and
-                the next step starts it anew.
+            OSError: as the system says, ENOSPC among others; the draft is gone from the disk, if
+                that lets go of it, and the next step starts it anew.
         """
         try:
             self._fill(count)

@@ -14,7 +14,8 @@ headrace-boot (the sender's boot count), headrace-disk (id of its data directory
 headrace-generation (of its members in new groups), headrace-formed (disks of the founding nodes,
 "node:disk,..."; empty while the sender does not belong to the cluster yet) and
 headrace-protocol. The receiver answers with initial metadata of the same keys; a call
-that it cannot accept ends with FAILED_PRECONDITION.
+that it cannot accept ends with FAILED_PRECONDITION, and with trailing metadata headrace-removed,
+the sender's disk, where that was removed from the cluster.
 """
 
 from collections import abc as _abc
