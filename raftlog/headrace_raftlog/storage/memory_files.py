@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from collections.abc import Callable
 
 from headrace_raftlog.storage.files import Files
@@ -102,6 +103,9 @@ class NameChange:
 class MemoryFiles(Files):
     """File system calls on memory.
 
+    Threads may share one, as they share a disk: each call and each picture of the disk is atomic.
+    `fault` is called outside of that, so one that blocks delays its own thread only.
+
     Attributes:
         synced_names: files by those names that survive a power failure for certain.
         name_changes: what happened to names since their directory was synced, in order.
@@ -125,6 +129,7 @@ class MemoryFiles(Files):
         self._open: dict[int, tuple[MemoryFile, str]] = {}
         self._locks: dict[int, str] = {}
         self._next_fd = 1000
+        self._lock = threading.RLock()  # guards all of the above, and the bytes of the files
 
     def file(self, path: str) -> MemoryFile:
         """Return a file by its name, for looking into it or damaging it.
@@ -132,9 +137,10 @@ class MemoryFiles(Files):
         Raises:
             FileNotFoundError: there is none.
         """
-        if path not in self._names:
-            raise FileNotFoundError(errno.ENOENT, "no such file", path)
-        return self._names[path]
+        with self._lock:
+            if path not in self._names:
+                raise FileNotFoundError(errno.ENOENT, "no such file", path)
+            return self._names[path]
 
     def after_power_loss(
         self, survives: Callable[[str, int, int], bool], *, names_synced: bool
@@ -148,25 +154,28 @@ class MemoryFiles(Files):
                 all do.
         """
         disk = MemoryFiles()
-        for path, file in (self.synced_names if names_synced else self._names).items():
-            data = bytearray(file.synced)
-            for number, (offset, sector) in enumerate(file.pending()):
-                if survives(path, number, offset):
-                    overlay(data, sector, offset)
-            disk.put(path, bytes(data))
+        with self._lock:
+            for path, file in (self.synced_names if names_synced else self._names).items():
+                data = bytearray(file.synced)
+                for number, (offset, sector) in enumerate(file.pending()):
+                    if survives(path, number, offset):
+                        overlay(data, sector, offset)
+                disk.put(path, bytes(data))
         return disk
 
     def put(self, path: str, data: bytes) -> None:
         """Place a file on the disk, synced."""
-        self._names[path] = self.synced_names[path] = MemoryFile(data)
+        with self._lock:
+            self._names[path] = self.synced_names[path] = MemoryFile(data)
 
     def place(self, names: dict[str, MemoryFile], changes: list[NameChange]) -> None:
         """Place files on an empty disk, and what was done to their names without a sync."""
-        self.synced_names = names
-        self._names = dict(names)
-        self.name_changes = changes
-        for change in changes:
-            change.apply(self._names)
+        with self._lock:
+            self.synced_names = names
+            self._names = dict(names)
+            self.name_changes = changes
+            for change in changes:
+                change.apply(self._names)
 
     def _enter(self, call: str, path: str) -> None:
         self.calls.append((call, path))
@@ -184,11 +193,10 @@ class MemoryFiles(Files):
 
     def names(self, directory: str) -> list[str]:
         """See `Files.names`."""
-        return sorted(
-            os.path.basename(path)
-            for path in list(self._names)
-            if os.path.dirname(path) == directory
-        )
+        with self._lock:
+            return sorted(
+                os.path.basename(path) for path in self._names if os.path.dirname(path) == directory
+            )
 
     def make_directory(self, directory: str) -> None:
         """See `Files.make_directory`."""
@@ -197,28 +205,33 @@ class MemoryFiles(Files):
     def create(self, path: str) -> int:
         """See `Files.create`."""
         self._enter("create", path)
-        if path in self._names:
-            raise FileExistsError(errno.EEXIST, "file exists", path)
-        self._change("", path, MemoryFile())
-        return self._descriptor(self._names[path], path)
+        with self._lock:
+            if path in self._names:
+                raise FileExistsError(errno.EEXIST, "file exists", path)
+            self._change("", path, MemoryFile())
+            return self._descriptor(self._names[path], path)
 
     def open(self, path: str, *, write: bool = False) -> int:
         """See `Files.open`."""
         del write
-        return self._descriptor(self.file(path), path)
+        with self._lock:
+            return self._descriptor(self.file(path), path)
 
     def close(self, fd: int) -> None:
         """See `Files.close`."""
-        if self._locks.pop(fd, None) is None:
-            del self._open[fd]
+        with self._lock:
+            if self._locks.pop(fd, None) is None:
+                del self._open[fd]
 
     def size(self, fd: int) -> int:
         """See `Files.size`."""
-        return len(self._open[fd][0].written)
+        with self._lock:
+            return len(self._open[fd][0].written)
 
     def read(self, fd: int, count: int, offset: int) -> bytes:
         """See `Files.read`."""
-        return bytes(self._open[fd][0].written[offset : offset + count])
+        with self._lock:
+            return bytes(self._open[fd][0].written[offset : offset + count])
 
     def expect(self, fd: int, offset: int, count: int) -> None:
         """Note what will be read."""
@@ -226,18 +239,19 @@ class MemoryFiles(Files):
 
     def write(self, fd: int, data: bytes, offset: int) -> int:
         """See `Files.write`."""
-        file, path = self._open[fd]
-        self._enter("write", path)
-        taken = min(len(data), self.short_write_bytes or len(data))
-        if self.capacity_bytes:
-            used = sum(len(other.written) for other in list(self._names.values()))
-            growth = max(0, offset + taken - len(file.written))
-            if growth > self.capacity_bytes - used:
-                taken -= growth - max(0, self.capacity_bytes - used)
-            if taken <= 0:
-                raise OSError(errno.ENOSPC, "no space left on device", path)
-        file.write(data[:taken], offset)
-        return taken
+        self._enter("write", self._path(fd))
+        with self._lock:
+            file, path = self._open[fd]
+            taken = min(len(data), self.short_write_bytes or len(data))
+            if self.capacity_bytes:
+                used = sum(len(other.written) for other in self._names.values())
+                growth = max(0, offset + taken - len(file.written))
+                if growth > self.capacity_bytes - used:
+                    taken -= growth - max(0, self.capacity_bytes - used)
+                if taken <= 0:
+                    raise OSError(errno.ENOSPC, "no space left on device", path)
+            file.write(data[:taken], offset)
+            return taken
 
     def write_through(self, fd: int, pieces: list[bytes], offset: int) -> int:
         """See `Files.write_through`: only what is written here is synced, as RWF_DSYNC may do."""
@@ -249,43 +263,51 @@ class MemoryFiles(Files):
         """See `Files.sync`."""
         self._sync(fd, 0, 1 << 62)
 
+    def _path(self, fd: int) -> str:
+        with self._lock:
+            return self._open[fd][1]
+
     def _sync(self, fd: int, start: int, stop: int) -> None:
-        file, path = self._open[fd]
-        self._enter("sync", path)
-        file.sync(start, stop)
+        self._enter("sync", self._path(fd))
+        with self._lock:
+            self._open[fd][0].sync(start, stop)
 
     def rename(self, source: str, target: str) -> None:
         """See `Files.rename`."""
         self._enter("rename", target)
-        file = self.file(source)
-        self._change(source, target, file)
-        for fd, (opened, _) in self._open.items():
-            if opened is file:
-                self._open[fd] = (file, target)
+        with self._lock:
+            file = self.file(source)
+            self._change(source, target, file)
+            for fd, (opened, _) in self._open.items():
+                if opened is file:
+                    self._open[fd] = (file, target)
 
     def remove(self, path: str) -> None:
         """See `Files.remove`."""
         self._enter("remove", path)
-        self._change(path, "", self.file(path))
+        with self._lock:
+            self._change(path, "", self.file(path))
 
     def sync_directory(self, directory: str) -> None:
         """See `Files.sync_directory`."""
         self._enter("sync_directory", directory)
-        later = []
-        for change in self.name_changes:
-            if change.directory() == directory:
-                change.apply(self.synced_names)
-            else:
-                later.append(change)
-        self.name_changes = later
+        with self._lock:
+            later = []
+            for change in self.name_changes:
+                if change.directory() == directory:
+                    change.apply(self.synced_names)
+                else:
+                    later.append(change)
+            self.name_changes = later
 
     def lock(self, path: str) -> int:
         """See `Files.lock`."""
-        if path in self._locks.values():
-            raise BlockingIOError(errno.EWOULDBLOCK, "locked", path)
-        self._next_fd += 1
-        self._locks[self._next_fd] = path
-        return self._next_fd
+        with self._lock:
+            if path in self._locks.values():
+                raise BlockingIOError(errno.EWOULDBLOCK, "locked", path)
+            self._next_fd += 1
+            self._locks[self._next_fd] = path
+            return self._next_fd
 
     def random(self, count: int) -> bytes:
         """See `Files.random`."""

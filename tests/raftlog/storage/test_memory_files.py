@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
 import pytest
 
 from headrace_raftlog.storage.memory_files import SECTOR_BYTES, MemoryFile, MemoryFiles
@@ -93,3 +96,31 @@ def test_what_is_in_doubt_may_survive_a_power_failure(doubtful: MemoryFile) -> N
     for kept, expected in ((True, b"x"), (False, b"\0")):
         lost = disk.after_power_loss(lambda *_, kept=kept: kept, names_synced=True)
         assert lost.file("/a").synced[-1:] == expected
+
+
+def test_picture_of_the_disk_is_whole_while_another_thread_changes_it(
+    disk: MemoryFiles,
+) -> None:
+    for number in range(4):
+        disk.write(disk.create(f"/a/{number}"), b"x" * SECTOR, 0)
+    asked, made = threading.Event(), threading.Event()
+    disk.fault = lambda call, path: asked.set()
+
+    def make() -> None:
+        disk.create("/a/new")
+        made.set()
+
+    maker = threading.Thread(target=make)
+
+    def survives(path: str, number: int, offset: int) -> bool:
+        if not maker.is_alive() and not made.is_set():
+            maker.start()
+            assert asked.wait(60)
+            for _ in range(1000):  # turns in which a disk without a lock would change
+                time.sleep(0)
+        return True
+
+    picture = disk.after_power_loss(survives, names_synced=False)
+    maker.join()
+    assert picture.names("/a") == ["0", "1", "2", "3"]
+    assert disk.names("/a") == ["0", "1", "2", "3", "new"]
