@@ -448,7 +448,16 @@ def _equal(log: MemoryLog | None, view: StoredGroup | None) -> bool:
         return False
     if log.membership not in (view.membership, NOBODY):
         return False
+    if not _same_incoming(log, view):
+        return False
     return all(view.entry(index) == log.bodies[index] for index in log.bodies)
+
+
+def _same_incoming(log: MemoryLog, view: StoredGroup) -> bool:
+    """Return whether the same fetched entries wait for an install, as long as they should be."""
+    held = view.incoming
+    found = dict(zip(held.indexes, held.lengths, strict=True)) if held is not None else {}
+    return found == {index: len(entry.data) for index, entry in log.incoming.items()}
 
 
 def _oldest_blob(view: StoredGroup) -> int:

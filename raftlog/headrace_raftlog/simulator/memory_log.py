@@ -146,12 +146,12 @@ class MemoryLog(GroupLog):
         else:
             self.items = []
         self._place(snapshot)
-        self.incoming = {}
 
     def add_incoming(self, entries: list[Entry]) -> None:
-        """Keep entries for a snapshot that is to be installed."""
+        """Keep entries for a snapshot that is to be installed, but none that one has replaced."""
         for entry in entries:
-            self.incoming[entry.index] = entry
+            if entry.index > self.snapshot_index:
+                self.incoming[entry.index] = entry
 
     def missing(self, live: array[int], commit_index: i64) -> list[int]:
         """Return which of the live entries of a snapshot this member has to fetch."""
@@ -177,3 +177,4 @@ class MemoryLog(GroupLog):
         self.snapshot = snapshot
         self.snapshot_index = snapshot.index
         self.snapshot_term = snapshot.term
+        self.incoming = {at: one for at, one in self.incoming.items() if at > snapshot.index}

@@ -96,6 +96,39 @@ def test_snapshots_are_followed(store, tokens):
     assert store.entry(7, 5) == entry(5)
 
 
+def test_fetched_bodies_that_survived_are_known_for_the_install_after_them():
+    survived = 0
+    for seed in range(40):
+        store = new_store(seed)
+        tokens = start(store)
+        store.begin(7, 1, FOUNDERS)
+        write(store, tokens, entry(1))
+        store.add_incoming(7, [entry(5)])
+        store.flush()
+        store.power_off()
+        tokens = start(store)
+        missing = store.missing(7, array("Q", [5]), 1)
+        assert (missing == []) == (5 in store.durable[7].incoming)
+        if missing:
+            continue
+        survived += 1
+        store.install_snapshot(7, Snapshot(6, 1, FOUNDERS, b"newer", array("Q", [5])), False)
+        write(store, tokens, entry(7))
+        assert store.durable[7].bodies == {5: entry(5)}
+    assert survived > 5
+
+
+def test_fetched_bodies_are_forgotten_once_a_snapshot_has_replaced_them(store, tokens):
+    write(store, tokens, entry(1), entry(2), entry(3))
+    store.add_incoming(7, [entry(2), entry(9)])
+    store.save_snapshot(7, Snapshot(3, 1, FOUNDERS, b"state", array("Q", [1])), object())
+    write(store, tokens, entry(4))
+    assert sorted(store.durable[7].incoming) == [9]
+    store.power_off()
+    start(store)
+    assert store.missing(7, array("Q", [1, 9]), 4) == []
+
+
 def test_any_part_of_what_was_under_way_is_explained():
     lasts = set()
     for seed in range(40):
