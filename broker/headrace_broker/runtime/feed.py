@@ -43,6 +43,7 @@ class Feed:
     Attributes:
         consumer: number of the consumer within its session.
         window: octets of bodies that the gateway still has room for; negative when overdrawn.
+        ended: nothing is sent any more: the consumer has gone, or is served elsewhere.
     """
 
     def __init__(self, consumer: i64, window: i64, log: QueueLog, machine: QueueMachine) -> None:
@@ -50,7 +51,10 @@ class Feed:
         self.window = window
         self._log = log
         self._machine = machine
+        self.ended = False
         self._waiting: deque[EntryGroup] = deque()
+        self._to: SessionEnd | None = None
+        self._reading = False
 
     @property
     def waiting_count(self) -> int:
@@ -68,8 +72,18 @@ class Feed:
         self.window += octets
         self._drain(to)
 
+    def _read(self) -> None:
+        """Go on with what had to be read from the disk."""
+        self._reading = False
+        if self._to is not None and not self.ended:
+            self._drain(self._to)
+
     def _drain(self, to: SessionEnd) -> None:
-        while self._waiting and self.window > 0:
+        self._to = to
+        while self._waiting and self.window > 0 and not self._reading:
+            if not self._log.prepare(self._waiting[0].entry_index, self._read):
+                self._reading = True
+                return
             group = self._waiting.popleft()
             try:
                 run = cut_run(self.consumer, group, self._log)

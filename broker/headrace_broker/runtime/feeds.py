@@ -41,6 +41,7 @@ class Feeds:
 
     def put(self, session: int, feed: Feed) -> None:
         """Serve a consumer, anew where it was served before."""
+        self.drop(session, feed.consumer)
         self._feeds.setdefault(session, {})[int(feed.consumer)] = feed
 
     def get(self, session: int, consumer: i64) -> Feed | None:
@@ -52,19 +53,23 @@ class Feeds:
         """Serve a consumer no more."""
         feeds = self._feeds.get(session)
         if feeds is not None:
-            feeds.pop(int(consumer), None)
+            feed = feeds.pop(int(consumer), None)
+            if feed is not None:
+                feed.ended = True
             if not feeds:
                 del self._feeds[session]
 
     def drop_all(self) -> list[int]:
         """Serve nobody any more; return the sessions that were."""
-        feeds, self._feeds = self._feeds, {}
-        return list(feeds)
+        sessions = list(self._feeds)
+        for session in sessions:
+            self._drop_session(session)
+        return sessions
 
     def drop_ended(self, command: Command, machine: QueueMachine) -> None:
         """Forget the feeds of consumers that a command, applied by now, has ended."""
         if isinstance(command, Close):
-            self._feeds.pop(command.session, None)
+            self._drop_session(command.session)
         elif isinstance(command, Cancel):
             if not machine.is_attached(command.session, command.consumer):
                 self.drop(command.session, command.consumer)
@@ -72,4 +77,8 @@ class Feeds:
             for session in list(self._feeds):
                 boot = session_boot(session)
                 if session_node(session) == command.node and boot != command.boot_keep:
-                    del self._feeds[session]
+                    self._drop_session(session)
+
+    def _drop_session(self, session: int) -> None:
+        for feed in self._feeds.pop(session, {}).values():
+            feed.ended = True

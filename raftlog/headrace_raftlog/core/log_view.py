@@ -43,6 +43,14 @@ class LogView:
             return self.pending[index - self.pending_first].term
         return -1
 
+    def at_hand(self, low: i64, high: i64, bytes_max: i64) -> i64:
+        """Return the index up to and without which entries from `low` can be had at once."""
+        if low >= self.pending_first:
+            return high
+        stop: i64 = min(high, self.pending_first)
+        found: i64 = self.log.at_hand(low, stop, bytes_max)
+        return high if found == stop else found
+
     def entries(self, low: i64, high: i64, bytes_max: i64) -> list[Entry]:
         """Return entries from `low` up to and without `high`, cut by bytes but never empty.
 

@@ -341,6 +341,11 @@ class RaftCore(RaftState):
         """End quiescence, because the liveness of a node with a member changed."""
         liveness.wake(self)
 
+    def entries_read(self) -> None:
+        """The host has read what `GroupLog.at_hand` did not have: send it, if this member leads."""
+        if self.role == LEADER:
+            self.send_dirty = True
+
     def lose_leader(self) -> None:
         """The host knows that the leader's node is down: campaign soon instead of waiting.
 

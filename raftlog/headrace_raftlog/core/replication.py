@@ -146,11 +146,12 @@ def _replicate(state: RaftState, progress: Progress) -> None:
         _offer_snapshot(state, progress)
         return
     if progress.state == PROBE:
-        _send_append(state, progress, state.log.last_index)
-        progress.flush = False
+        if _send_append(state, progress, state.log.last_index):
+            progress.flush = False
         return
     while progress.next_index <= state.log.last_index and not progress.is_full():
-        _send_append(state, progress, state.log.last_index)
+        if not _send_append(state, progress, state.log.last_index):
+            return
         progress.flush = False
     if progress.flush:
         _send_append(state, progress, progress.next_index - 1)
@@ -159,13 +160,20 @@ def _replicate(state: RaftState, progress: Progress) -> None:
         send_heartbeat(state, progress, False)
 
 
-def _send_append(state: RaftState, progress: Progress, last_index: i64) -> None:
-    """Send one APPEND with entries from `next_index` to at most `last_index`."""
+def _send_append(state: RaftState, progress: Progress, last_index: i64) -> bool:
+    """Send one APPEND with entries from `next_index` to at most `last_index`.
+
+    Returns:
+        False, and nothing is sent, while the first of them is read from the disk.
+    """
     options = state.options
     low: i64 = progress.next_index
     high: i64 = min(last_index + 1, low + options.append_entries_max)
     entries: list[Entry] = []
     if low < high:
+        high = state.log.at_hand(low, high, options.append_bytes_max)
+        if high == low:
+            return False
         entries = state.log.entries(low, high, options.append_bytes_max)
     state.send(
         Message(
@@ -187,6 +195,7 @@ def _send_append(state: RaftState, progress: Progress, last_index: i64) -> None:
         for entry in entries:
             size += len(entry.data)
         progress.sent(last_sent, size)
+    return True
 
 
 def _offer_snapshot(state: RaftState, progress: Progress) -> None:

@@ -40,6 +40,15 @@ class GroupLog:
             CorruptLogError: a stored record fails its checksum.
         """
 
+    def at_hand(self, low: i64, high: i64, bytes_max: i64) -> i64:
+        """Return the index up to and without which `entries` from `low` need no disk.
+
+        `low` where the first one is being read: the host tells the core when it was. A log in
+        memory has everything at hand.
+        """
+        del low, bytes_max
+        return high
+
     @abstractmethod
     def config_entries(self) -> list[Entry]:
         """Return the entries of kind ENTRY_CONFIG from `first_index()` on, in order."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from headrace_raftlog.model.entry import Entry
@@ -30,6 +31,17 @@ class HostedSource:
         except CorruptLogError:
             LOG.exception("group %d: its snapshot cannot be served", group)
             return None
+
+    def prepare(self, group: int, index: int, done: Callable[[], None]) -> bool:
+        """Have an entry at hand for `entry`; see `StoredGroup.prepare`."""
+        hosted = self._host.find(group)
+        if self._host.stopped or hosted is None:
+            return True
+        try:
+            return hosted.view.prepare(index, done)
+        except OSError:
+            LOG.exception("group %d: entry %d cannot be read", group, index)
+            return True
 
     def entry(self, group: int, index: int) -> Entry | None:
         """Return a committed entry, None where it is not there or no longer."""

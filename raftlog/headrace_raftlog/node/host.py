@@ -8,6 +8,7 @@ that everything leaves in one append to the shared log and one frame per peer.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Final, final
 
 from mypy_extensions import i64
@@ -142,6 +143,7 @@ class Host:
         if snapshot is not None:
             self.snapshots.saved(hosted, snapshot)
         self._groups[group] = hosted
+        view.on_read = partial(self._entries_read, hosted)
         for message in self._held.take(group):
             core.step(message)
         if campaign:
@@ -462,6 +464,11 @@ class Host:
         for message in messages:
             if not post(message):
                 hosted.core.report_unreachable(message.target)
+
+    def _entries_read(self, hosted: HostedGroup) -> None:
+        if not hosted.removed and not self.stopped:
+            hosted.core.entries_read()
+            self._mark(hosted)
 
     def _mark(self, hosted: HostedGroup) -> None:
         """Have a group served in the next turn, and ticked until its core falls silent again."""

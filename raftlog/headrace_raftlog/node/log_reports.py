@@ -1,4 +1,4 @@
-"""What the log's writer thread reports, on its way to the host on the event loop."""
+"""Reports of the log's threads, on their way to the host on the event loop."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ class LogReports:
         log.on_durable = self._durable
         log.on_full = self._full
         log.on_failed = self._failed
+        log.recovery.reader.reads.start(loop.call_soon_threadsafe)
 
     def full(self, full: bool) -> None:
         """Refuse proposals while the disk is full."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from headrace_raftlog.core.progress import SNAPSHOT_OFFERED
@@ -139,6 +140,19 @@ class GroupQueries:
             OSError: its file cannot be read.
         """
         return self._hosted(group).view.entry(index).data
+
+    def prepare_entry(self, group: int, index: int, done: Callable[[], None]) -> bool:
+        """Have an entry at hand, so that `entry_data` does not wait for the disk.
+
+        Returns:
+            Whether it is, or is not there at all; otherwise `done` is called in a later turn of
+            the event loop, when it was read or could not be.
+
+        Raises:
+            KeyError: the group is not on this node.
+            OSError: its file cannot be opened.
+        """
+        return self._hosted(group).view.prepare(index, done)
 
     def entry_octets(self, group: int, index: int) -> int:
         """Return the size of an entry's data, 0 where there is no such entry.

@@ -18,6 +18,7 @@ from headrace_raftlog.model.limits import (
     SNAPSHOT_REQUESTS_MAX,
 )
 from headrace_raftlog.storage.accounting import SegmentUse
+from headrace_raftlog.storage.disk_reads import tell_nobody
 from headrace_raftlog.storage.group_log import StoredGroup
 from headrace_raftlog.storage.group_table import GroupTable
 from headrace_raftlog.storage.options import LogOptions
@@ -118,7 +119,8 @@ class Collector:
         while self._victim is not None and self._moved < bytes_max and self._read < read_max:
             batch = self._batch
             if batch is None:
-                self._next_batch(self._victim)
+                if not self._next_batch(self._victim):
+                    return
             elif self._record < len(batch.offsets):
                 if len(self.asked) >= SNAPSHOT_REQUESTS_MAX:
                     return
@@ -170,32 +172,46 @@ class Collector:
         self._batch = None
         self._seen = set()
 
-    def _next_batch(self, use: SegmentUse) -> None:
-        """Read the batch at the current position, or leave the file at its end."""
+    def _next_batch(self, use: SegmentUse) -> bool:
+        """Read the batch at the current position, or leave the file at its end.
+
+        Returns:
+            False while a thread reads what is needed for that.
+        """
         batch = self._parse()
         if batch is None:
-            self._load(use, _WINDOW_BYTES)
+            if not self._load(use, _WINDOW_BYTES):
+                return False
             batch = self._parse()
         if batch is None and len(self._window) >= HEADER_BYTES:
             size: i64 = record_term_at(self._window, 0)
             if _WINDOW_BYTES < size <= use.size and head_number_at(self._window, 0, self._salt):
-                self._load(use, sector_end(size))
+                if not self._load(use, sector_end(size)):
+                    return False
                 batch = self._parse()
         if batch is not None:
             self._batch = batch
             self._record = 0
-            return
+            return True
         if self._window[:SECTOR_BYTES] == _ZEROS[: len(self._window)]:
             use.passes += 1
         else:
             use.stuck = True
         use.rest = COLLECT_REST_STEPS
         self._leave()
+        return True
 
-    def _load(self, use: SegmentUse, count: i64) -> None:
-        self._window = self._table.reader.read(use.sequence, self._at, count)
+    def _load(self, use: SegmentUse, count: i64) -> bool:
+        """Read a window; False, and nothing changes, while a thread has yet to read it."""
+        size: i64 = min(count, use.size - self._at)
+        location: i64 = use.sequence << 32 | self._at
+        reader = self._table.reader
+        if not reader.prepare(location, size, location, use.sequence, tell_nobody):
+            return False
+        self._window = reader.read(use.sequence, self._at, size)
         self._window_at = self._at
         self._read += len(self._window)
+        return True
 
     def _parse(self) -> Batch | None:
         """Return the batch at the current position if the window holds it whole."""

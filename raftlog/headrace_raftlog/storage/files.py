@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 IOV_MAX: Final = 1024  # pieces one vectored write takes (Linux UIO_MAXIOV)
-WITHOUT_SYNC_FLAG: Final = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
+WITHOUT_FLAG: Final = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 
 
 class Files:
@@ -21,6 +21,7 @@ class Files:
 
     def __init__(self) -> None:
         self._write_sync_flag = getattr(os, "RWF_DSYNC", 0)
+        self._no_wait_flag = getattr(os, "RWF_NOWAIT", 0)
 
     def names(self, directory: str) -> list[str]:
         """Return the names in a directory, sorted."""
@@ -67,6 +68,27 @@ class Files:
             parts.append(data)
         return b"".join(parts)
 
+    def read_cached(self, fd: int, count: int, offset: int) -> bytes | None:
+        """Return bytes that the system has in memory, without waiting for the disk.
+
+        Returns:
+            Up to `count` bytes from `offset`, as many as are there; None for none, and always
+            where the file system cannot tell (RWF_NOWAIT).
+        """
+        if not self._no_wait_flag:
+            return None
+        data = bytearray(count)
+        try:
+            taken = os.preadv(fd, [data], offset, self._no_wait_flag)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if error.errno not in WITHOUT_FLAG:
+                raise
+            self._no_wait_flag = 0
+            return None
+        return bytes(data[:taken]) if taken < count else bytes(data)
+
     def expect(self, fd: int, offset: int, count: int) -> None:
         """Tell the system that bytes will be read soon; it may fetch them meanwhile, or not."""
         os.posix_fadvise(fd, offset, count, os.POSIX_FADV_WILLNEED)
@@ -88,7 +110,7 @@ class Files:
             try:
                 return os.pwritev(fd, pieces, offset, self._write_sync_flag)
             except OSError as error:
-                if error.errno not in WITHOUT_SYNC_FLAG:
+                if error.errno not in WITHOUT_FLAG:
                     raise
                 self._write_sync_flag = 0
         written = os.pwritev(fd, pieces, offset)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
+from collections.abc import Callable
 from typing import Final, final
 
 from mypy_extensions import i64
@@ -13,6 +14,7 @@ from headrace_raftlog.model.errors import CorruptLogError
 from headrace_raftlog.model.log import GroupLog
 from headrace_raftlog.model.membership import NOBODY, Membership
 from headrace_raftlog.storage.accounting import Ledger
+from headrace_raftlog.storage.disk_reads import tell_nobody
 from headrace_raftlog.storage.record import (
     HEADER_BYTES,
     RECORD_ENTRY,
@@ -64,6 +66,8 @@ class StoredGroup(GroupLog):
         fetched: those of them that are not durable; None for none.
         configs: indexes behind the snapshot of entries of kind ENTRY_CONFIG; None for none.
         ledger: accounts of the segments.
+        read_at: location behind the entry that was prepared last.
+        on_read: called when `at_hand` may say more than before.
     """
 
     def __init__(self, group: i64, reader: SegmentReader, ledger: Ledger) -> None:
@@ -93,6 +97,8 @@ class StoredGroup(GroupLog):
         self.incoming: SparseIndex | None = None
         self.fetched: dict[int, Entry] | None = None
         self.configs: list[int] | None = None
+        self.read_at: i64 = 0
+        self.on_read: Callable[[], None] = tell_nobody
 
     def first_index(self) -> i64:
         """Return the index behind the snapshot: the lowest that `entries` can give."""
@@ -181,6 +187,39 @@ class StoredGroup(GroupLog):
             else:
                 index = self._load(index, stop, out)
         return out
+
+    def prepare(self, index: i64, done: Callable[[], None]) -> bool:
+        """Have an entry at hand, so that `entry` does not wait for the disk.
+
+        Returns:
+            Whether `entry` may be called now; else `done` is called in a later turn of the loop.
+        """
+        location: i64 = 0 if index in self.recent else self.location_of(index)
+        if location == 0 or self.reader.cache.find(location) is not None:
+            return True
+        return self._prepare(location, self.record_bytes_of(index), done)
+
+    def at_hand(self, low: i64, high: i64, bytes_max: i64) -> i64:
+        """See `GroupLog.at_hand`; `on_read` is called when what is missing was read."""
+        first: i64 = self.snapshot_index + 1
+        left: i64 = bytes_max
+        index: i64 = low
+        while index < high:
+            length: i64 = i64(self.lengths[index - first]) & LENGTH_MASK
+            left -= length
+            if left < 0 and index > low:
+                break
+            if index not in self.recent:
+                location: i64 = self.locations[index - first]
+                if not self._prepare(location, HEADER_BYTES + length, self.on_read):
+                    break
+            index += 1
+        return index
+
+    def _prepare(self, location: i64, size: i64, done: Callable[[], None]) -> bool:
+        held = self.reader.prepare(location, size, self.read_at, self.ledger.newest, done)
+        self.read_at = location + size
+        return held
 
     def _load(self, low: i64, high: i64, out: list[Entry]) -> i64:
         """Read the entries from `low` that lie one behind the other on disk; return the next."""

@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 from collections import OrderedDict
+from collections.abc import Callable
 from struct import Struct
 from typing import Final, final
 
@@ -18,7 +19,9 @@ from headrace_raftlog.model.limits import (
     OPEN_SEGMENTS_MAX,
     READ_AHEAD_BYTES,
     READ_AHEAD_GAP_BYTES_MAX,
+    READ_PIECE_BYTES,
 )
+from headrace_raftlog.storage.disk_reads import DiskReads, Place
 from headrace_raftlog.storage.files import Files
 from headrace_raftlog.storage.read_cache import ReadCache
 
@@ -199,18 +202,28 @@ class OpenSegment:
         self.ahead: i64 = 0
 
 
+def _follows(location: i64, after: i64) -> bool:
+    """Return whether who read up to `after`, and now reads at `location`, reads in order."""
+    gap: i64 = location - after
+    if gap >= 0 and gap <= READ_AHEAD_GAP_BYTES_MAX:
+        return True
+    return after == 0 or location >> 32 == (after >> 32) + 1
+
+
 @final
 class SegmentReader:
     """Reads records of any segment, keeping a bounded number of files open.
 
-    Reads happen on the event loop. Where they follow each other, as when a long queue is drained,
-    the system is told early what comes next, so that they do not wait for the disk.
+    `prepare` has bytes read by a thread before `read` takes them on the event loop. A read that
+    was not prepared goes to the system at once; where such reads follow each other, it is told
+    early what comes next.
 
     Attributes:
         files: the file system.
         directory: of the segments.
         salt: start value of every checksum.
         cache: entries that were read last.
+        reads: pieces that are read beside the event loop.
     """
 
     def __init__(self, files: Files, directory: str) -> None:
@@ -218,6 +231,7 @@ class SegmentReader:
         self.directory = directory
         self.salt: i64 = 0
         self.cache = ReadCache()
+        self.reads = DiskReads(files)
         self._open: OrderedDict[int, OpenSegment] = OrderedDict()
 
     def read(self, sequence: int, offset: int, count: int) -> bytes:
@@ -226,6 +240,44 @@ class SegmentReader:
         Raises:
             OSError: the file is gone or unreadable.
         """
+        held = self.reads.find(sequence, offset, count)
+        if held is not None:
+            return held
+        segment = self._segment(sequence)
+        self._look_ahead(segment, offset, offset + count)
+        return self.files.read(segment.fd, count, offset)
+
+    def prepare(
+        self, location: i64, size: i64, after: i64, newest: i64, done: Callable[[], None]
+    ) -> bool:
+        """Have a durable record at hand for `read`, without waiting for the disk.
+
+        Args:
+            location: packed, of its first byte.
+            size: its length.
+            after: location behind what the caller read before, 0 for nothing; what follows the
+                record is read with it where the record is the next one.
+            newest: the segment that is still written; nothing is read ahead in it.
+            done: called in a later turn when it is there, or cannot be read, which `read` says.
+
+        Returns:
+            Whether it is there now; `done` is not called then.
+
+        Raises:
+            OSError: the file is gone or cannot be opened.
+        """
+        sequence: i64 = location >> 32
+        offset: i64 = location & 0xFFFFFFFF
+        reads = self.reads
+        if not reads.is_started or reads.holds(sequence, offset, size):
+            return True
+        count: i64 = size
+        if sequence < newest and _follows(location, after):
+            count = max(size, READ_PIECE_BYTES)
+        place = Place(self.path(sequence), sequence, offset, count)
+        return reads.fetch(place, self._segment(sequence).fd, size, done)
+
+    def _segment(self, sequence: int) -> OpenSegment:
         segment = self._open.get(sequence)
         if segment is None:
             segment = OpenSegment(self.files.open(self.path(sequence)))
@@ -234,8 +286,7 @@ class SegmentReader:
                 self.files.close(self._open.popitem(last=False)[1].fd)
         else:
             self._open.move_to_end(sequence)
-        self._look_ahead(segment, offset, offset + count)
-        return self.files.read(segment.fd, count, offset)
+        return segment
 
     def _look_ahead(self, segment: OpenSegment, offset: i64, end: i64) -> None:
         gap: i64 = offset - segment.end
@@ -249,6 +300,7 @@ class SegmentReader:
 
     def forget(self, sequence: int) -> None:
         """Close a segment that is to be removed."""
+        self.reads.forget(sequence)
         segment = self._open.pop(sequence, None)
         if segment is not None:
             self.files.close(segment.fd)
@@ -259,6 +311,7 @@ class SegmentReader:
 
     def close(self) -> None:
         """Close every file."""
+        self.reads.close()
         for segment in self._open.values():
             self.files.close(segment.fd)
         self._open.clear()

@@ -6,8 +6,9 @@ this node is bounded by the number of calls, and the receiver sets the pace.
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Callable, Collection
 from itertools import islice
 from typing import Any, Final, NoReturn, Protocol
 
@@ -45,6 +46,9 @@ class BulkSource(Protocol):
     def snapshot(self, group: int) -> Snapshot | None:
         """Return the newest snapshot of a group, None where there is none."""
 
+    def prepare(self, group: int, index: int, done: Callable[[], None]) -> bool:
+        """Have an entry at hand for `entry`; False, and `done` is called later, if it is read."""
+
     def entry(self, group: int, index: int) -> Entry | None:
         """Return a committed entry, None where it is not there or no longer."""
 
@@ -56,6 +60,11 @@ class NoSource:
         """See `BulkSource`."""
         del group
         return None
+
+    def prepare(self, group: int, index: int, done: Callable[[], None]) -> bool:
+        """See `BulkSource`."""
+        del group, index, done
+        return True
 
     def entry(self, group: int, index: int) -> Entry | None:
         """See `BulkSource`."""
@@ -123,6 +132,7 @@ class BulkServicer(RaftBulkServicer):
             size = 0
             for wanted in request.ranges:
                 for index in range(wanted.first, wanted.last + 1):
+                    await self._prepare(request.group, index)
                     entry = self.source.entry(request.group, index)
                     if entry is None:
                         text = f"group {request.group} has no entry {index} any more"
@@ -137,6 +147,12 @@ class BulkServicer(RaftBulkServicer):
                 yield part
         finally:
             self.active -= 1
+
+    async def _prepare(self, group: int, index: int) -> None:
+        """Wait until an entry can be given without waiting for the disk, on the event loop."""
+        read = asyncio.Event()
+        if not self.source.prepare(group, index, read.set):
+            await read.wait()
 
     async def _admit(self, member: int, context: Context) -> None:
         """Refuse whoever is not a peer in our cluster, and one call too many."""

@@ -22,8 +22,24 @@ class Entries(QueueLog):
     def __init__(self):
         self.entries = {}
         self.reads = []
+        self.slow = False
+        self.waiting = {}
+
+    def prepare(self, index, done):
+        if not self.slow:
+            return True
+        self.waiting[index] = done
+        return False
+
+    def read(self, index):
+        """Let an entry come from the disk."""
+        done = self.waiting.pop(index)
+        slow, self.slow = self.slow, False
+        done()
+        self.slow = slow
 
     def entry_data(self, index):
+        assert index not in self.waiting
         self.reads.append(index)
         return self.entries[index]
 
@@ -122,6 +138,39 @@ def test_deliveries_of_one_entry_are_one_run_and_one_read(make_line):
     assert line.sink.runs == [(1, 3)]
     assert line.source.reads == [1]
     assert line.feed.window == 97
+
+
+def test_runs_wait_in_order_for_entries_that_are_read(make_line):
+    line = make_line(100)
+    line.source.slow = True
+    line.deliver(line.entry(b"a", b"b"))
+    line.deliver(line.entry(b"c"))
+    line.feed.open(50, line.sink)
+    assert (line.sink.runs, list(line.source.waiting)) == ([], [1])
+    line.source.read(1)
+    assert line.sink.runs == [(1, 2), (3, 1)]
+    assert line.feed.waiting_count == 0
+
+
+def test_feed_that_has_ended_sends_nothing_that_was_read_for_it(make_line):
+    line = make_line(100)
+    line.source.slow = True
+    line.deliver(line.entry(b"a"))
+    line.feed.ended = True
+    line.source.read(1)
+    assert line.sink.runs == []
+
+
+def test_window_that_closed_while_an_entry_was_read_holds(make_line):
+    line = make_line(1)
+    line.source.slow = True
+    line.deliver(line.entry(b"a"))
+    line.feed.open(-1, line.sink)
+    line.source.read(1)
+    assert line.sink.runs == []
+    line.source.slow = False
+    line.feed.open(1, line.sink)
+    assert line.sink.runs == [(1, 1)]
 
 
 def test_each_entry_is_a_run(make_line):

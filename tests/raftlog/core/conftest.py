@@ -11,6 +11,7 @@ import pytest
 from headrace_raftlog.core.raft import RaftCore
 from headrace_raftlog.model.entry import ENTRY_NORMAL, Entry, HardState
 from headrace_raftlog.model.group import CoreOptions, GroupConfig
+from headrace_raftlog.model.log import GroupLog
 from headrace_raftlog.model.membership import Membership
 from headrace_raftlog.model.message import (
     APPEND_REPLY,
@@ -40,6 +41,7 @@ class Host:
         applied: int = 0,
         seed: int = 1,
         entries: tuple[Entry, ...] = (),
+        view: Callable[[MemoryLog], GroupLog] | None = None,
         **options: int,
     ) -> None:
         self.voters = voters
@@ -54,7 +56,7 @@ class Host:
         self.core = RaftCore(
             GroupConfig(GROUP, member, voters, learners, outgoing),
             CoreOptions(**options),
-            self.log,
+            view(self.log) if view is not None else self.log,
             hard_state,
             applied,
             seed,

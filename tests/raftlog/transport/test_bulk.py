@@ -42,11 +42,20 @@ class Source:
         self.newest = snapshot
         self.entries = entries
         self.read = 0
+        self.prepared: set[int] | None = None
 
     def snapshot(self, group: int) -> Snapshot | None:
         return self.newest if group == 5 else None
 
+    def prepare(self, group: int, index: int, done: Callable[[], None]) -> bool:
+        if self.prepared is None or index in self.prepared:
+            return True
+        self.prepared.add(index)
+        asyncio.get_running_loop().call_soon(done)
+        return False
+
     def entry(self, group: int, index: int) -> Entry | None:
+        assert self.prepared is None or index in self.prepared
         self.read += 1
         return self.entries.get(index) if group == 5 else None
 
@@ -103,6 +112,23 @@ def test_entries_arrive_in_order_whatever_their_size(node_type: Any, addresses: 
             await collect(two.transport.bulk.entries(1, 5, 2, [(12, 14)], 3))
         with pytest.raises(FrameError, match="was not asked for, or cannot be"):
             await collect(two.transport.bulk.entries(1, 5, 2, [(12, 12)], 2))
+        await one.stop()
+        await two.stop()
+
+    run(body)
+
+
+def test_server_waits_for_entries_that_have_to_be_read(
+    node_type: Any, addresses: Addresses
+) -> None:
+    async def body() -> None:
+        entries = {index: Entry(index, 3, 0, b"%d" % index) for index in range(1, 6)}
+        source = Source(None, entries)
+        source.prepared = set()
+        one, two = await pair(node_type, addresses, source)
+        got = await collect(two.transport.bulk.entries(1, 5, 2, [(1, 5)], 3))
+        assert got == list(entries.values())
+        assert source.prepared == set(entries)
         await one.stop()
         await two.stop()
 
