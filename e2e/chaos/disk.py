@@ -8,7 +8,8 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-SOURCE: Final = Path(__file__).with_name("disk_delay.c")
+SYNCS: Final = Path(__file__).with_name("disk_delay.c")
+READS: Final = Path(__file__).with_name("read_delay.c")
 
 
 class SlowDisk:
@@ -16,12 +17,13 @@ class SlowDisk:
 
     Args:
         directory: where the control file and the compiled library go.
+        source: which calls are slow: SYNCS or READS.
 
     Raises:
         FileNotFoundError: there is no C compiler.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, source: Path = SYNCS) -> None:
         self._control = directory / "disk_delay"
         self._library = directory / "disk_delay.so"
         directory.mkdir(parents=True, exist_ok=True)
@@ -30,7 +32,7 @@ class SlowDisk:
         if compiler is None:
             raise FileNotFoundError("no C compiler to build the slow disk with; install gcc")
         options = ("-shared", "-fPIC", "-O1", "-Wall", "-Werror")
-        target = ("-o", str(self._library), str(SOURCE), "-ldl")
+        target = ("-o", str(self._library), str(source), "-ldl")
         subprocess.run([compiler, *options, *target], check=True)
 
     @property
@@ -42,6 +44,6 @@ class SlowDisk:
         }
 
     def set_delay(self, milliseconds: int) -> None:
-        """Delay each sync from now on, and end the one that waits if it waited longer."""
+        """Delay each of the calls from now on, and end the one that waits if it waited longer."""
         with self._control.open("r+b") as file:
             file.write(struct.pack("=i", milliseconds))
