@@ -141,7 +141,7 @@ class Looker:
         sources = node.sources()
         self.spent: dict[str, list[float]] = {}
         self._node = node
-        self._edges, self._episodes = EdgeTaker(sources, 2000), Episodes(sources, 1)
+        self._edges, self._episodes = EdgeTaker(sources, 2000), Episodes(sources, lambda: 1)
         self._samples = SampleTaker(sources, 2000)
         self._logs = {
             name: ShardLog(Files(), f"{directory}/{name}", schema, BOUNDS, _unix_ms)

@@ -138,6 +138,10 @@ class Catalog(ClusterChanges):
         self._events = []
         return result, events
 
+    def seen_boot(self, node: int) -> int:
+        """Return the newest boot from which a node has asked for anything, -1 before it did."""
+        return self.seen.boot(node)
+
     # Cluster
 
     def _barrier(self, _command: commands.Barrier) -> Result:

@@ -19,6 +19,7 @@ from headrace_broker.model.limits import CATALOG_REQUEST_WINDOW
 from headrace_broker.model.session import NODE_ID_MAX
 
 ENVELOPE_VERSION: Final = 1
+REQUEST_BITS: Final = 62  # of a process's first number: no two begin alike, none gets to 2**64
 
 _HEADER: Final = struct.Struct(">BHIQ")
 ENVELOPE_OCTETS: Final = _HEADER.size
@@ -30,7 +31,7 @@ class Request(NamedTuple):
     Attributes:
         node: id of the asking node, 1 to 1023.
         boot: how many times that node was started, from 0.
-        number: counts up from 1 within the boot.
+        number: counts up within the boot, from a random number of REQUEST_BITS.
     """
 
     node: int
@@ -89,6 +90,11 @@ class RequestTable:
 
     def __init__(self, nodes: dict[int, SeenRequests] | None = None) -> None:
         self.nodes = nodes if nodes is not None else {}
+
+    def boot(self, node: int) -> int:
+        """Return the newest boot from which a node's requests were met, -1 before the first."""
+        seen = self.nodes.get(node)
+        return seen.boot if seen is not None else -1
 
     def admit(self, request: Request) -> bool:
         """Note a request; return False when it must not be applied (again)."""

@@ -55,7 +55,6 @@ class NodeBroker(Broker):
         self,
         names: tuple[str, str],
         limits: ClientLimits,
-        boot: int,
         view: CatalogView,
         router: Router,
         hosting: Hosting,
@@ -67,7 +66,7 @@ class NodeBroker(Broker):
     ) -> None:
         self.node_name, self.cluster_name = names
         self.limits = limits
-        self.boot = boot
+        self.boot = 0
         self.permissions = Permissions(view)
         self.quotas = Quotas()
         self.connections: dict[str, ConnectionInfo] = {}
@@ -227,6 +226,8 @@ class NodeBroker(Broker):
 
     @override
     def open_queue(self, queue: Queue, listener: QueueListener, account: Account) -> QueueClient:
+        if self.boot == 0:
+            raise AmqpError(INTERNAL_ERROR, f"node '{self.node_name}' has yet to join the cluster")
         return self._hosting.open_session(queue, listener, account)
 
     # Topology

@@ -27,11 +27,12 @@ from headrace_broker.catalog.request import (
     encode_envelope,
 )
 from headrace_broker.catalog.result import Ok, Refused, Repeated, Result
-from headrace_broker.model.definition import Binding, Exchange, Node
+from headrace_broker.model.definition import Node
 from headrace_broker.model.limits import CATALOG_COMMAND_OCTETS_MAX, CATALOG_REQUESTS_MAX
 from headrace_broker.runtime import audit_command
+from headrace_broker.runtime.boot_claim import BootClaim
 from headrace_broker.runtime.default_user import DefaultUser
-from headrace_broker.runtime.plain_table import plain_table
+from headrace_broker.runtime.plain_command import plain_command
 from headrace_raftlog.model.entry import Entry
 from headrace_raftlog.model.errors import ReadTimeoutError
 from headrace_raftlog.model.group import QUEUED
@@ -54,6 +55,13 @@ class RaftHost(Protocol):
     """What the catalog needs of the node's replicated logs (`headrace_raftlog.node`)."""
 
     boot: int
+
+    async def raise_boot(self, boot: int) -> None:
+        """Count this start of the node as a later one.
+
+        Raises:
+            OSError: the data directory cannot be written; the node cannot go on.
+        """
 
     def create_group(
         self,
@@ -172,7 +180,8 @@ class CatalogService:
         self._term = 0
         self._listeners: list[Listener] = []
         self._pending: dict[int, _Pending] = {}
-        self._next_number = 1
+        self._claim = BootClaim(raft, node, self.catalog.seen_boot, self._ask_as)
+        self._next_number = self._claim.number + 1
         self._slots = asyncio.Semaphore(CATALOG_REQUESTS_MAX)
         self._timer: asyncio.TimerHandle | None = None
         self._seeding: asyncio.Task[None] | None = None
@@ -220,6 +229,7 @@ class CatalogService:
         for pending in list(self._pending.values()):
             if not pending.answer.done():
                 pending.answer.set_exception(CatalogUnavailableError("the node is stopping"))
+        await self._claim.stop()
         tasks = [task for task in (self._seeding, self._announcing) if task is not None]
         for task in tasks:
             task.cancel()
@@ -251,7 +261,7 @@ class CatalogService:
         if problem:
             return Refused(problem)
         try:
-            encoded = commands.encode_command(_plain(command))
+            encoded = commands.encode_command(plain_command(command))
         except commands.CommandError as error:
             return Refused(str(error))
         if len(encoded) > CATALOG_COMMAND_OCTETS_MAX:
@@ -261,6 +271,7 @@ class CatalogService:
         limit = seconds if seconds is not None else self._timing.answer_seconds
         try:
             async with asyncio.timeout(limit), self._slots:
+                await self._claim.wait()
                 result = await self._request(encoded)
                 while isinstance(result, Repeated):
                     # First heard of here as a repetition: it was passed over, not applied.
@@ -270,10 +281,14 @@ class CatalogService:
             raise CatalogUnavailableError(self._why_unavailable(limit)) from None
 
     async def _request(self, command: bytes) -> Result:
-        if self._stopped:
-            raise CatalogUnavailableError("the node is stopping")
         number = self._next_number
         self._next_number += 1
+        return await self._ask_as(number, command)
+
+    async def _ask_as(self, number: int, command: bytes) -> Result:
+        """Send a change under a number of its own until it is answered."""
+        if self._stopped:
+            raise CatalogUnavailableError("the node is stopping")
         data = encode_envelope(Request(self._node, self._raft.boot, number), command)
         answer: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         pending = _Pending(data, answer)
@@ -408,9 +423,12 @@ class CatalogService:
         events: list[Event] = []
         answers: list[tuple[int, Result]] = []
         for entry in entries:
+            known = self.catalog.seen_boot(self._node)
             result, changes = self.catalog.apply(entry.index, entry.data)
             events += changes
             request = decode_envelope(entry.data)
+            if request is not None and request.node == self._node and request.boot > known:
+                self._claim.first_of_boot = request
             if request is not None and request[:2] == (self._node, self._raft.boot):
                 answers.append((request.number, result))
         self._tell(events)
@@ -473,20 +491,3 @@ class CatalogService:
             if isinstance(result, Refused):
                 log.error("the configured nodes are refused: %s", result.reason)
                 return
-
-
-def _plain(command: commands.AnyCommand) -> commands.AnyCommand:
-    """Return the command with arguments that can be stored."""
-    if isinstance(command, commands.DeclareQueue):
-        return msgspec.structs.replace(command, arguments=plain_table(command.arguments))
-    if isinstance(command, commands.DeclareExchange):
-        exchange: Exchange = msgspec.structs.replace(
-            command.exchange, arguments=plain_table(command.exchange.arguments)
-        )
-        return msgspec.structs.replace(command, exchange=exchange)
-    if isinstance(command, commands.Bind | commands.Unbind):
-        binding: Binding = msgspec.structs.replace(
-            command.binding, arguments=plain_table(command.binding.arguments)
-        )
-        return msgspec.structs.replace(command, binding=binding)
-    return command

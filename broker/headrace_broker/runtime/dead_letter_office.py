@@ -86,6 +86,8 @@ class DeadLetterOffice:
         expiries: whom to charge for what time does.
         alarms: whether letters may go.
 
+    None leaves before `release_all`: sessions can be opened then.
+
     Attributes:
         sent_count: letters that arrived in all of their queues.
         lost_count: letters sent at most once that no queue took or that found no room.
@@ -106,6 +108,7 @@ class DeadLetterOffice:
         self._octets = 0  # of letters that wait or are under way, sent at most once
         self._handle: asyncio.Handle | None = None
         self._stopped = False
+        self._may_leave = False
         self._complaints: dict[int, str] = {}  # by group: what was warned about last
         self._overflow_count = 0
         self._overflow_told = float("-inf")
@@ -169,7 +172,8 @@ class DeadLetterOffice:
             self._handle = asyncio.get_running_loop().call_soon(self._send_some)
 
     def _may_send_once(self) -> bool:
-        return not self._alarms.blocked or self._waiting_octets > DEAD_LETTER_OCTETS_MAX // 2
+        room_is_short = self._waiting_octets > DEAD_LETTER_OCTETS_MAX // 2
+        return self._may_leave and (not self._alarms.blocked or room_is_short)
 
     def _send_some(self) -> None:
         """Send a bounded number, and the others in the next turn of the loop."""
@@ -251,7 +255,12 @@ class DeadLetterOffice:
 
     def may_send(self) -> bool:
         """Return whether letters that are kept may go."""
-        return not self._alarms.blocked
+        return self._may_leave and not self._alarms.blocked
+
+    def release_all(self) -> None:
+        """Have letters leave from now on."""
+        self._may_leave = True
+        self.go_on()
 
     def go_on(self) -> None:
         """See whether letters may go that had to wait: an alarm is over, a debt is repaid."""
@@ -263,7 +272,8 @@ class DeadLetterOffice:
 
     def is_congested(self, queue: Queue) -> bool:
         """Return whether a queue's messages had better not expire now."""
-        return self.congested or self._alarms.blocked or self._expiries.in_debt(queue.group)
+        held_up = not self._may_leave or self._alarms.blocked
+        return self.congested or held_up or self._expiries.in_debt(queue.group)
 
     def forgotten(self, group: int, ids: list[int]) -> None:
         """A queue's machine keeps these letters no more."""

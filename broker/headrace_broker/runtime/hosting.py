@@ -467,6 +467,11 @@ class Hosting:
                 session.relocate(0)
         self._after_grace(peer)
 
+    def own_boot(self) -> None:
+        """Note that this node's boot count is certain: sessions of its other ones end."""
+        for host in self.hosts.values():
+            self._report(host, self._node)
+
     def _after_grace(self, peer: int) -> None:
         """Give a node up when it stays away; a replica that leads since then is seen to as well."""
         if peer not in self._grace_handles:

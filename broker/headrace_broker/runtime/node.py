@@ -304,7 +304,6 @@ class BrokerNode:
         self.broker = NodeBroker(
             names,
             client_limits(self.config),
-            self.raft.boot,
             self.catalog.catalog,
             self.router,
             self.hosting,
@@ -336,11 +335,11 @@ class BrokerNode:
         A node with new data waits for its cluster: see `RaftNode.wait_formed`.
         """
         await self.raft.wait_formed()
-        self.broker.boot = self.raft.boot  # of a node that lost its data, it is another one now
         self.catalog.start()
         while True:
             try:
                 await self.catalog.wait_ready(JOIN_REPORT_SECONDS)
+                self._own_boot()
                 await self.topology.drop_node_memory()
             except (CatalogUnavailableError, AmqpError) as error:
                 log.warning("waiting for the cluster: %s", error)
@@ -354,6 +353,13 @@ class BrokerNode:
                     )
                 )
                 return
+
+    def _own_boot(self) -> None:
+        """Speak to queues from now on: this start's boot count is certain to be no other's."""
+        if self.broker.boot == 0:
+            self.broker.boot = self.raft.boot
+            self.hosting.own_boot()
+            self.letters.release_all()
 
     async def hand_over(self) -> None:
         """Have other nodes lead what this one leads, as far as they can, because it stops."""

@@ -108,7 +108,7 @@ class Driver:
         starts = self._legal().starts
         self._legal = lambda: self.history.legal(replace(starts, forming=True))
         founders = {NODE: self.identity.disk, NODE + 1: 77}
-        self.identity = self.identity.form(DIRECTORY, founders, 0, self.files)
+        self.identity = self.identity.form(DIRECTORY, founders, self.files)
         self._legal = lambda: self.history.legal(replace(starts, forming=True, formed=True))
 
     def _durable(self, tokens: list[object]) -> None:

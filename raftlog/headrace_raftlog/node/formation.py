@@ -28,18 +28,6 @@ from headrace_raftlog.transport.identity import StreamIdentity
 
 LOG: Final = logging.getLogger(__name__)
 
-_BOOT_EPOCH_S: Final = 1_577_836_800  # 2020-01-01
-
-
-def boot_after_loss(now_s: float) -> int:
-    """Return a boot count that no lost directory of a node has reached.
-
-    Args:
-        now_s: seconds since 1970. One boot is reckoned per minute since 2020: less than what any
-            node has had.
-    """
-    return max(1, int(now_s - _BOOT_EPOCH_S) // 60)
-
 
 def random_generation() -> int:
     """Return a generation for the members of a node that has another disk than its first."""
@@ -119,10 +107,7 @@ class Formation:
             self._tell()
             return
         self.missing = ()
-        boot_min = boot_after_loss(time.time())
-        self.identity = await asyncio.to_thread(
-            self.identity.form, self._directory, founders, boot_min
-        )
+        self.identity = await asyncio.to_thread(self.identity.form, self._directory, founders)
         if self.identity.generation:
             LOG.warning(
                 "node %d joins cluster %r as a new member, %s",
@@ -136,6 +121,15 @@ class Formation:
             LOG.info("cluster %r is founded by nodes %s", self.identity.cluster, list(founders))
         self._became(self.identity)
         self.formed.set()
+
+    async def raise_boot(self, boot: int) -> None:
+        """Count this start as a later one, durably; to be called once formed.
+
+        Raises:
+            OSError: the directory cannot be written.
+        """
+        self.identity = await asyncio.to_thread(self.identity.raised, self._directory, boot)
+        self._became(self.identity)
 
     def _tell(self) -> None:
         """Say what is waited for, now and then."""

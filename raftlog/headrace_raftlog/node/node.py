@@ -23,7 +23,7 @@ from headrace_raftlog.model.limits import (
     READ_BARRIER_S,
     VOTERS_MAX,
 )
-from headrace_raftlog.model.membership import member_id, member_node
+from headrace_raftlog.model.membership import member_node
 from headrace_raftlog.model.snapshot import SnapshotOffer
 from headrace_raftlog.node.bulk_source import HostedSource
 from headrace_raftlog.node.drain import drain
@@ -46,6 +46,7 @@ from headrace_raftlog.node.options import NodeOptions
 from headrace_raftlog.node.queries import GroupQueries
 from headrace_raftlog.node.reads import ReadBarriers
 from headrace_raftlog.node.snapshot_fetch import SnapshotFetcher
+from headrace_raftlog.node.standing import NodeStanding
 from headrace_raftlog.storage.identity import Identity
 from headrace_raftlog.storage.shared_log import SharedLog
 from headrace_raftlog.transport.identity import StreamIdentity
@@ -66,13 +67,12 @@ SWITCH_INTERVAL_S: Final = 1e-3
 GC_THRESHOLDS: Final = (20_000, 20, 100)  # by default half the time of creating groups is lost
 
 
-class RaftNode(GroupQueries):
+class RaftNode(GroupQueries, NodeStanding):
     """Hosts groups, and carries the application's payloads between nodes.
 
     Attributes:
         options: as given.
-        boot: boot count of the data directory, from 1; 0 before `start`. It may jump until
-            `wait_formed` has returned.
+        boot: boot count of the data directory, from 1; 0 before `start`. `raise_boot` changes it.
         servicers: called with the gRPC server before it starts, to add services to it.
         on_payload: called with the sender and a payload, only while the sender is up.
         on_peer: called with a peer, whether it is up, and its boot count. After a down report
@@ -99,8 +99,6 @@ class RaftNode(GroupQueries):
         self._peers_lock = asyncio.Lock()
         self._damaged: dict[int, str] = {}
         self._loop: asyncio.AbstractEventLoop
-        self._formation: Formation
-        self._transport: Transport
         self._health: NodeHealth
         self._log_reports: LogReports
         self._fetcher: SnapshotFetcher
@@ -156,42 +154,6 @@ class RaftNode(GroupQueries):
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def wait_formed(self) -> None:
-        """Wait until this node belongs to its cluster; groups may be created from then on.
-
-        A node with a new data directory waits here until it has met all other configured nodes,
-        or one that belongs to the cluster already; the log says which are missing. A node that
-        is configured alone, or that was there before, does not wait. `start` returns earlier, so
-        that the other nodes, and whoever checks its health, can reach it meanwhile.
-        """
-        await self._formation.formed.wait()
-
-    @property
-    def is_formed(self) -> bool:
-        """Whether this node belongs to its cluster."""
-        return self._formation.formed.is_set()
-
-    @property
-    def missing_nodes(self) -> tuple[int, ...]:
-        """Node ids of those that this node, being new, has yet to meet; empty once formed."""
-        return self._formation.missing
-
-    @property
-    def member(self) -> int:
-        """This node's member id in groups that it founds or joins, once formed."""
-        return self._formation.identity.member
-
-    def member_of(self, node: int) -> int:
-        """Return the member id that a node has in groups which it founds now, once formed.
-
-        A peer that was not met since this node started is held to be on its founding disk. Should
-        it have lost that, it joins the groups that were founded meanwhile.
-        """
-        if node == self.options.node:
-            return self.member
-        generation = self._transport.generation(node)
-        return member_id(node, max(generation, 0))
-
     async def set_peers(
         self, peers: Mapping[int, str], barred: Collection[tuple[int, int]] = ()
     ) -> None:
@@ -206,16 +168,6 @@ class RaftNode(GroupQueries):
         async with self._peers_lock:
             if not self._stopping:
                 await self._transport.set_peers(peers, barred)
-
-    @property
-    def disk(self) -> int:
-        """Id of the data directory, once started."""
-        return self._formation.identity.disk
-
-    def refusals(self) -> dict[int, str]:
-        """Return why peers refuse this node, by node id, of those that do."""
-        sessions = self._transport.sessions.values()
-        return {s.peer: s.link.refusal for s in sessions if s.link.refusal}
 
     async def stop(self) -> None:
         """Stop taking part, write what was appended, release the data directory."""

@@ -31,7 +31,8 @@ class Identity:
     Attributes:
         cluster: name of the cluster, 1 to 255 bytes.
         node: node id, 1 to NODE_ID_MAX.
-        boot: starts so far, this one included; from 1.
+        boot: starts so far, this one included; from 1. It may be raised (`raised`), because a
+            lost directory of the node had counted further.
         disk: random id of the directory, 1 to DISK_ID_MAX; another one after a loss of the data.
         formed: disk by node id of all founding nodes; empty while the directory is not formed.
     """
@@ -87,7 +88,7 @@ class Identity:
         return identity
 
     def form(
-        self, directory: str, founders: dict[int, int], boot_min: int, files: Files | None = None
+        self, directory: str, founders: dict[int, int], files: Files | None = None
     ) -> Identity:
         """Note durably which disks founded the cluster.
 
@@ -95,8 +96,6 @@ class Identity:
             directory: the data directory.
             founders: disk by node id; the cluster is founded by this node too if its disk is
                 there, and otherwise it joins as a new member.
-            boot_min: for one that joins: least boot count from now on. It must be beyond any that
-                a lost directory of this node has reached, because boots name things.
             files: the file system, for tests.
 
         Raises:
@@ -105,10 +104,24 @@ class Identity:
         assert not self.formed, "a directory is formed once"
         assert founders, "somebody founded the cluster"
         formed = replace(self, formed=dict(sorted(founders.items())))
-        if formed.generation:
-            formed = replace(formed, boot=max(self.boot, boot_min))
         formed.write(directory, files)
         return formed
+
+    def raised(self, directory: str, boot: int, files: Files | None = None) -> Identity:
+        """Count this start as a later one, durably.
+
+        Args:
+            directory: the data directory.
+            boot: beyond the present count; starts go on from it.
+            files: the file system, for tests.
+
+        Raises:
+            OSError: as the system says; the directory is as before, or says so.
+        """
+        assert boot > self.boot, "boot counts never fall"
+        raised = replace(self, boot=boot)
+        raised.write(directory, files)
+        return raised
 
     def write(self, directory: str, files: Files | None = None) -> None:
         """Write the directory's identity file durably.

@@ -76,6 +76,7 @@ class Island:
         carrier = Carrier(self.hosting.open_letter_session, charges)
         expiries = ExpiryAccounts("n1", ledger, charges, self.hosting.new_session_id)
         self.office = DeadLetterOffice(self.router, carrier, expiries, NoAlarms())
+        self.office.release_all()
         self.expired: list[str] = []
         self.duties = LeaderDuties(
             self.hosting.hosts, self.catalog, self.office, self._expire, clock

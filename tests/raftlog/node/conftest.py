@@ -39,7 +39,7 @@ def found(directory: Path, nodes: Iterable[int]) -> None:
     disks = {node: identity.disk for node, identity in new.items()}
     for node, place in places.items():
         SharedLog.open(place, LOG, new[node]).close()
-        replace(new[node].form(place, disks, 1), boot=0).write(place)
+        replace(new[node].form(place, disks), boot=0).write(place)
 
 
 class Machine:

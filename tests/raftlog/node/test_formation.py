@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from headrace_raftlog.model.membership import member_id
-from headrace_raftlog.node.formation import boot_after_loss, founders_of
+from headrace_raftlog.node.formation import founders_of
 from headrace_raftlog.storage.files import Files
 from headrace_raftlog.storage.identity import Identity, read_identity
 from headrace_raftlog.transport.identity import StreamIdentity
@@ -55,11 +55,6 @@ def test_lowest_node_founds_with_all_others_and_whoever_meets_a_member_joins_it(
 
 def test_node_alone_founds_its_cluster_at_once() -> None:
     assert founders_of(Identity("test", 5, 1, 55), (5,), {}) == {5: 55}
-
-
-def test_boots_after_a_loss_grow_with_time_and_fit_the_wire() -> None:
-    assert boot_after_loss(0.0) == 1
-    assert boot_after_loss(1.9e9) == (1_900_000_000 - 1_577_836_800) // 60 < 1 << 32
 
 
 def formed(c: Any, *nodes: int) -> bool:
@@ -158,11 +153,46 @@ def test_wiped_node_comes_back_under_a_new_member_id_and_keeps_it(
         assert mine == member_id(1, c.nodes[1]._formation.identity.disk)
         assert [c.nodes[n].member_of(1) for n in ALL] == [mine] * 3
         assert [c.nodes[1].member_of(n) for n in (2, 3)] == [2, 3]
-        assert c.nodes[1].boot > 1_000_000
+        assert c.nodes[1].boot == 1
         assert [up for peer, up, _ in c.peers[2] if peer == 1] == [True, False, True]
         await c.stop(1)
         await c.start(1)
         assert c.nodes[1].member == mine
+        assert c.nodes[1].boot == 2
+        await c.stop()
+
+    run(body())
+
+
+def test_raised_boot_is_what_peers_hear_and_later_starts_go_on_from(cluster: MakeCluster) -> None:
+    async def body() -> None:
+        c = cluster()
+        await c.start(*ALL)
+        await c.until(lambda: all(len(c.peers[n]) == 2 for n in ALL))
+        await c.nodes[1].raise_boot(70)
+        assert c.nodes[1].boot == 70
+        await c.until(lambda: all(c.peers[n][-1] == (1, True, 70) for n in (2, 3)))
+        await c.stop(1)
+        await c.start(1)
+        assert c.nodes[1].boot == 71
+        await c.stop()
+
+    run(body())
+
+
+def test_boot_that_cannot_be_raised_stops_the_node(
+    cluster: MakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: object) -> None:
+        raise OSError(5, "bad disk")
+
+    async def body() -> None:
+        c = cluster()
+        await c.start(*ALL)
+        monkeypatch.setattr(Identity, "raised", fail)
+        with pytest.raises(OSError, match="bad disk"):
+            await c.nodes[1].raise_boot(70)
+        await c.until(lambda: 1 in c.fatal)
         await c.stop()
 
     run(body())

@@ -38,24 +38,31 @@ def test_boot_counts_starts_on_one_disk(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("founders", "member", "boot"),
+    ("founders", "member"),
     [
-        ({2: 7, 3: DISK}, 3, 1),
-        ({2: 7, 3: 8}, DISK << 10 | 3, 5000),
-        ({2: 7}, DISK << 10 | 3, 5000),
+        ({2: 7, 3: DISK}, 3),
+        ({2: 7, 3: 8}, DISK << 10 | 3),
+        ({2: 7}, DISK << 10 | 3),
     ],
 )
 def test_formed_directory_knows_whether_it_is_a_founders(
-    disk: MemoryFiles, founders: dict[int, int], member: int, boot: int
+    disk: MemoryFiles, founders: dict[int, int], member: int
 ) -> None:
     new = Identity.open("/data", "c", 3, disk)
-    formed = new.form("/data", founders, 5000, disk)
-    assert (formed.member, formed.boot) == (member, boot)
+    formed = new.form("/data", founders, disk)
+    assert (formed.member, formed.boot) == (member, 1)
     assert formed.generation == member >> 10
     disk.put("/data/0000000000000001.log", b"")
     again = Identity.open("/data", "c", 3, disk)
-    assert again == replace(formed, boot=boot + 1)
+    assert again == replace(formed, boot=2)
     assert again.formed == founders
+
+
+def test_raised_boot_is_durable_and_starts_go_on_from_it(disk: MemoryFiles) -> None:
+    raised = Identity.open("/data", "c", 3, disk).raised("/data", 500, disk)
+    assert raised.boot == 500
+    after = disk.after_power_loss(lambda *_: False, names_synced=False)
+    assert Identity.open("/data", "c", 3, after).boot == 501
 
 
 def test_formed_directory_without_its_log_is_refused_and_a_new_one_is_not(
@@ -63,7 +70,7 @@ def test_formed_directory_without_its_log_is_refused_and_a_new_one_is_not(
 ) -> None:
     Identity.open("/data", "c", 3, disk)
     new = Identity.open("/data", "c", 3, disk)
-    new.form("/data", {3: DISK}, 1, disk)
+    new.form("/data", {3: DISK}, disk)
     with pytest.raises(IdentityError, match="has lost its log"):
         Identity.open("/data", "c", 3, disk)
 
@@ -135,7 +142,7 @@ def test_power_loss_at_any_call_of_forming_leaves_it_formed_or_not() -> None:
     new = read_identity("/data", disk)
     assert new is not None
     before = disk.after_power_loss(lambda *_: True, names_synced=True)
-    formed = new.form("/data", {3: DISK}, 1, before)
+    formed = new.form("/data", {3: DISK}, before)
     calls = len(before.calls)
     assert calls >= 4
     for crash_at in range(calls):
@@ -148,6 +155,6 @@ def test_power_loss_at_any_call_of_forming_leaves_it_formed_or_not() -> None:
 
             trial.fault = fail
             with pytest.raises(OSError, match="/data"):
-                new.form("/data", {3: DISK}, 1, trial)
+                new.form("/data", {3: DISK}, trial)
             after = trial.after_power_loss(lambda *_: False, names_synced=names_synced)
             assert read_identity("/data", after) in (new, formed)

@@ -7,7 +7,7 @@ and let go a hundred times in between, and `blocked_ms` says for how long in sum
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import msgspec
@@ -59,13 +59,13 @@ class Episodes:
 
     Args:
         sources: what is looked at.
-        boot: how many times the node was started; with it, episodes are told apart for ever.
+        boot: returns how many times the node was started; with it, episodes are told apart.
 
     Attributes:
         left_out: beginnings that there was no room for, at the last look.
     """
 
-    def __init__(self, sources: Sources, boot: int) -> None:
+    def __init__(self, sources: Sources, boot: Callable[[], int]) -> None:
         self.left_out = 0
         self._sources = sources
         self._boot = boot
@@ -107,7 +107,7 @@ class Episodes:
             self.left_out += 1
             return None
         self._number += 1
-        row = row._replace(episode=f"{self._sources.node}-{self._boot}-{self._number}")
+        row = row._replace(episode=f"{self._sources.node}-{self._boot()}-{self._number}")
         self._open[key] = begun = _Open(row)
         rows.append(row)
         return begun

@@ -147,7 +147,7 @@ class Telemetry:
         )
         rows_max = self._section.entities_max
         notes = QueueNotes(name, self._records, lambda each: node.names.get(each, ""), unix_ms)
-        episodes = Episodes(sources, node.raft.boot)
+        episodes = Episodes(sources, lambda: node.raft.boot)
 
         def dead_lettered(queue: Queue, reason: int, count: int) -> None:
             episodes.dead_lettered(queue, REASON_NAMES.get(reason, ""), count)

@@ -78,6 +78,9 @@ class Raft:
     def set_members(self, group: int, nodes: tuple[int, ...], voter_count: int) -> None:
         self.members = (group, nodes, voter_count)
 
+    async def raise_boot(self, boot: int) -> None:
+        self.boot = boot
+
     async def read_barrier(self, group: int, seconds: float) -> None:
         """Wait for a leader in touch, and for what it has committed by now."""
         for _ in range(int(seconds * 10)):
@@ -109,6 +112,7 @@ class Cluster:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self.log: list[bytes] = []
+        self.begun = 0  # entries before a scenario
         self.committed = 0
         self.leader = 0
         self.term = 0
@@ -130,6 +134,16 @@ class Cluster:
 
         timing = CatalogTiming(answer_seconds=seconds)
         return CatalogService(self.rafts[node], node, NODES, send, timing)
+
+    async def claim_boots(self) -> None:
+        """Have every node own its boot, and what scenarios look at as if nothing had been."""
+        self.elect(1)
+        for service in self.services.values():
+            await service.barrier()
+        self.elect(0)
+        self.term = 0
+        self.sent.clear()
+        self.begun = len(self.log)
 
     def soon(self, call: Callable[[], None]) -> None:
         self.loop.call_soon(call)
@@ -190,6 +204,7 @@ def run() -> Run:
             first = commands.Bootstrap(tuple(NODES), "/", GUEST)
             cluster.log.append(encode_request(Request(1023, 1, 1), first))
             cluster.commit()
+            await cluster.claim_boots()
             try:
                 await scenario(cluster)
             finally:

@@ -139,6 +139,7 @@ class Network:
         """A node's office; its sessions are this network's."""
         chosen = self.carrier if carrier is None else carrier
         office = DeadLetterOffice(self.router, chosen, self.expiries, self.alarms)
+        office.release_all()
         self.debts.on_clear_funds = office.go_on
         return office
 

@@ -78,7 +78,7 @@ class World:
         )
         self.edges = EdgeTaker(self.sources, rows_max)
         self.samples = SampleTaker(self.sources, rows_max)
-        self.episodes = Episodes(self.sources, 4)
+        self.episodes = Episodes(self.sources, lambda: 4)
 
     def queue(self, group: int) -> None:
         queue = Queue("/", f"q{group}", QUEUE_QUORUM, group=group, members=(1, 2, 3))

@@ -1,0 +1,101 @@
+"""A boot count that no other process of a node has had or will have, as the catalog decides.
+
+Whatever is de-duplicated by who said it (publishes and settles of sessions, changes of the catalog)
+carries the boot count of its node. The data directory counts starts, but it can be lost, or be an
+old copy, and knows of no clone; the catalog remembers the newest boot of each node for ever. So a
+process takes part only once it owns its boot: once the catalog has applied a request of that boot,
+under a random number, before which it had met no request of that boot or of a later one. Otherwise
+the process goes on as a boot beyond all that the catalog has met, and claims that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol, final
+
+from headrace_broker.catalog import command as commands
+from headrace_broker.catalog.request import REQUEST_BITS, Request
+from headrace_broker.catalog.result import Ok, Result
+
+log: Final = logging.getLogger(__name__)
+
+
+class Booted(Protocol):
+    """Who counts this node's starts."""
+
+    boot: int
+
+    async def raise_boot(self, boot: int) -> None:
+        """Count this start of the node as a later one.
+
+        Raises:
+            OSError: the data directory cannot be written; the node cannot go on.
+        """
+
+
+@final
+class BootClaim:
+    """Claims this process's boot count, once somebody waits for that.
+
+    Args:
+        raft: counts the starts.
+        node: this node's id.
+        seen_boot: returns the newest boot of a node that the catalog has met, -1 for none.
+        ask: sends a command to the catalog under a number, and returns the answer.
+
+    Attributes:
+        number: random number of the claim; the process's other requests follow it.
+        first_of_boot: the request by which the catalog, as applied here, met this node's newest
+            boot; to be set by who applies it, before it is answered.
+    """
+
+    def __init__(
+        self,
+        raft: Booted,
+        node: int,
+        seen_boot: Callable[[int], int],
+        ask: Callable[[int, bytes], Awaitable[Result]],
+    ) -> None:
+        self.number = secrets.randbits(REQUEST_BITS) + 1
+        self.first_of_boot: Request | None = None
+        self._raft = raft
+        self._node = node
+        self._seen_boot = seen_boot
+        self._ask = ask
+        self._task: asyncio.Task[None] | None = None
+
+    async def wait(self) -> None:
+        """Return once this process owns its boot count.
+
+        Raises:
+            CatalogUnavailableError: the node is stopping.
+            OSError: a later count could not be written; the node cannot go on.
+        """
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._claim(), name="boot claim")
+        await asyncio.shield(self._task)
+
+    async def stop(self) -> None:
+        """Wait until a claim is over, which is no longer answered."""
+        if self._task is not None:
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _claim(self) -> None:
+        barrier = commands.encode_command(commands.Barrier())
+        while True:
+            request = Request(self._node, self._raft.boot, self.number)
+            result = await self._ask(self.number, barrier)
+            if isinstance(result, Ok) and self.first_of_boot == request:
+                return
+            # An answer that came with a snapshot says as little as a refusal: that the boot may be
+            # another process's.
+            boot = max(self._seen_boot(self._node), self._raft.boot) + 1
+            log.warning(
+                "node %d has started before as boot %d, of which its data directory does not know "
+                "(it was lost, or is a copy): this start goes on as boot %d",
+                *(self._node, self._raft.boot, boot),
+            )
+            await self._raft.raise_boot(boot)

@@ -1,0 +1,78 @@
+"""Who a node is to its cluster: its disk, its boots, its member ids."""
+
+from __future__ import annotations
+
+from headrace_raftlog.model.membership import member_id
+from headrace_raftlog.node.formation import Formation
+from headrace_raftlog.node.host import Host
+from headrace_raftlog.node.options import NodeOptions
+from headrace_raftlog.transport.transport import Transport
+
+
+class NodeStanding:
+    """The part of a node's public face that is about its place in the cluster."""
+
+    options: NodeOptions
+    _formation: Formation
+    _host: Host
+    _transport: Transport
+
+    async def wait_formed(self) -> None:
+        """Wait until this node belongs to its cluster; groups may be created from then on.
+
+        A node with a new data directory waits here until it has met all other configured nodes,
+        or one that belongs to the cluster already; the log says which are missing. A node that
+        is configured alone, or that was there before, does not wait. `start` returns earlier, so
+        that the other nodes, and whoever checks its health, can reach it meanwhile.
+        """
+        await self._formation.formed.wait()
+
+    @property
+    def is_formed(self) -> bool:
+        """Whether this node belongs to its cluster."""
+        return self._formation.formed.is_set()
+
+    @property
+    def missing_nodes(self) -> tuple[int, ...]:
+        """Node ids of those that this node, being new, has yet to meet; empty once formed."""
+        return self._formation.missing
+
+    async def raise_boot(self, boot: int) -> None:
+        """Count this start as a later one, because an earlier process of this node had `boot`.
+
+        To be called once formed. All streams to peers are opened anew, under that boot count.
+
+        Raises:
+            OSError: the data directory cannot be written; this node cannot go on.
+        """
+        try:
+            await self._formation.raise_boot(boot)
+        except OSError as error:
+            self._host.fail(error)
+            raise
+
+    @property
+    def member(self) -> int:
+        """This node's member id in groups that it founds or joins, once formed."""
+        return self._formation.identity.member
+
+    def member_of(self, node: int) -> int:
+        """Return the member id that a node has in groups which it founds now, once formed.
+
+        A peer that was not met since this node started is held to be on its founding disk. Should
+        it have lost that, it joins the groups that were founded meanwhile.
+        """
+        if node == self.options.node:
+            return self.member
+        generation = self._transport.generation(node)
+        return member_id(node, max(generation, 0))
+
+    @property
+    def disk(self) -> int:
+        """Id of the data directory, once started."""
+        return self._formation.identity.disk
+
+    def refusals(self) -> dict[int, str]:
+        """Return why peers refuse this node, by node id, of those that do."""
+        sessions = self._transport.sessions.values()
+        return {s.peer: s.link.refusal for s in sessions if s.link.refusal}
