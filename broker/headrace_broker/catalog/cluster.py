@@ -8,6 +8,7 @@ from headrace_broker.catalog import command as commands
 from headrace_broker.catalog.governance import Governance, name_problem
 from headrace_broker.catalog.result import Exists, NotFound, Ok, Refused, Result
 from headrace_broker.catalog.setting import INT32_MAX
+from headrace_broker.catalog.version import GATED, target_problem
 from headrace_broker.model.definition import QUEUE_QUORUM, Node, Queue
 from headrace_broker.model.limits import NODES_MAX, REPLICAS_MAX
 from headrace_broker.model.session import NODE_ID_MAX
@@ -39,12 +40,15 @@ class ClusterChanges(Governance):
             return NotFound(f"node {command.node}")
         if not 1 <= command.machine_version <= INT32_MAX:
             return Refused(f"machine_version: {command.machine_version} is not 1 or more")
+        if not 0 <= command.catalog_version <= INT32_MAX:
+            return Refused(f"catalog_version: {command.catalog_version} is not 0 or more")
         node = msgspec.structs.replace(
             current,
             machine_version=command.machine_version,
             disk=command.disk or current.disk,
             name=command.name or current.name,
             address=command.address or current.address,
+            catalog_version=command.catalog_version,
         )
         problem = self._node_problem(node)
         if problem:
@@ -151,6 +155,10 @@ class ClusterChanges(Governance):
         problem = _members_problem(queue, members)
         if problem:
             return Refused(f"queue '{queue.name}' in vhost '{queue.vhost}' {problem}")
+        if command.as_of >= GATED:
+            problem = target_problem(self, queue, coming)
+            if problem:
+                return Refused(problem)
         moved = msgspec.structs.replace(
             queue, members=members, leaving=leaving, revision=queue.revision + 1
         )

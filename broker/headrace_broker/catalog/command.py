@@ -1,8 +1,9 @@
 """Changes to the catalog: what its log holds.
 
 Commands are tagged MessagePack maps. A field that a reader does not know is ignored and one that
-is absent has its default, so fields may be added; a command that a reader does not know is
-refused, so a node proposes a new one only when all nodes know it.
+is absent has its default, so fields may be added; a node stops at a command that it does not know,
+so a new one, or a new meaning of an old one, is proposed only when all nodes know it
+(`catalog.version`, where each command has a row).
 """
 
 from __future__ import annotations
@@ -25,8 +26,20 @@ from headrace_broker.model.definition import (
 )
 
 
-class Command(msgspec.Struct, frozen=True, tag_field="do"):
-    """Base of the commands."""
+class Command(msgspec.Struct, frozen=True, tag_field="do", kw_only=True):
+    """Base of the commands.
+
+    Attributes:
+        version: catalog version as of which the command is to be applied; absent where that is the
+            one with which the command came. A node that does not know it stops.
+    """
+
+    version: int | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def as_of(self) -> int:
+        """Catalog version as of which the command is to be applied, 0 for its first."""
+        return 0 if isinstance(self.version, msgspec.UnsetType) else self.version
 
 
 class Barrier(Command, frozen=True, tag="barrier"):
@@ -60,6 +73,9 @@ class AnnounceNode(Command, frozen=True, tag="announce_node"):
         disk: id of its data directory, 0 for as known.
         name: "" for as known.
         address: likewise.
+        catalog_version: the newest that it knows; 0, as from a node of before there were any, for
+            the one that its queue machine came with. Older nodes ignore it, so it is told again
+            whenever another node is news.
     """
 
     node: int
@@ -67,6 +83,7 @@ class AnnounceNode(Command, frozen=True, tag="announce_node"):
     disk: int = 0
     name: str = ""
     address: str = ""
+    catalog_version: int = 0
 
 
 class AdmitNode(Command, frozen=True, tag="admit_node"):

@@ -37,6 +37,7 @@ from headrace_broker.catalog.result import (
     Repeated,
     Result,
 )
+from headrace_broker.catalog.version import check_entry
 from headrace_broker.catalog.view import DESTINATION_EXCHANGE, DESTINATION_QUEUE
 from headrace_broker.model.binding_key import binding_key
 from headrace_broker.model.definition import (
@@ -58,7 +59,7 @@ _DEFAULT_NAMES: Final = frozenset(name for name, _, _ in DEFAULT_EXCHANGES)
 
 
 class Catalog(ClusterChanges):
-    """Applies commands; total (any octets have an answer) and deterministic."""
+    """Applies commands; deterministic, and total: all but what a later release says is answered."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -118,7 +119,12 @@ class Catalog(ClusterChanges):
 
         Returns:
             The answer, and what changed; only `Ok` comes with changes.
+
+        Raises:
+            CatalogVersionError: the entry is of a later release; nothing changed, and nothing
+                may be applied any more.
         """
+        check_entry(data)
         self.applied_index = index
         request = decode_envelope(data)
         if request is None:

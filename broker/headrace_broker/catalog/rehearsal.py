@@ -8,7 +8,8 @@ from headrace_broker.catalog.command import AnyCommand, CommandError, encode_req
 from headrace_broker.catalog.machine import Catalog
 from headrace_broker.catalog.proposal import command_problem
 from headrace_broker.catalog.request import Request
-from headrace_broker.catalog.result import Refused, Result
+from headrace_broker.catalog.result import Refused, Result, UpgradePending
+from headrace_broker.catalog.version import is_silent, older_nodes, upgrade_problem
 from headrace_broker.model.session import NODE_ID_MAX
 
 _BOOT: Final = (1 << 32) - 1  # no node was started so often
@@ -30,6 +31,8 @@ class Rehearsal:
         problem = command_problem(command)
         if problem:
             return Refused(problem)
+        if any(not is_silent(node) for node in older_nodes(self.catalog, 0, command)):
+            return UpgradePending(upgrade_problem(self.catalog, 0, command))
         self._number += 1
         request = Request(NODE_ID_MAX, _BOOT, self._number)
         try:

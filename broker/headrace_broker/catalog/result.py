@@ -125,6 +125,21 @@ class Refused(msgspec.Struct, frozen=True):
         return self.reason
 
 
+class UpgradePending(msgspec.Struct, frozen=True):
+    """Nothing was proposed, for a node of the cluster does not know such a command yet.
+
+    Attributes:
+        reason: which node, and what to do.
+    """
+
+    reason: str
+
+    @property
+    def text(self) -> str:
+        """Say it for people."""
+        return self.reason
+
+
 class Repeated(msgspec.Struct, frozen=True):
     """Nothing changed, for this request was seen before, or is too old to tell."""
 
@@ -134,4 +149,6 @@ class Repeated(msgspec.Struct, frozen=True):
         return "repeated request"
 
 
-Result = Ok | Exists | NotFound | Inequivalent | Locked | InUse | Refused | Repeated
+Result = (
+    Ok | Exists | NotFound | Inequivalent | Locked | InUse | Refused | UpgradePending | Repeated
+)

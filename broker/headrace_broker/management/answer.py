@@ -7,12 +7,13 @@ from typing import Any, Final
 import msgspec
 from aiohttp import web
 
-from headrace_broker.catalog.result import Exists, NotFound, Ok, Result
+from headrace_broker.catalog.result import Exists, NotFound, Ok, Result, UpgradePending
 from headrace_broker.model.reply_code import (
     ACCESS_REFUSED,
     INTERNAL_ERROR,
     NOT_FOUND,
     AmqpError,
+    UpgradePendingError,
 )
 
 PARTIAL_HEADER: Final = "X-Headrace-Partial"  # says what a listing lacks
@@ -56,6 +57,11 @@ def not_found(what: str) -> ApiError:
 def unavailable(reason: str) -> ApiError:
     """Return the refusal of what too few nodes are there for."""
     return ApiError(503, "unavailable", reason)
+
+
+def upgrade_pending(reason: str) -> ApiError:
+    """Return the refusal of what a node of the cluster is too old for."""
+    return ApiError(409, "upgrade_pending", reason)
 
 
 def json_bytes(body: Any) -> bytes:
@@ -109,6 +115,8 @@ def amqp_refusal(error: AmqpError) -> ApiError:
         return forbidden(error.text)
     if error.code == INTERNAL_ERROR:
         return unavailable(error.text)
+    if isinstance(error, UpgradePendingError):
+        return upgrade_pending(error.text)
     return bad_request(str(error))
 
 
@@ -124,4 +132,6 @@ def check(result: Result) -> Any:
         return result.current
     if isinstance(result, NotFound):
         raise not_found(result.what)
+    if isinstance(result, UpgradePending):
+        raise upgrade_pending(result.reason)
     raise bad_request(result.text)

@@ -142,6 +142,7 @@ class Node(msgspec.Struct, frozen=True, omit_defaults=True):
         machine_version: of the queue machine that it runs, as it said itself.
         maintenance: it is being drained, or was: it is to lead nothing and to take no clients.
         disk: id of its data directory, as it said itself; 0 while it did not.
+        catalog_version: the newest that it knows, as it said itself; 0 while it did not.
     """
 
     id: int
@@ -150,6 +151,7 @@ class Node(msgspec.Struct, frozen=True, omit_defaults=True):
     machine_version: int = 1
     maintenance: bool = False
     disk: int = 0
+    catalog_version: int = 0
 
 
 class Policy(msgspec.Struct, frozen=True):

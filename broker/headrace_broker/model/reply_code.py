@@ -77,3 +77,14 @@ class AmqpError(Exception):
     def soft(self) -> bool:
         """Whether only the channel closes."""
         return self.code in SOFT_ERRORS
+
+
+class UpgradePendingError(AmqpError):
+    """Not all nodes of the cluster run a release that knows what is asked for.
+
+    Args:
+        text: which one does not, and what to do.
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__(PRECONDITION_FAILED, text)

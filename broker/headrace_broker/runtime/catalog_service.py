@@ -26,13 +26,14 @@ from headrace_broker.catalog.request import (
     decode_envelope,
     encode_envelope,
 )
-from headrace_broker.catalog.result import Ok, Refused, Repeated, Result
+from headrace_broker.catalog.result import Ok, Refused, Repeated, Result, UpgradePending
 from headrace_broker.model.definition import Node
 from headrace_broker.model.limits import CATALOG_COMMAND_OCTETS_MAX, CATALOG_REQUESTS_MAX
 from headrace_broker.runtime import audit_command
-from headrace_broker.runtime.boot_claim import BootClaim
+from headrace_broker.runtime.boot_claim import BootClaim, Booted
 from headrace_broker.runtime.default_user import DefaultUser
-from headrace_broker.runtime.plain_command import plain_command
+from headrace_broker.runtime.plain_table import plain_command
+from headrace_broker.runtime.version_gate import VersionGate
 from headrace_raftlog.model.entry import Entry
 from headrace_raftlog.model.errors import ReadTimeoutError
 from headrace_raftlog.model.group import QUEUED
@@ -51,17 +52,8 @@ class CatalogUnavailableError(Exception):
     """A change was not applied here in time; whether it will be is not known."""
 
 
-class RaftHost(Protocol):
+class RaftHost(Booted, Protocol):
     """What the catalog needs of the node's replicated logs (`headrace_raftlog.node`)."""
-
-    boot: int
-
-    async def raise_boot(self, boot: int) -> None:
-        """Count this start of the node as a later one.
-
-        Raises:
-            OSError: the data directory cannot be written; the node cannot go on.
-        """
 
     def create_group(
         self,
@@ -182,6 +174,7 @@ class CatalogService:
         self._pending: dict[int, _Pending] = {}
         self._claim = BootClaim(raft, node, self.catalog.seen_boot, self._ask_as)
         self._next_number = self._claim.number + 1
+        self._gate = VersionGate(self.catalog, node)
         self._slots = asyncio.Semaphore(CATALOG_REQUESTS_MAX)
         self._timer: asyncio.TimerHandle | None = None
         self._seeding: asyncio.Task[None] | None = None
@@ -260,15 +253,18 @@ class CatalogService:
         problem = command_problem(command)
         if problem:
             return Refused(problem)
+        limit = seconds if seconds is not None else self._timing.answer_seconds
+        problem = await self._gate.wait(command, limit)
+        if problem:
+            return UpgradePending(problem)
         try:
-            encoded = commands.encode_command(plain_command(command))
+            encoded = commands.encode_command(self._gate.stamped(plain_command(command)))
         except commands.CommandError as error:
             return Refused(str(error))
         if len(encoded) > CATALOG_COMMAND_OCTETS_MAX:
             return Refused(
                 f"the command has {len(encoded)} octets, more than {CATALOG_COMMAND_OCTETS_MAX}"
             )
-        limit = seconds if seconds is not None else self._timing.answer_seconds
         try:
             async with asyncio.timeout(limit), self._slots:
                 await self._claim.wait()
@@ -382,12 +378,18 @@ class CatalogService:
         if self._raft.serving(CATALOG_GROUP):
             if pending.proposed_term == self._term != 0:
                 return  # appended in this term and still leading: it is in the log and only slow
-            if self._raft.propose(CATALOG_GROUP, pending.data) >= QUEUED:
+            if self._append(pending.data) >= QUEUED:
                 pending.proposed_term = self._term
             return
         leader = self._raft.leader(CATALOG_GROUP)
         if leader not in (0, self._node):
             self._send(leader, pending.data)
+
+    def _append(self, data: bytes) -> int:
+        """Propose an entry, or take it for lost while a node would not know it."""
+        if not self._gate.passes(data):
+            return QUEUED - 1
+        return self._raft.propose(CATALOG_GROUP, data)
 
     def _offer_all(self) -> None:
         for pending in list(self._pending.values()):
@@ -413,7 +415,7 @@ class CatalogService:
             log.warning("node %d sent what is not a catalog request", peer)
             return
         serving = self._raft.serving(CATALOG_GROUP)
-        if not serving or self._raft.propose(CATALOG_GROUP, payload) < QUEUED:
+        if not serving or self._append(payload) < QUEUED:
             self.dropped_count += 1
 
     # The handler of group 0
@@ -458,6 +460,7 @@ class CatalogService:
                 listener(events)
             if any(isinstance(event, NodeAdded | NodeRemoved) for event in events):
                 self._place()
+                self._gate.changed()
             if self._announced is not None and any(
                 isinstance(event, NodeAdded) and event.node.id != self._node for event in events
             ):

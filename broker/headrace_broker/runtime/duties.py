@@ -111,8 +111,9 @@ class LeaderDuties(Duties):
         upgraded = {event.node.id for event in events if isinstance(event, NodeAdded)}
         if upgraded:
             for host in self._hosts.values():
-                if host.leading and not upgraded.isdisjoint(host.queue.members):
-                    changed[host.queue.group] = host.queue
+                queue = host.queue
+                if host.leading and not upgraded.isdisjoint((*queue.members, *queue.leaving)):
+                    changed[queue.group] = queue
         self.office.on_events(events)
         return list(changed.values())
 
@@ -124,12 +125,16 @@ class LeaderDuties(Duties):
         return Configuration(self._version(queue), queue_settings(queue, arguments), arguments)
 
     def _version(self, queue: Queue) -> int:
-        """Return the highest machine version that this node and all other members know."""
+        """Return the highest machine version that this node and all with a replica know.
+
+        Replicas that are on their way out count, for they apply what is committed until they have
+        gone; so does a node that the catalog does not know yet, as one that knows the first only.
+        """
         version = int(MACHINE_VERSION)
-        for member in queue.members:
+        for member in (*queue.members, *queue.leaving):
             node = self._view.node(member)
-            if node is not None:
-                version = min(version, node.machine_version)
+            known = FIRST_VERSION if node is None else node.machine_version
+            version = min(version, known)
         return version
 
     @override

@@ -10,6 +10,7 @@ from typing import Final, Protocol
 
 from headrace_broker.catalog.command import SettleMembers
 from headrace_broker.catalog.event import Event, QueueAdded, QueueChanged, QueueRemoved
+from headrace_broker.catalog.result import UpgradePending
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.model.limits import MEMBER_MOVES_MAX
 from headrace_broker.runtime.catalog_service import CatalogUnavailableError
@@ -52,6 +53,7 @@ class MemberMoves:
         self._handle: asyncio.TimerHandle | None = None
         self._telling: asyncio.Task[None] | None = None
         self._stopped = False
+        self._told = ""  # what kept the last change back
 
     def on_events(self, events: Iterable[Event]) -> None:
         """Follow the catalog."""
@@ -98,7 +100,13 @@ class MemberMoves:
     async def _tell(self, changes: list[SettleMembers]) -> None:
         for change in changes:
             try:
-                await self._submit(change)
+                result = await self._submit(change)
             except CatalogUnavailableError as error:
                 log.warning("replicas that a queue has left stay where they are: %s", error)
+                return
+            problem = result.text if isinstance(result, UpgradePending) else ""
+            if problem and problem != self._told:
+                log.warning("replicas that queues have left stay where they are: %s", problem)
+            self._told = problem
+            if problem:
                 return

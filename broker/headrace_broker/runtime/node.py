@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace_broker.catalog.command import AnnounceNode
 from headrace_broker.catalog.event import Event, QueueAdded, QueueChanged, QueueRemoved
+from headrace_broker.catalog.version import CATALOG_VERSION
 from headrace_broker.config import Config
 from headrace_broker.core.queue.queue_machine import MACHINE_VERSION
 from headrace_broker.flow.account import Ledger
@@ -349,7 +350,12 @@ class BrokerNode:
                 own = self.config.node
                 self.catalog.announce(
                     AnnounceNode(
-                        own.id, MACHINE_VERSION, self.raft.disk, own.name, self.config.address
+                        own.id,
+                        MACHINE_VERSION,
+                        self.raft.disk,
+                        own.name,
+                        self.config.address,
+                        CATALOG_VERSION,
                     )
                 )
                 return

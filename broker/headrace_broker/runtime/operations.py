@@ -17,7 +17,7 @@ from headrace_broker.catalog.command import (
     SetMembers,
 )
 from headrace_broker.catalog.movement import Handover, Led, Step, has_quorum, rebalance
-from headrace_broker.catalog.result import Exists, NotFound, Ok, Result
+from headrace_broker.catalog.result import Exists, NotFound, Ok, Result, UpgradePending
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.model.definition import Node, Queue
 from headrace_broker.model.limits import HANDOVERS_AT_ONCE, LISTING_ROWS_MAX
@@ -26,6 +26,7 @@ from headrace_broker.model.reply_code import (
     NOT_FOUND,
     PRECONDITION_FAILED,
     AmqpError,
+    UpgradePendingError,
 )
 from headrace_broker.model.status import LedQueue, MemberStatus, NodeLoad
 from headrace_broker.runtime.catalog_service import CatalogUnavailableError
@@ -392,6 +393,8 @@ def _done(result: Result) -> Any:
         return result.value
     if isinstance(result, Exists):
         return result.current
+    if isinstance(result, UpgradePending):
+        raise UpgradePendingError(result.text)
     code = NOT_FOUND if isinstance(result, NotFound) else PRECONDITION_FAILED
     raise AmqpError(code, result.text)
 

@@ -7,6 +7,11 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
+import msgspec
+
+from headrace_broker.catalog import command as commands
+from headrace_broker.model.definition import Binding, Exchange
+
 
 def plain_value(value: object) -> object:
     """Return a field's value with None, bool, int, float, str, bytes, lists and dicts only.
@@ -33,3 +38,20 @@ def plain_value(value: object) -> object:
 def plain_table(table: Mapping[str, Any]) -> dict[str, Any]:
     """Return a table with plain values; the given one stays as it is."""
     return {name: plain_value(value) for name, value in table.items()}
+
+
+def plain_command(command: commands.AnyCommand) -> commands.AnyCommand:
+    """Return the command with arguments that can be stored."""
+    if isinstance(command, commands.DeclareQueue):
+        return msgspec.structs.replace(command, arguments=plain_table(command.arguments))
+    if isinstance(command, commands.DeclareExchange):
+        exchange: Exchange = msgspec.structs.replace(
+            command.exchange, arguments=plain_table(command.exchange.arguments)
+        )
+        return msgspec.structs.replace(command, exchange=exchange)
+    if isinstance(command, commands.Bind | commands.Unbind):
+        binding: Binding = msgspec.structs.replace(
+            command.binding, arguments=plain_table(command.binding.arguments)
+        )
+        return msgspec.structs.replace(command, binding=binding)
+    return command

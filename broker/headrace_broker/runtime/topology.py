@@ -27,6 +27,7 @@ from headrace_broker.catalog.result import (
     NotFound,
     Ok,
     Refused,
+    UpgradePending,
 )
 from headrace_broker.model.definition import Binding, Exchange, Queue
 from headrace_broker.model.reply_code import (
@@ -35,6 +36,7 @@ from headrace_broker.model.reply_code import (
     PRECONDITION_FAILED,
     RESOURCE_LOCKED,
     AmqpError,
+    UpgradePendingError,
 )
 from headrace_broker.runtime.catalog_service import CatalogService, CatalogUnavailableError
 from headrace_broker.runtime.counts import CountsClient, QueueCounts
@@ -54,6 +56,8 @@ def refusal(answer: object) -> AmqpError:
         name = answer.field
         field = f"arguments.{name}" if is_compared(name) else name
         return AmqpError(PRECONDITION_FAILED, answer.text, field)
+    if isinstance(answer, UpgradePending):
+        return UpgradePendingError(answer.text)
     if isinstance(answer, InUse | Refused):
         return AmqpError(PRECONDITION_FAILED, answer.text)
     return AmqpError(INTERNAL_ERROR, f"unexpected answer of the catalog: {answer!r}")

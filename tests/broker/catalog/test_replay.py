@@ -16,9 +16,15 @@ from hypothesis import strategies as st
 from headrace_broker.catalog import command as commands
 from headrace_broker.catalog.command import encode_request
 from headrace_broker.catalog.machine import Catalog
-from headrace_broker.catalog.request import ENVELOPE_OCTETS, Request, encode_envelope
+from headrace_broker.catalog.request import (
+    ENVELOPE_OCTETS,
+    ENVELOPE_VERSION,
+    Request,
+    encode_envelope,
+)
 from headrace_broker.catalog.result import Inequivalent, Refused, Repeated
 from headrace_broker.catalog.store import SnapshotError
+from headrace_broker.catalog.version import CatalogVersionError
 from headrace_broker.model.binding_key import binding_key
 from headrace_broker.model.definition import Binding, Exchange
 from headrace_broker.model.limits import CATALOG_COMMAND_OCTETS_MAX, TABLE_DEPTH_MAX
@@ -133,13 +139,17 @@ def test_random_octets_are_refused_and_change_nothing(data: bytes) -> None:
     catalog = Catalog()
     envelope = encode_envelope(Request(1, 1, 1), b"")
     for number, entry in enumerate((data, envelope + data), 1):
+        if len(entry) >= ENVELOPE_OCTETS and entry[0] > ENVELOPE_VERSION:
+            with pytest.raises(CatalogVersionError):
+                catalog.apply(number, entry)
+            continue
         result, events = catalog.apply(number, entry)
         assert isinstance(result, Refused)
         assert events == []
     assert catalog.contents() == []
 
 
-def test_damaged_commands_never_raise(driver: Any, random_commands: Any) -> None:
+def test_damaged_commands_are_answered_or_are_later_ones(driver: Any, random_commands: Any) -> None:
     source = random_commands(5)
     pick = random.Random(5)
     answers = set()
@@ -147,7 +157,10 @@ def test_damaged_commands_never_raise(driver: Any, random_commands: Any) -> None
         data = bytearray(encode_request(Request(2, 1, number + 1), source.next()))
         for _ in range(pick.randrange(3)):
             data[pick.randrange(ENVELOPE_OCTETS, len(data))] = pick.randrange(256)
-        answers.add(type(driver.apply(bytes(data))).__name__)
+        try:
+            answers.add(type(driver.apply(bytes(data))).__name__)
+        except CatalogVersionError:
+            driver.log.pop()  # the name of a command, damaged, may be that of a later one
         check(driver.catalog)
     assert {"Ok", "Exists", "NotFound", "Inequivalent", "Refused"} <= answers
 

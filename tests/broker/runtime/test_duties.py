@@ -370,6 +370,19 @@ def test_version_is_the_lowest_that_a_member_knows(island):
     island(scenario)
 
 
+def test_replica_on_its_way_out_and_unknown_node_hold_the_version_down(island):
+    async def scenario(node):
+        node.do(commands.DeclareNodes((Node(2, "n2", "h:2"),)))
+        leaving = Queue("/", "q", QUEUE_QUORUM, 99, (1,), leaving=(2,), revision=1)
+        assert node.duties.configuration(leaving).version == 1
+        node.do(commands.AnnounceNode(2, MACHINE_VERSION))
+        assert node.duties.configuration(leaving).version == MACHINE_VERSION
+        unknown = Queue("/", "q", QUEUE_QUORUM, 99, (1, 7))
+        assert node.duties.configuration(unknown).version == 1
+
+    island(scenario)
+
+
 def test_queue_declared_before_the_nodes_said_their_version_is_told_later(world, monkeypatch):
     async def work():
         node = Island(world.clock)

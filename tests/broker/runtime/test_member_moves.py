@@ -11,6 +11,7 @@ from headrace_broker.catalog import command as commands
 from headrace_broker.catalog.command import encode_request
 from headrace_broker.catalog.machine import Catalog
 from headrace_broker.catalog.request import Request
+from headrace_broker.catalog.result import UpgradePending
 from headrace_broker.model.definition import Node, Queue, User
 from headrace_broker.runtime import member_moves as module
 from headrace_broker.runtime.catalog_service import CatalogUnavailableError
@@ -28,6 +29,7 @@ class World:
         self.groups: dict[int, Membership] = {}
         self.led: set[int] = set()
         self.lost = False
+        self.early = ""
         self.submitted: list[Any] = []
         self.moves = MemberMoves(self.catalog, self, self.submit)
         self.do(commands.Bootstrap(NODES, "/", User("guest", b"s", b"h")))
@@ -41,6 +43,8 @@ class World:
     async def submit(self, command: Any) -> Any:
         if self.lost:
             raise CatalogUnavailableError("no quorum")
+        if self.early:
+            return UpgradePending(self.early)
         self.submitted.append(command)
         return self.do(command)
 
@@ -136,6 +140,25 @@ def test_catalog_without_a_quorum_is_told_again(run: Any) -> None:
         await asyncio.sleep(0.01)
         assert world.queue.leaving == (3,)
         world.lost = False
+        await world.until(lambda: not world.queue.leaving)
+
+    run(scenario)
+
+
+def test_older_node_is_waited_for_and_told_of_once(
+    run: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(world: World) -> None:
+        queue = world.declare()
+        world.led = {queue.group}
+        world.early = "node 'n3' runs an older version"
+        world.groups[queue.group] = Membership((1, 2))
+        world.move(queue, (), (3,))
+        await world.until(lambda: caplog.messages)
+        await asyncio.sleep(0.01)
+        assert len([text for text in caplog.messages if "'n3' runs an older" in text]) == 1
+        assert world.queue.leaving == (3,)
+        world.early = ""
         await world.until(lambda: not world.queue.leaving)
 
     run(scenario)

@@ -16,7 +16,7 @@ from google.rpc.status_pb2 import Status
 from grpc_status import rpc_status
 
 from headrace_broker.model import reply_code
-from headrace_broker.model.reply_code import REPLY_NAMES, AmqpError
+from headrace_broker.model.reply_code import REPLY_NAMES, AmqpError, UpgradePendingError
 
 DOMAIN: Final = "headrace.dev"
 RETRY_MS: Final = 1000  # milliseconds until a cluster without a quorum is worth another attempt
@@ -108,8 +108,15 @@ def bad_field(field: str, rule: str) -> CallError:
     return CallError(grpc.StatusCode.INVALID_ARGUMENT, "INVALID_FIELD", text, [(field, rule)])
 
 
+def upgrade_pending(text: str) -> CallError:
+    """Return the refusal of what a node of the cluster is too old for."""
+    return CallError(grpc.StatusCode.UNAVAILABLE, "UPGRADE_PENDING", text, retry_ms=RETRY_MS)
+
+
 def from_amqp(error: AmqpError) -> CallError:
     """Return a refusal that the broker words for AMQP; `reason` is the reply code's name."""
+    if isinstance(error, UpgradePendingError):
+        return upgrade_pending(error.text)
     code = _CODES[error.code]
     return CallError(
         code,

@@ -25,7 +25,7 @@ from headrace_broker.core.queue.lease_effect import (
     LeaseAnswer,
     LeaseInfo,
 )
-from headrace_broker.gateways.grpc.errors import RETRY_MS, CallError
+from headrace_broker.gateways.grpc.errors import RETRY_MS, CallError, upgrade_pending
 from headrace_broker.gateways.grpc.pb import lease_pb2 as pb
 from headrace_broker.gateways.grpc.pb.message_pb2 import Range
 from headrace_broker.model.limits import LEASE_GROUPS_MAX, LEASES_MAX
@@ -122,8 +122,7 @@ def leader_errors() -> Iterator[None]:
     except LeaderUnavailableError as error:
         raise CallError(_CODE.UNAVAILABLE, "NO_LEADER", str(error), retry_ms=RETRY_MS) from error
     except TooEarlyError as error:
-        reason = "UPGRADE_PENDING"
-        raise CallError(_CODE.UNAVAILABLE, reason, str(error), retry_ms=RETRY_MS) from error
+        raise upgrade_pending(str(error)) from error
     except QueueGoneError as error:
         raise CallError(_CODE.NOT_FOUND, "NOT_FOUND", str(error)) from error
 

@@ -16,6 +16,8 @@ import pytest
 from headrace_broker.catalog import command as commands
 from headrace_broker.catalog.command import encode_request
 from headrace_broker.catalog.request import Request
+from headrace_broker.catalog.version import CATALOG_VERSION
+from headrace_broker.core.queue.queue_machine import MACHINE_VERSION
 from headrace_broker.model.definition import Node, User
 from headrace_broker.runtime import default_user
 from headrace_broker.runtime.catalog_service import (
@@ -180,6 +182,13 @@ class Cluster:
         state, _ = self.services[2 if node == 1 else 1].snapshot()
         self.services[node].restore(state)
         self.rafts[node].applied = self.committed
+
+    def announce(self, *nodes: int) -> None:
+        """Write down that nodes, by default all, run this release."""
+        for node in nodes or self.rafts:
+            told = commands.AnnounceNode(node, MACHINE_VERSION, catalog_version=CATALOG_VERSION)
+            self.log.append(encode_request(Request(1022, 1, node), told))
+        self.commit()
 
     async def settle(self) -> None:
         """Let everything happen that needs no time to pass."""

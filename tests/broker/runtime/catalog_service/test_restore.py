@@ -167,9 +167,11 @@ def test_catalogs_log_lives_on_the_nodes_that_it_names(run: Run) -> None:
         for service in cluster.services.values():
             service.start()
         first = cluster.services[1]
+        cluster.announce()
         await first.submit(commands.AdmitNode(Node(4, "n4", "h:4", disk=44)))
         await cluster.settle()
         assert [raft.members for raft in cluster.rafts.values()] == [(0, (1, 2, 3, 4), 3)] * 3
+        cluster.announce(4)
         await first.submit(commands.ForgetNode(2))
         await cluster.settle()
         assert [raft.members for raft in cluster.rafts.values()] == [(0, (1, 3, 4), 3)] * 3
