@@ -42,6 +42,10 @@ def tick_leader(state: RaftState) -> None:
             return
         for progress in state.peers:
             progress.recent_active = False
+    for learner in state.membership.learners:
+        catching_up = state.peer_of.get(learner)
+        if catching_up is not None:
+            catching_up.round_ticks += 1
     if state.transferee != 0:
         transfer.tick(state)
         release(state)

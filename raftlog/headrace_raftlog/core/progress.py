@@ -30,8 +30,12 @@ class Progress:
         inflight: (last index, bytes) of APPENDs that are not acknowledged, oldest first.
         inflight_bytes: entry data in them.
         read_round: newest round of heartbeats that it has answered.
+        round_end: last index of the round of catching up that is under way, 0 for none.
+        round_ticks: ticks of the leader since that round began.
+        keeps_pace: the round before it took less than an election timeout.
 
-    Source: thesis section 10.2.1 (pipelining); the states are those of etcd's raft.
+    Source: thesis sections 10.2.1 (pipelining) and 4.2.1 (rounds); the states are those of etcd's
+    raft.
     """
 
     def __init__(
@@ -50,6 +54,9 @@ class Progress:
         self.commit_sent: i64 = 0
         self.flush = False
         self.read_round: i64 = 0
+        self.round_end: i64 = 0
+        self.round_ticks: i64 = 0
+        self.keeps_pace = False
 
     def become_probe(self) -> None:
         """Stop pipelining; the next APPEND starts after what is known to match."""
@@ -64,6 +71,8 @@ class Progress:
         """Send nothing more: the follower is to fetch the snapshot that ends at `index`."""
         self._become(SNAPSHOT_OFFERED, index + 1)
         self.probe_sent = True
+        self.round_end = 0
+        self.keeps_pace = False
 
     def is_full(self) -> bool:
         """Return whether the in-flight bounds forbid another APPEND with entries."""
@@ -103,6 +112,23 @@ class Progress:
         else:
             self._free_to(index)
         return grew
+
+    def follow_round(self, last_index: i64, election_ticks: i64) -> None:
+        """End a learner's round where it has all of it, and begin the next one.
+
+        A round replicates what the leader's log had when it began. The rounds of a learner that
+        keeps pace are short, however many entries come meanwhile. One that has everything begins
+        none, so that a burst behind an idle time has to be replicated once before it counts.
+
+        Args:
+            last_index: of the leader's log.
+            election_ticks: of a shortest election timeout.
+        """
+        if self.match < self.round_end:
+            return
+        self.keeps_pace = self.round_end > 0 and self.round_ticks < election_ticks
+        self.round_end = last_index if last_index > self.match else 0
+        self.round_ticks = 0
 
     def rejected(self, index: i64, agree_index: i64) -> bool:
         """Take a refusal of the APPEND that followed `index`; return False if it is stale.

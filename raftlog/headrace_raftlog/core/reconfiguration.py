@@ -84,16 +84,22 @@ def _check(wanted: Membership, current: Membership) -> None:
 def is_caught_up(state: RaftState, voter: i64) -> bool:
     """Return whether a learner has enough of the log to count.
 
+    It lacks few entries, or keeps pace: under load it may never lack few, and still have within
+    less than an election timeout what the leader has now.
+
     Source: thesis section 4.2.1: a member that lags must not be needed for commitment.
     """
     progress = state.peer_of.get(voter)
-    return (
-        progress is not None
-        and voter in state.membership.learners
-        and progress.state != SNAPSHOT_OFFERED
-        and not progress.is_out_of_reach()
-        and progress.match + state.options.promote_lag_max >= state.commit_index
-    )
+    if (
+        progress is None
+        or voter not in state.membership.learners
+        or progress.state == SNAPSHOT_OFFERED
+        or progress.is_out_of_reach()
+    ):
+        return False
+    if progress.match + state.options.promote_lag_max >= state.commit_index:
+        return True
+    return progress.keeps_pace and progress.round_ticks < state.options.election_ticks
 
 
 def _append(state: RaftState, membership: Membership) -> i64:

@@ -97,6 +97,8 @@ def take_append_reply(state: RaftState, reply: Message) -> None:
     state.send_dirty = True
     if grew:
         state.idle_elapsed = 0
+        if state.membership.learners:
+            progress.follow_round(state.log.last_index, state.options.election_ticks)
         advance_commit(state)
         if state.transferee == reply.source:
             hand_over(state, progress)

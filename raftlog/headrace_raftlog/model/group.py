@@ -59,7 +59,8 @@ class CoreOptions:
         uncommitted_bytes_max: bytes appended and not committed, beyond which proposals wait.
         queued_bytes_max: bytes of proposals that wait, beyond which propose is BUSY.
         urgent_bytes_max: bytes that urgent proposals may add to those.
-        promote_lag_max: entries that a learner may lack of the committed ones to become a voter.
+        promote_lag_max: entries that a learner may lack of the committed ones to become a voter,
+            where it does not keep pace: see `core.reconfiguration.is_caught_up`.
         committed_bytes_max: bytes handed out for application in one Ready (one entry always fits).
         quiesce_ticks: idle ticks after which a leader lets its group fall silent; 0 never.
     """
