@@ -51,6 +51,7 @@ QUOTA_LOOK_SECONDS_MAX: Final = 1  # between looks of a publisher that waits for
 NAME_OCTETS_MAX: Final = 255  # octets of a name in the catalog; what a short string can carry
 REPLICAS_MAX: Final = 7  # replicas of a queue; more cost a write each and tolerate failures nobody has
 MEMBER_MOVES_MAX: Final = 256  # queues whose replicas that left are told to the catalog at a time; the next look finds the others
+LEFTOVERS_AT_ONCE: Final = 256  # groups of deleted queues that are removed from the log in one turn of the loop, after a start
 HANDOVERS_AT_ONCE: Final = 16  # queues whose leadership is handed over at a time by a rebalance; each refuses commands meanwhile
 NODES_MAX: Final = 16  # nodes of a cluster that others may join; the catalog's log has so many members
 FORGOTTEN_NODES_MAX: Final = 1024  # disks of removed nodes that the catalog remembers, to refuse them; some 10 KiB

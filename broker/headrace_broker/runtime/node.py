@@ -37,6 +37,7 @@ from headrace_broker.runtime.flow_settings import FlowSettings
 from headrace_broker.runtime.flow_sources import FlowSources
 from headrace_broker.runtime.hosting import Hosting
 from headrace_broker.runtime.leasing import LeaseClient
+from headrace_broker.runtime.leftovers import remove_leftovers
 from headrace_broker.runtime.maintenance import Maintenance
 from headrace_broker.runtime.member_moves import MemberMoves
 from headrace_broker.runtime.node_configuration import client_limits, raft_options
@@ -358,6 +359,7 @@ class BrokerNode:
                         CATALOG_VERSION,
                     )
                 )
+                await remove_leftovers(self.catalog.catalog, self.raft)
                 return
 
     def _own_boot(self) -> None:

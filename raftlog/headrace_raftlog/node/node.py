@@ -214,6 +214,7 @@ class RaftNode(GroupQueries, NodeStanding):
     def remove_group(self, group: int) -> None:
         """Stop a group on this node and forget its log for good; its id is refused from now on."""
         self._host.remove_group(group)
+        self._damaged.pop(group, None)
 
     def leave_group(self, group: int) -> None:
         """Stop a group on this node, which is to have it no more, and forget its log.

@@ -113,6 +113,15 @@ class GroupQueries:
                 del self._damaged[group]
         return dict(self._damaged)
 
+    def unclaimed_groups(self) -> list[int]:
+        """Return the groups that the log holds data of and that do not run here, ascending.
+
+        Those are all that were not created since the start, damaged ones among them, and what is
+        left of groups that this node has left. None of them was removed.
+        """
+        held = {*self._log.groups(), *self._log.quarantined}
+        return sorted(group for group in held if self._host.find(group) is None)
+
     def leader(self, group: int) -> int:
         """Return the node id of a group's leader, 0 while unknown or not on this node."""
         hosted = self._host.find(group)
