@@ -14,6 +14,7 @@ from headrace_raftlog.core.reads import waiting_round
 from headrace_raftlog.core.state import RaftState
 from headrace_raftlog.core.transfer import hand_over
 from headrace_raftlog.model.entry import Entry
+from headrace_raftlog.model.limits import PROBE_BYTES_MAX
 from headrace_raftlog.model.membership import Membership
 from headrace_raftlog.model.message import (
     APPEND,
@@ -177,6 +178,8 @@ def _send_append(state: RaftState, progress: Progress, last_index: i64) -> bool:
         if high == low:
             return False
         entries = state.log.entries(low, high, options.append_bytes_max)
+        if progress.state == PROBE:
+            entries = _probe_entries(entries)
     state.send(
         Message(
             APPEND,
@@ -198,6 +201,20 @@ def _send_append(state: RaftState, progress: Progress, last_index: i64) -> bool:
             size += len(entry.data)
         progress.sent(last_sent, size)
     return True
+
+
+def _probe_entries(entries: list[Entry]) -> list[Entry]:
+    """Return the first entries, as many as a probe carries.
+
+    A probe is repeated with each heartbeat that is answered, and on a slow link a long one would
+    be under way several times. What it leaves out follows once the match is known.
+    """
+    size: i64 = 0
+    count: i64 = 0
+    while count < len(entries) and size + len(entries[count].data) <= PROBE_BYTES_MAX:
+        size += len(entries[count].data)
+        count += 1
+    return entries[:count] if count < len(entries) else entries
 
 
 def _offer_snapshot(state: RaftState, progress: Progress) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from array import array
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -14,6 +14,7 @@ from headrace_raftlog.model.entry import Entry
 from headrace_raftlog.model.limits import (
     BULK_RANGES_MAX,
     BULK_SILENCE_S_MAX,
+    ENTRY_BYTES_MAX,
     SNAPSHOT_LIVE_MAX,
     SNAPSHOT_STATE_BYTES_MAX,
 )
@@ -129,14 +130,15 @@ class BulkClient:
             group=group,
             member=member,
             ranges=[IndexRange(first=first, last=last) for first, last in ranges],
+            cut=True,
         )
         call = self._stub(peer).FetchEntries(request, metadata=self._metadata(peer))
-        wanted = (index for first, last in ranges for index in range(first, last + 1))
+        reader = _EntryReader(ranges, term_max)
         async with aclosing(self._parts(peer, call)) as parts:
             async for part in parts:
-                yield [_read_entry(raw, next(wanted, 0), term_max) for raw in part.entries]
-        if next(wanted, 0):
-            raise FrameError("entries are missing from a complete answer")
+                if whole := reader.take(part.entries):
+                    yield whole
+        reader.finish()
 
     def _stub(self, peer: int) -> RaftBulkAsyncStub:
         channel = self._channels.get(peer)
@@ -184,12 +186,58 @@ class BulkClient:
             call.cancel()
 
 
-def _read_entry(raw: StoredEntry, index: int, term_max: int) -> Entry:
-    entry = Entry(raw.index, raw.term, raw.kind, raw.data)
-    check_entry(entry)
-    if raw.index != index or not 1 <= raw.term <= term_max:
-        raise FrameError(f"{entry!r} was not asked for, or cannot be")
-    return entry
+class _EntryReader:
+    """Puts entries together that came in pieces, and checks that they were asked for.
+
+    Args:
+        ranges: runs (first, last) of indexes that were asked for.
+        term_max: highest term that any of them can have.
+    """
+
+    def __init__(self, ranges: list[tuple[int, int]], term_max: int) -> None:
+        self._wanted = (index for first, last in ranges for index in range(first, last + 1))
+        self._term_max = term_max
+        self._begun: tuple[int, int, int] | None = None  # index, term and kind of the cut one
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    def take(self, raws: Iterable[StoredEntry]) -> list[Entry]:
+        """Return the entries that are whole now.
+
+        Raises:
+            FrameError: one was not asked for or is too long, or pieces do not fit.
+        """
+        return [entry for raw in raws if (entry := self._take(raw)) is not None]
+
+    def finish(self) -> None:
+        """Check that all has come.
+
+        Raises:
+            FrameError: something is missing.
+        """
+        if self._begun is not None or next(self._wanted, 0):
+            raise FrameError("entries are missing from a complete answer")
+
+    def _take(self, raw: StoredEntry) -> Entry | None:
+        named = (raw.index, raw.term, raw.kind)
+        if self._begun is None:
+            if raw.index != next(self._wanted, 0) or not 1 <= raw.term <= self._term_max:
+                raise FrameError(f"entry {raw.index} of term {raw.term} was not asked for")
+            self._begun = named
+        elif self._begun != named:
+            raise FrameError(f"entry {raw.index} comes before the end of {self._begun[0]}")
+        self._pieces.append(raw.data)
+        self._size += len(raw.data)
+        if self._size > ENTRY_BYTES_MAX or (raw.more and not raw.data):
+            raise FrameError(f"entry {raw.index} comes in pieces without end")
+        if raw.more:
+            return None
+        entry = Entry(raw.index, raw.term, raw.kind, b"".join(self._pieces))
+        check_entry(entry)
+        self._begun = None
+        self._pieces.clear()
+        self._size = 0
+        return entry
 
 
 class _SnapshotReader:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from itertools import islice
 from typing import Any, Final, NoReturn, Protocol
 
@@ -31,6 +31,7 @@ from headrace_raftlog.transport.pb.transport_pb2 import (
     SnapshotHeader,
     SnapshotPart,
     SnapshotRequest,
+    StoredEntry,
 )
 from headrace_raftlog.transport.pb.transport_pb2_grpc import RaftBulkServicer
 from headrace_raftlog.transport.security import NoSecurity, Security
@@ -121,7 +122,10 @@ class BulkServicer(RaftBulkServicer):
     async def FetchEntries(  # noqa: N802  (the generated base names it)
         self, request: EntriesRequest, context: Context
     ) -> AsyncIterator[EntriesPart]:
-        """Send entries in pieces of bounded size (one entry always fits)."""
+        """Send entries in pieces of bounded size; a longer one is cut where the caller takes that.
+
+        On a slow link the caller hears of each piece, however long an entry takes.
+        """
         await self._admit(request.member, context)
         if len(request.ranges) > BULK_RANGES_MAX:
             text = f"{len(request.ranges)} ranges, the maximum is {BULK_RANGES_MAX}"
@@ -141,6 +145,10 @@ class BulkServicer(RaftBulkServicer):
                         yield part
                         part = EntriesPart()
                         size = 0
+                    if request.cut and len(entry.data) > BULK_CHUNK_BYTES:
+                        for piece in _pieces(entry):
+                            yield EntriesPart(entries=[piece])
+                        continue
                     part.entries.add(index=index, term=entry.term, kind=entry.kind, data=entry.data)
                     size += len(entry.data) + 1
             if part.entries:
@@ -173,6 +181,19 @@ class BulkServicer(RaftBulkServicer):
             text = f"{self.active} fetches are under way, the maximum is {BULK_STREAMS_MAX}"
             await _refuse(context, grpc.StatusCode.RESOURCE_EXHAUSTED, text)
         await context.send_initial_metadata(self.identity.metadata(peer.node))
+
+
+def _pieces(entry: Entry) -> Iterator[StoredEntry]:
+    """Yield a long entry in pieces."""
+    for at in range(0, len(entry.data), BULK_CHUNK_BYTES):
+        end = at + BULK_CHUNK_BYTES
+        yield StoredEntry(
+            index=entry.index,
+            term=entry.term,
+            kind=entry.kind,
+            data=entry.data[at:end],
+            more=end < len(entry.data),
+        )
 
 
 def _header(snapshot: Snapshot) -> SnapshotHeader:

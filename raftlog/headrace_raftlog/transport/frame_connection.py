@@ -8,27 +8,43 @@ import ssl
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from headrace_raftlog.model.limits import FRAME_WRITE_BYTES, HANDSHAKE_S_MAX, STREAM_UNHEARD_MS
-from headrace_raftlog.transport.framing import frame_head
+from headrace_raftlog.model.limits import (
+    FRAGMENT_BYTES_MAX,
+    FRAME_WRITE_BYTES,
+    HANDSHAKE_S_MAX,
+    STREAM_UNHEARD_MS,
+)
+from headrace_raftlog.transport.framing import ACCEPTED_FRAGMENTS, fragment_head, frame_head
 from headrace_raftlog.transport.pb.transport_pb2 import Frame, StreamPlace
 from headrace_raftlog.transport.security import Security
+from headrace_raftlog.transport.send_window import SendWindow
 
 
 class FrameConnection(asyncio.Protocol):
-    """Writes frames, one after the other.
+    """Writes frames: quick ones at once, and between them the fragments of one large frame.
 
     Args:
         on_lost: called once when the connection is over after it was accepted, whoever ended it.
 
     Attributes:
         accepted: done once the peer takes frames, or with why it does not.
+        takes_fragments: whether the peer does; otherwise large frames are written whole, and
+            nothing says what has arrived.
+        is_writable: whether the kernel and the buffer before it take more.
+        on_room: called when either `is_writable` or `has_room` may have become True.
     """
 
     def __init__(self, on_lost: Callable[[], object]) -> None:
-        self.accepted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._loop = asyncio.get_running_loop()
+        self.accepted: asyncio.Future[None] = self._loop.create_future()
+        self.takes_fragments = False
+        self.is_writable = True
+        self.on_room: Callable[[], object] = lambda: None
         self._on_lost = on_lost
         self._writable = asyncio.Event()
         self._writable.set()
+        self._window = SendWindow()
+        self._large = memoryview(b"")
         self._transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -40,17 +56,29 @@ class FrameConnection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """Have the next frame gather."""
+        self.is_writable = False
         self._writable.clear()
 
     def resume_writing(self) -> None:
         """Have it leave."""
+        self.is_writable = True
         self._writable.set()
+        self.on_room()
 
     def data_received(self, data: bytes) -> None:
-        """Note that the peer takes frames: it says nothing else."""
-        del data
+        """Note that the peer takes frames, and how much of them has arrived."""
+        count = len(data)
         if not self.accepted.done():
+            self.takes_fragments = data[0] == ACCEPTED_FRAGMENTS
             self.accepted.set_result(None)
+            count -= 1
+        if not self.takes_fragments or not count:
+            return
+        had_room = self.has_room
+        if not self._window.acknowledged(count, self._loop.time()):
+            self._transport.abort()  # no correct peer acknowledges what was not sent
+        elif not had_room and self.has_room:
+            self.on_room()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell whoever writes, or waits to."""
@@ -72,11 +100,43 @@ class FrameConnection(asyncio.Protocol):
         """Send the ticket, which is before all frames."""
         self._transport.write(ticket)
 
+    @property
+    def has_room(self) -> bool:
+        """Whether the link takes more than what is urgent."""
+        return self._window.is_open or not self.takes_fragments
+
+    @property
+    def has_large(self) -> bool:
+        """Whether a large frame is under way."""
+        return len(self._large) > 0
+
+    def put(self, frame: Frame) -> None:
+        """Send a frame; it passes a large one that is under way."""
+        body = frame.SerializeToString()
+        self._send(frame_head(body), body)
+
+    def begin_large(self, frame: Frame) -> None:
+        """Begin with a large frame; the one before has left."""
+        assert not self._large, "one large frame at a time"
+        body = frame.SerializeToString()
+        if self.takes_fragments:
+            self._large = memoryview(body)
+        else:
+            self._send(frame_head(body), body)
+
+    def put_fragment(self) -> None:
+        """Send the next fragment of the large frame."""
+        piece, self._large = self._large[:FRAGMENT_BYTES_MAX], self._large[FRAGMENT_BYTES_MAX:]
+        self._send(fragment_head(len(piece), len(self._large) > 0), piece)
+
     async def write(self, frame: Frame) -> None:
         """Send a frame, and wait until there is room for another."""
-        body = frame.SerializeToString()
-        self._transport.writelines((frame_head(body), body))
+        self.put(frame)
         await self._writable.wait()
+
+    def _send(self, head: bytes, body: bytes | memoryview) -> None:
+        self._window.sent(len(head) + len(body), self._loop.time())
+        self._transport.writelines((head, body))
 
     def abort(self) -> None:
         """End the connection; what has not left is dropped."""

@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol, cast
 
 from headrace_raftlog.accepting import accept
 from headrace_raftlog.model.limits import (
+    FRAME_ACK_BYTES,
     FRAME_BYTES_MAX,
     HANDSHAKE_S_MAX,
     STREAM_ACCEPT_S,
@@ -18,7 +19,7 @@ from headrace_raftlog.model.limits import (
     STREAM_TICKET_BYTES,
 )
 from headrace_raftlog.transport.codec import FrameError
-from headrace_raftlog.transport.framing import FrameReader
+from headrace_raftlog.transport.framing import ACCEPTED_FRAGMENTS, ACKNOWLEDGED, FrameReader
 from headrace_raftlog.transport.peer_session import IncomingStream
 from headrace_raftlog.transport.refusals import Refusals
 from headrace_raftlog.transport.security import Security
@@ -26,7 +27,8 @@ from headrace_raftlog.transport.security import Security
 LOG: Final = logging.getLogger(__name__)
 
 ACCEPT_AGAIN_S: Final = 0.1  # seconds after a connection could not be accepted: no more descriptors
-ACCEPTED: Final = b"\x01"  # the answer to a ticket
+ACCEPTED: Final = bytes((ACCEPTED_FRAGMENTS,))  # the answer to a ticket
+ACKNOWLEDGEMENT: Final = bytes((ACKNOWLEDGED,))
 UNUSABLE: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)  # this machine has no such address
 BACKLOG: Final = 128  # connections that the kernel keeps until they are accepted
 WILDCARDS: Final = ("", "0.0.0.0", "::")  # noqa: S104  (compared with, not bound to)
@@ -189,6 +191,7 @@ class IncomingFrames(asyncio.Protocol):
         self._gate = gate
         self._reader = FrameReader(STREAM_TICKET_BYTES, FRAME_BYTES_MAX)
         self._stream: IncomingStream | None = None
+        self._unacknowledged = -STREAM_TICKET_BYTES  # octets since the last one sent back
         self._patience: asyncio.TimerHandle
 
     def admitted(self, admission: asyncio.Task[None]) -> None:
@@ -204,18 +207,28 @@ class IncomingFrames(asyncio.Protocol):
         self._patience = asyncio.get_running_loop().call_later(HANDSHAKE_S_MAX, self.abort)
 
     def data_received(self, data: bytes) -> None:
-        """Take what is complete."""
+        """Take what is complete; octets of a frame that is not are a sign of life as well."""
         self._reader.feed(data)
+        self._unacknowledged += len(data)
         if self._stream is None and not self._enter():
             return
         stream = self._stream
         assert stream is not None
+        stream.session.heard(stream)
+        self._acknowledge()
         try:
             while stream.open and (body := self._reader.frame()) is not None:
                 self._gate.take(stream, body)
         except FrameError as error:
             LOG.error("node %d sent a malformed frame: %s", stream.remote.node, error)
             self.abort()
+
+    def _acknowledge(self) -> None:
+        """Say how much has arrived, once enough has."""
+        count, self._unacknowledged = divmod(self._unacknowledged, FRAME_ACK_BYTES)
+        if count:
+            assert self.transport is not None, "octets come after the connection"
+            self.transport.write(ACKNOWLEDGEMENT * count)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Note that nothing more comes."""

@@ -1,4 +1,16 @@
-"""Frames on a connection: each behind its length in four octets, big-endian."""
+"""Frames on a connection, whole or in fragments that let other frames pass.
+
+After the ticket a connection carries pieces, each behind a head of four octets, big-endian: the
+length of the piece in the lower 30 bits, and two flags. A piece without flags is a whole frame of
+the quick lane. A piece with LARGE_FLAG is a fragment of the frame that the large lane is sending;
+MORE_FLAG says that another fragment of that frame follows. Quick frames may stand between the
+fragments of a large one, which is complete with its last fragment.
+
+The receiver answers the ticket with one octet: ACCEPTED_FRAGMENTS, after which the sender may use
+fragments and the receiver sends ACKNOWLEDGED for each FRAME_ACK_BYTES octets that came after the
+ticket; or ACCEPTED_WHOLE, as nodes do that know no fragments. To these every frame is sent whole.
+Those nodes take any octet for the answer, pass over all that come later, and send whole frames.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +21,31 @@ from mypy_extensions import i64
 from headrace_raftlog.transport.codec import FrameError
 
 LENGTH_BYTES: Final = 4
+LENGTH_MASK: Final = (1 << 30) - 1
+MORE_FLAG: Final = 1 << 30
+LARGE_FLAG: Final = 1 << 31
+
+ACCEPTED_WHOLE: Final = 1
+ACCEPTED_FRAGMENTS: Final = 2
+ACKNOWLEDGED: Final = 3
 
 
 def frame_head(body: bytes) -> bytes:
-    """Return what stands before a frame."""
+    """Return what stands before a whole frame."""
     return len(body).to_bytes(LENGTH_BYTES, "big")
+
+
+def fragment_head(size: int, more: bool) -> bytes:
+    """Return what stands before a fragment of `size` octets, the frame's last unless `more`."""
+    flags = LARGE_FLAG | MORE_FLAG if more else LARGE_FLAG
+    return (flags | size).to_bytes(LENGTH_BYTES, "big")
 
 
 @final
 class FrameReader:
     """Cuts what arrives into frames.
 
-    It keeps at most one frame that is not complete, and what arrived with its end.
+    It keeps at most one frame of each lane that is not complete, and what arrived with its end.
 
     Args:
         ticket_bytes: octets before the first frame, which are no frame.
@@ -34,7 +59,11 @@ class FrameReader:
         self._at: i64 = 0
         self._more: list[bytes] = []
         self._have: i64 = 0  # octets from `_at` on, those of `_more` included
-        self._need: i64 = ticket_bytes  # without so many there is nothing to be read
+        self._need: i64 = (
+            ticket_bytes or LENGTH_BYTES
+        )  # without so many there is nothing to be read
+        self._fragments: list[bytes] = []
+        self._fragment_bytes: i64 = 0
 
     def feed(self, data: bytes) -> None:
         """Take what has arrived."""
@@ -53,20 +82,41 @@ class FrameReader:
         """Return the next frame, None when it is not complete.
 
         Raises:
-            FrameError: it is longer than any.
+            FrameError: it is longer than any, or no correct peer cuts it so.
         """
-        if self._ticket_bytes or not self._complete():
-            return None
-        start = self._at + LENGTH_BYTES
-        size: i64 = int.from_bytes(self._data[self._at : start], "big")
-        if size > self._bytes_max:
-            raise FrameError(f"frame of {size} octets, the maximum is {self._bytes_max}")
-        self._need = LENGTH_BYTES + size
-        if not self._complete():
-            return None
-        self._need = LENGTH_BYTES
-        self._take(LENGTH_BYTES)
-        return self._take(size)
+        while not self._ticket_bytes and self._complete():
+            start = self._at + LENGTH_BYTES
+            head: i64 = int.from_bytes(self._data[self._at : start], "big")
+            size: i64 = head & LENGTH_MASK
+            self._check(head, size)
+            self._need = LENGTH_BYTES + size
+            if not self._complete():
+                return None
+            self._need = LENGTH_BYTES
+            self._take(LENGTH_BYTES)
+            body = self._take(size)
+            if not head & LARGE_FLAG:
+                return body
+            self._fragments.append(body)
+            self._fragment_bytes += size
+            if not head & MORE_FLAG:
+                return self._take_fragments()
+        return None
+
+    def _check(self, head: i64, size: i64) -> None:
+        whole: i64 = size
+        if head & LARGE_FLAG:
+            whole += self._fragment_bytes
+        if whole > self._bytes_max:
+            raise FrameError(f"frame of {whole} octets, the maximum is {self._bytes_max}")
+        if head & MORE_FLAG and (size == 0 or not head & LARGE_FLAG):
+            raise FrameError(f"fragment of {size} octets with flags {head >> 30}")
+
+    def _take_fragments(self) -> bytes:
+        whole = b"".join(self._fragments)
+        self._fragments.clear()
+        self._fragment_bytes = 0
+        return whole
 
     def _complete(self) -> bool:
         """Return whether as much is there as is needed, and have it in one piece."""

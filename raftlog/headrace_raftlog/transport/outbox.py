@@ -8,90 +8,250 @@ from typing import final
 from mypy_extensions import i64
 
 from headrace_raftlog.model.limits import (
-    FRAME_LANE_BYTES_TARGET,
+    FRAME_LARGE_BYTES_TARGET,
+    FRAME_QUICK_BYTES_TARGET,
     MESSAGE_OVERHEAD_BYTES,
     OUTBOX_APPLICATION_BYTES_MAX,
+    OUTBOX_CONTROL_BYTES_MAX,
     OUTBOX_RAFT_BYTES_MAX,
 )
-from headrace_raftlog.model.message import Message
+from headrace_raftlog.model.message import APPEND, Message
 from headrace_raftlog.transport.codec import add_message, message_bytes
 from headrace_raftlog.transport.pb.transport_pb2 import Frame
 
 
 @final
-class Outbox:
-    """Two lanes to one peer: Raft messages, and payloads of the application.
+class _LargeGroup:
+    """APPENDs of one group in the large lane, those of the frame under way included."""
 
-    Each lane gets its own share of a frame, so neither starves the other.
+    def __init__(self, term: i64) -> None:
+        self.term = term
+        self.count: i64 = 0
+
+
+@final
+class Outbox:
+    """Three quick queues to one peer, and a lane of what is large.
+
+    The quick queues are messages without entries (control), APPENDs, and payloads of the
+    application; each has its own share of a frame, so that none starves another. An item above
+    FRAME_QUICK_BYTES_TARGET waits in the large lane. The APPENDs of a group stay in order, and so
+    do all payloads: while an earlier one is in the large lane, a later one goes there as well,
+    however short; and a large one does not begin before the quick ones that came earlier.
 
     Attributes:
-        raft_bytes: bytes waiting in the Raft lane, overheads included.
-        application_bytes: the same of the application's lane.
+        control_bytes: bytes of control that wait, overheads included.
+        raft_bytes: the same of APPENDs, the frame under way excluded.
+        application_bytes: the same of payloads.
     """
 
     def __init__(
         self,
         raft_bytes_max: i64 = OUTBOX_RAFT_BYTES_MAX,
         application_bytes_max: i64 = OUTBOX_APPLICATION_BYTES_MAX,
+        control_bytes_max: i64 = OUTBOX_CONTROL_BYTES_MAX,
     ) -> None:
         self._raft_bytes_max = raft_bytes_max
         self._application_bytes_max = application_bytes_max
-        self._messages: deque[Message] = deque()
-        self._payloads: deque[bytes] = deque()
+        self._control_bytes_max = control_bytes_max
+        self.control_bytes: i64 = 0
         self.raft_bytes: i64 = 0
         self.application_bytes: i64 = 0
+        self._control: deque[Message] = deque()
+        self._appends: deque[Message] = deque()
+        self._payloads: deque[bytes] = deque()
+        # Each with the number of quick ones that have to leave before it.
+        self._large_appends: deque[tuple[Message, int]] = deque()
+        self._large_payloads: deque[tuple[bytes, int]] = deque()
+        self._large_groups: dict[int, _LargeGroup] = {}
+        self._large_payload_count: i64 = 0  # that of the frame under way included
+        self._under_way: list[int] = []  # groups of the large frame under way, one per message
+        self._under_way_payloads: i64 = 0
+        self._payloads_next = True
+        self._appends_taken: i64 = 0
+        self._payloads_taken: i64 = 0
 
     def post(self, message: Message) -> bool:
-        """Take a Raft message; False when the lane is full and the message is dropped."""
+        """Take a Raft message; False when its queue is full and the message is dropped."""
         size = message_bytes(message)
+        if message.kind != APPEND:
+            if self.control_bytes + size > self._control_bytes_max and self.control_bytes > 0:
+                return False
+            self._control.append(message)
+            self.control_bytes += size
+            return True
         if self.raft_bytes + size > self._raft_bytes_max and self.raft_bytes > 0:
             return False
-        self._messages.append(message)
         self.raft_bytes += size
+        if size > FRAME_QUICK_BYTES_TARGET or message.group in self._large_groups:
+            self._post_large(message)
+        else:
+            self._appends.append(message)
         return True
 
     def send(self, payload: bytes) -> bool:
-        """Take a payload; False when the lane is full and it was not taken."""
+        """Take a payload; False when the queue is full and it was not taken."""
         size: i64 = len(payload) + MESSAGE_OVERHEAD_BYTES
         if (
             self.application_bytes + size > self._application_bytes_max
             and self.application_bytes > 0
         ):
             return False
-        self._payloads.append(payload)
         self.application_bytes += size
+        if size > FRAME_QUICK_BYTES_TARGET or self._large_payload_count > 0:
+            behind = self._payloads_taken + len(self._payloads)
+            self._large_payloads.append((payload, behind))
+            self._large_payload_count += 1
+        else:
+            self._payloads.append(payload)
         return True
 
     def is_empty(self) -> bool:
         """Return whether nothing waits."""
-        return not self._messages and not self._payloads
+        return not (self._control or self.has_quick_data() or self.has_large())
 
-    def next_frame(self) -> Frame:
-        """Take the oldest items of both lanes, each up to its share; empty when nothing waits."""
+    def has_control(self) -> bool:
+        """Return whether messages without entries wait."""
+        return len(self._control) > 0
+
+    def has_quick_data(self) -> bool:
+        """Return whether short APPENDs or payloads wait."""
+        return len(self._appends) > 0 or len(self._payloads) > 0
+
+    def has_large(self) -> bool:
+        """Return whether anything waits in the large lane."""
+        return len(self._large_appends) > 0 or len(self._large_payloads) > 0
+
+    def next_frame(self, with_data: bool = True) -> Frame:
+        """Take the oldest items of the quick queues, each up to its share.
+
+        Args:
+            with_data: whether to take more than control.
+        """
         frame = Frame()
+        self.control_bytes -= _take_messages(self._control, frame)
+        if not with_data:
+            return frame
+        before: i64 = len(self._appends)
+        self.raft_bytes -= _take_messages(self._appends, frame)
+        self._appends_taken += before - len(self._appends)
         taken: i64 = 0
-        messages = self._messages
-        while messages:
-            size = message_bytes(messages[0])
-            if taken > 0 and taken + size > FRAME_LANE_BYTES_TARGET:
-                break
-            add_message(frame, messages.popleft())
-            taken += size
-        self.raft_bytes -= taken
-        taken = 0
         payloads = self._payloads
         while payloads:
-            size = len(payloads[0]) + MESSAGE_OVERHEAD_BYTES
-            if taken > 0 and taken + size > FRAME_LANE_BYTES_TARGET:
+            size: i64 = len(payloads[0]) + MESSAGE_OVERHEAD_BYTES
+            if taken > 0 and taken + size > FRAME_QUICK_BYTES_TARGET:
                 break
             frame.application.append(payloads.popleft())
+            self._payloads_taken += 1
             taken += size
         self.application_bytes -= taken
         return frame
 
+    def next_large_frame(self) -> Frame | None:
+        """Take a frame of the large lane, APPENDs and payloads in turn; None where none is due.
+
+        It is under way until `large_frame_sent`.
+        """
+        for _ in range(2):
+            self._payloads_next = not self._payloads_next
+            frame = Frame()
+            if self._payloads_next:
+                self._take_large_payloads(frame)
+            else:
+                self._take_large_appends(frame)
+            if self._under_way or self._under_way_payloads:
+                return frame
+        return None
+
+    def large_frame_sent(self) -> None:
+        """Note that nothing queued from now on can overtake the large frame any more."""
+        for group in self._under_way:
+            found = self._large_groups[group]
+            found.count -= 1
+            if found.count == 0:
+                del self._large_groups[group]
+        self._under_way.clear()
+        self._large_payload_count -= self._under_way_payloads
+        self._under_way_payloads = 0
+
     def clear(self) -> None:
-        """Drop everything."""
-        self._messages.clear()
+        """Drop everything, the frame under way included."""
+        self._control.clear()
+        self._appends.clear()
         self._payloads.clear()
+        self._large_appends.clear()
+        self._large_payloads.clear()
+        self._large_groups.clear()
+        self._under_way.clear()
+        self._large_payload_count = 0
+        self._under_way_payloads = 0
+        self.control_bytes = 0
         self.raft_bytes = 0
         self.application_bytes = 0
+
+    def _post_large(self, message: Message) -> None:
+        found = self._large_groups.get(message.group)
+        if found is None:
+            found = _LargeGroup(message.term)
+            self._large_groups[message.group] = found
+        elif found.term < message.term:
+            self._drop_appends(message.group, found)
+            found.term = message.term
+        found.count += 1
+        behind = self._appends_taken + len(self._appends)
+        self._large_appends.append((message, behind))
+
+    def _drop_appends(self, group: i64, found: _LargeGroup) -> None:
+        """Drop what an earlier leadership of a group sends: nobody would take it any more."""
+        kept: deque[tuple[Message, int]] = deque()
+        for item in self._large_appends:
+            if item[0].group == group:
+                self.raft_bytes -= message_bytes(item[0])
+                found.count -= 1
+            else:
+                kept.append(item)
+        self._large_appends = kept
+
+    def _take_large_appends(self, frame: Frame) -> None:
+        taken: i64 = 0
+        waiting = self._large_appends
+        while waiting:
+            message, behind = waiting[0]
+            size = message_bytes(message)
+            if behind > self._appends_taken:
+                break
+            if taken > 0 and taken + size > FRAME_LARGE_BYTES_TARGET:
+                break
+            waiting.popleft()
+            add_message(frame, message)
+            self._under_way.append(int(message.group))
+            taken += size
+        self.raft_bytes -= taken
+
+    def _take_large_payloads(self, frame: Frame) -> None:
+        taken: i64 = 0
+        waiting = self._large_payloads
+        while waiting:
+            payload, behind = waiting[0]
+            size: i64 = len(payload) + MESSAGE_OVERHEAD_BYTES
+            if behind > self._payloads_taken:
+                break
+            if taken > 0 and taken + size > FRAME_LARGE_BYTES_TARGET:
+                break
+            waiting.popleft()
+            frame.application.append(payload)
+            self._under_way_payloads += 1
+            taken += size
+        self.application_bytes -= taken
+
+
+def _take_messages(waiting: deque[Message], frame: Frame) -> i64:
+    """Move the oldest messages to a frame, up to a queue's share; return their bytes."""
+    taken: i64 = 0
+    while waiting:
+        size = message_bytes(waiting[0])
+        if taken > 0 and taken + size > FRAME_QUICK_BYTES_TARGET:
+            break
+        add_message(frame, waiting.popleft())
+        taken += size
+    return taken

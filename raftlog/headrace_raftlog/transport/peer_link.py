@@ -24,7 +24,7 @@ from headrace_raftlog.transport.identity import (
     StreamRefusedError,
 )
 from headrace_raftlog.transport.outbox import Outbox
-from headrace_raftlog.transport.pb.transport_pb2 import OpenRequest, StreamPlace
+from headrace_raftlog.transport.pb.transport_pb2 import Frame, OpenRequest, StreamPlace
 from headrace_raftlog.transport.pb.transport_pb2_grpc import RaftTransportStub
 from headrace_raftlog.transport.security import NoSecurity, Security
 
@@ -90,6 +90,7 @@ class PeerLink:
         self._work = asyncio.Event()
         self._stream_task: asyncio.Task[None] | None = None
         self._frames_at_beat = 0
+        self._beat_due = False
         self.refusal = ""
         self._complaint = ""
         self._opened = False
@@ -135,6 +136,7 @@ class PeerLink:
     def beat(self) -> None:
         """Send an empty frame when no frame has left since the call before."""
         if self.connected and self.frames_sent == self._frames_at_beat:
+            self._beat_due = True
             self._work.set()
         self._frames_at_beat = self.frames_sent
 
@@ -247,17 +249,51 @@ class PeerLink:
         for it.
         """
         work = self._work
-        outbox = self._outbox
-        work.set()  # a first frame at once: the peer counts what it heard
+        connection.on_room = work.set
+        self._beat_due = True  # a first frame at once: the peer counts what it heard
+        work.set()
         while True:
             await work.wait()
             work.clear()
             for _ in range(FRAME_GATHER_TURNS):
                 await asyncio.sleep(0)
             work.clear()  # what came meanwhile is in this frame
-            frame = outbox.next_frame()
-            self.frames_sent += 1
-            self.messages_sent += len(frame.messages)
-            if not outbox.is_empty():
-                work.set()  # more than one frame takes
-            await connection.write(frame)
+            while connection.is_writable and self._write_next(connection):
+                pass
+
+    def _write_next(self, connection: FrameConnection) -> bool:
+        """Write a quick frame and a fragment of a large one; False when neither may leave now.
+
+        Messages without entries leave whatever is under way: they are few, and elections hang on
+        them.
+        """
+        outbox = self._outbox
+        with_data = connection.has_room
+        wrote = False
+        if self._beat_due or outbox.has_control() or (with_data and outbox.has_quick_data()):
+            self._beat_due = False
+            frame = outbox.next_frame(with_data)
+            connection.put(frame)
+            self._count(frame)
+            wrote = True
+        if connection.has_room and self._write_large(connection):
+            wrote = True
+        return wrote
+
+    def _write_large(self, connection: FrameConnection) -> bool:
+        """Write the next fragment of the large lane; False where nothing waits in it."""
+        if not connection.has_large:
+            frame = self._outbox.next_large_frame()
+            if frame is None:
+                return False
+            self._count(frame)
+            connection.begin_large(frame)
+        if connection.has_large:
+            connection.put_fragment()
+        if not connection.has_large:
+            self._outbox.large_frame_sent()
+        return True
+
+    def _count(self, frame: Frame) -> None:
+        self.frames_sent += 1
+        self.messages_sent += len(frame.messages)

@@ -116,6 +116,11 @@ class PeerSession:
             self.link.address = address
             self.link.reset()
 
+    def heard(self, stream: IncomingStream) -> None:
+        """Note that octets arrived: a frame may take a slow link longer than any silence lasts."""
+        if stream.open:
+            self._heard_at = self._clock()
+
     def received(self, stream: IncomingStream, frame: Frame) -> None:
         """Handle a frame.
 

@@ -6,7 +6,7 @@ import pytest
 
 from headrace_raftlog.model.entry import HardState
 from headrace_raftlog.model.group import BUSY, QUEUED, CoreOptions, GroupConfig
-from headrace_raftlog.model.limits import ENTRY_COST_BYTES
+from headrace_raftlog.model.limits import ENTRY_COST_BYTES, PROBE_BYTES_MAX
 from headrace_raftlog.model.message import APPEND, APPEND_REPLY, HEARTBEAT, HEARTBEAT_REPLY
 
 
@@ -239,3 +239,27 @@ def test_messages_of_other_groups_and_for_other_members_are_disregarded(host):
     for message in other.ready().messages:
         member.core.step(message)
     assert not member.core.has_ready()
+
+
+def test_long_entry_is_sent_once_however_many_heartbeats_are_answered_meanwhile(host):
+    member = leading(host)
+    member.core.propose([b"a" * (PROBE_BYTES_MAX + 1), b"b"])
+    member.drain()
+    member.core.report_unreachable(2)
+    for _ in range(3):  # probes until one is answered; each may be under way for long
+        (probe,) = appends(member.hear(2))
+        assert (probe.index, probe.entries) == (1, [])
+    (sent,) = appends(member.acknowledge(2, 1))
+    assert [len(entry.data) for entry in sent.entries] == [PROBE_BYTES_MAX + 1, 1]
+    for _ in range(3):
+        (question,) = appends(member.hear(2))
+        assert (question.index, question.entries) == (3, [])
+
+
+def test_probe_takes_as_many_entries_as_fit(host):
+    member = leading(host)
+    member.core.propose([b"a" * (PROBE_BYTES_MAX - 1), b"b", b"c"])
+    member.drain()
+    member.core.report_unreachable(2)
+    (probe,) = appends(member.hear(2))
+    assert [entry.index for entry in probe.entries] == [2, 3]

@@ -7,7 +7,12 @@ import pytest
 from hypothesis import given
 
 from headrace_raftlog.transport.codec import FrameError
-from headrace_raftlog.transport.framing import FrameReader, frame_head
+from headrace_raftlog.transport.framing import (
+    MORE_FLAG,
+    FrameReader,
+    fragment_head,
+    frame_head,
+)
 
 TICKET = b"ticket"
 
@@ -53,3 +58,51 @@ def test_length_beyond_the_maximum_is_refused_before_it_arrives() -> None:
     assert reader.frame() == bytes(40)
     with pytest.raises(FrameError, match="frame of 41 octets, the maximum is 40"):
         reader.frame()
+
+
+def fragments_of(body: bytes, size: int) -> list[bytes]:
+    pieces = [body[at : at + size] for at in range(0, len(body), size)]
+    last = len(pieces) - 1
+    return [fragment_head(len(each), at < last) + each for at, each in enumerate(pieces)]
+
+
+@given(
+    st.binary(min_size=1, max_size=200),
+    st.integers(1, 50),
+    st.lists(st.binary(max_size=40), max_size=8),
+    st.lists(st.integers(1, 50), max_size=30),
+)
+def test_quick_frames_pass_between_the_fragments_of_a_large_one(
+    large: bytes, size: int, quick: list[bytes], cuts: list[int]
+) -> None:
+    pieces = fragments_of(large, size)
+    octets, expected = b"", []
+    for at, piece in enumerate(pieces):
+        octets += piece
+        if at == len(pieces) - 1:
+            expected.append(large)
+        if at < len(quick):
+            octets += frame_head(quick[at]) + quick[at]
+            expected.append(quick[at])
+    reader = FrameReader(0, 200)
+    found, at = [], 0
+    for cut in [*cuts, len(octets)]:
+        reader.feed(octets[at : at + cut])
+        at += cut
+        found += read_all(reader)
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("octets", "text"),
+    [
+        (fragment_head(30, True) + bytes(30) + fragment_head(11, False), "frame of 41 octets"),
+        (fragment_head(0, True), "fragment of 0 octets"),
+        ((MORE_FLAG | 1).to_bytes(4, "big") + b"x", "fragment of 1 octets"),
+    ],
+)
+def test_fragments_that_no_correct_peer_cuts_are_refused(octets: bytes, text: str) -> None:
+    reader = FrameReader(0, 40)
+    reader.feed(octets)
+    with pytest.raises(FrameError, match=text):
+        read_all(reader)

@@ -1,33 +1,49 @@
 from __future__ import annotations
 
 from headrace_raftlog.model.entry import Entry
-from headrace_raftlog.model.limits import FRAME_LANE_BYTES_TARGET, MESSAGE_OVERHEAD_BYTES
+from headrace_raftlog.model.limits import (
+    FRAME_LARGE_BYTES_TARGET,
+    FRAME_QUICK_BYTES_TARGET,
+    MESSAGE_OVERHEAD_BYTES,
+)
 from headrace_raftlog.model.message import APPEND, HEARTBEAT, Message
 from headrace_raftlog.transport.outbox import Outbox
+from headrace_raftlog.transport.pb.transport_pb2 import Frame
+
+LARGE = b"x" * FRAME_QUICK_BYTES_TARGET
 
 
 def heartbeat(group: int) -> Message:
     return Message(HEARTBEAT, group, 1, 2, 1)
 
 
-def append(data: bytes) -> Message:
-    return Message(APPEND, 1, 1, 2, 1, entries=[Entry(1, 1, 0, data)])
+def append(data: bytes, group: int = 1, term: int = 1, index: int = 0) -> Message:
+    entries = [Entry(index + 1, term, 0, data)]
+    return Message(APPEND, group, 1, 2, term, index=index, entries=entries)
+
+
+def large_frame(outbox: Outbox) -> Frame:
+    frame = outbox.next_large_frame()
+    assert frame is not None
+    outbox.large_frame_sent()
+    return frame
 
 
 def test_everything_that_gathered_leaves_in_one_frame() -> None:
     outbox = Outbox()
     for group in range(1, 101):
         assert outbox.post(heartbeat(group))
+        assert outbox.post(append(b"", group))
         assert outbox.send(b"payload %d" % group)
     frame = outbox.next_frame()
-    assert [m.group for m in frame.messages] == list(range(1, 101))
+    assert [m.group for m in frame.messages] == 2 * list(range(1, 101))
     assert list(frame.application) == [b"payload %d" % group for group in range(1, 101)]
     assert outbox.is_empty()
-    assert outbox.raft_bytes == outbox.application_bytes == 0
+    assert outbox.control_bytes == outbox.raft_bytes == outbox.application_bytes == 0
 
 
-def test_full_raft_lane_refuses_and_empties_again() -> None:
-    outbox = Outbox(raft_bytes_max=10 * MESSAGE_OVERHEAD_BYTES)
+def test_full_queue_of_control_refuses_and_empties_again() -> None:
+    outbox = Outbox(control_bytes_max=10 * MESSAGE_OVERHEAD_BYTES)
     taken = [outbox.post(heartbeat(group)) for group in range(12)]
     assert taken == [True] * 10 + [False] * 2
     assert len(outbox.next_frame().messages) == 10
@@ -41,41 +57,115 @@ def test_full_application_lane_refuses_and_keeps_what_it_took() -> None:
     assert list(outbox.next_frame().application) == [bytes([i]) * 100 for i in range(4)]
 
 
-def test_one_item_above_the_bound_is_taken_alone() -> None:
+def test_one_item_above_the_bound_is_taken_alone_and_heartbeats_still_are() -> None:
     outbox = Outbox(raft_bytes_max=100, application_bytes_max=100)
     assert outbox.post(append(b"x" * 1000))
-    assert not outbox.post(heartbeat(1))
+    assert not outbox.post(append(b""))
+    assert outbox.post(heartbeat(1))
     assert outbox.send(b"y" * 1000)
     assert not outbox.send(b"")
 
 
-def test_frames_are_cut_near_their_target_and_neither_lane_starves() -> None:
+def test_quick_frames_are_cut_near_their_target_and_no_queue_starves() -> None:
     outbox = Outbox()
-    piece = b"x" * (FRAME_LANE_BYTES_TARGET // 4)
-    for _ in range(6):
-        outbox.post(append(piece))
+    piece = b"x" * (FRAME_QUICK_BYTES_TARGET // 5)
+    for group in range(6):
+        outbox.post(append(piece, group))
         outbox.send(piece)
     counts = []
     while not outbox.is_empty():
         frame = outbox.next_frame()
-        assert frame.ByteSize() <= 2 * FRAME_LANE_BYTES_TARGET
+        assert frame.ByteSize() <= 2 * FRAME_QUICK_BYTES_TARGET
         counts.append((len(frame.messages), len(frame.application)))
-    assert counts == [(3, 3), (3, 3)]
+    assert counts == [(4, 4), (2, 2)]
 
 
-def test_item_above_the_frame_target_travels_alone() -> None:
+def test_control_leaves_while_data_has_to_wait() -> None:
     outbox = Outbox()
-    outbox.post(heartbeat(1))
-    outbox.post(append(b"x" * (FRAME_LANE_BYTES_TARGET + 1)))
+    outbox.post(append(b"x"))
+    outbox.send(b"y")
     outbox.post(heartbeat(2))
-    assert [len(outbox.next_frame().messages) for _ in range(3)] == [1, 1, 1]
+    frame = outbox.next_frame(with_data=False)
+    assert [m.group for m in frame.messages] == [2]
+    assert not frame.application
+    assert len(outbox.next_frame().messages) == 1
+    assert outbox.is_empty()
+
+
+def test_large_items_keep_out_of_quick_frames_and_take_turns() -> None:
+    outbox = Outbox()
+    for index in range(2):
+        outbox.post(append(b"x" * FRAME_LARGE_BYTES_TARGET, index=index))
+        outbox.send(LARGE * 64)
+    outbox.post(heartbeat(2))
+    assert [m.group for m in outbox.next_frame().messages] == [2]
+    kinds = [len(large_frame(outbox).messages) for _ in range(4)]
+    assert kinds in ([0, 1, 0, 1], [1, 0, 1, 0])
+    assert outbox.is_empty()
+
+
+def test_append_of_a_group_never_overtakes_a_large_one_and_those_of_others_do() -> None:
+    outbox = Outbox()
+    outbox.post(append(LARGE, 1))
+    frame = outbox.next_large_frame()
+    outbox.post(append(b"", 1, index=1))
+    outbox.post(append(b"", 2))
+    assert [m.group for m in outbox.next_frame().messages] == [2]
+    assert frame is not None
+    assert [len(m.entries[0].data) for m in frame.messages] == [len(LARGE)]
+    outbox.large_frame_sent()
+    assert [m.index for m in large_frame(outbox).messages] == [1]
+    outbox.post(append(b"", 1, index=2))
+    assert [m.index for m in outbox.next_frame().messages] == [2]
+
+
+def test_large_append_waits_for_quick_ones_before_it() -> None:
+    outbox = Outbox()
+    outbox.post(append(b"", 1))
+    outbox.post(append(LARGE, 1, index=1))
+    assert outbox.next_large_frame() is None
+    assert [m.index for m in outbox.next_frame().messages] == [0]
+    assert [m.index for m in large_frame(outbox).messages] == [1]
+
+
+def test_payloads_stay_in_order_whatever_their_sizes() -> None:
+    outbox = Outbox()
+    sent = [b"a", LARGE, b"b", b"c", LARGE + b"d"]
+    for payload in sent:
+        outbox.send(payload)
+    assert outbox.next_large_frame() is None
+    arrived = list(outbox.next_frame().application)
+    frame = outbox.next_large_frame()
+    assert frame is not None
+    outbox.send(b"e")
+    assert not outbox.next_frame().application
+    outbox.large_frame_sent()
+    arrived += list(frame.application)
+    while outbox.has_large():
+        arrived += list(large_frame(outbox).application)
+    assert arrived == [*sent, b"e"]
+
+
+def test_what_an_earlier_leadership_sends_gives_way() -> None:
+    outbox = Outbox()
+    outbox.post(append(LARGE, 1, term=1))
+    outbox.post(append(LARGE, 2, term=1))
+    outbox.post(append(LARGE, 1, term=2))
+    frame = large_frame(outbox)
+    assert [(m.group, m.term) for m in frame.messages] == [(2, 1), (1, 2)]
+    assert outbox.raft_bytes == 0
     assert outbox.is_empty()
 
 
 def test_clear_drops_everything() -> None:
     outbox = Outbox()
     outbox.post(heartbeat(1))
+    outbox.post(append(LARGE))
     outbox.send(b"x")
+    outbox.send(LARGE)
+    outbox.next_large_frame()
     outbox.clear()
     assert outbox.is_empty()
-    assert outbox.raft_bytes == outbox.application_bytes == 0
+    assert outbox.control_bytes == outbox.raft_bytes == outbox.application_bytes == 0
+    outbox.send(b"y")
+    assert list(outbox.next_frame().application) == [b"y"]

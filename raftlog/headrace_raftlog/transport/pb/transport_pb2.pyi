@@ -7,7 +7,9 @@ that fell far behind fetches, over a connection of its own. It is no public inte
 
 A stream is a TCP connection (TLS, where the nodes have certificates) that carries frames from
 who opened it: the octets of the ticket, then, once the other end has answered with one octet, each
-Frame behind its length in four octets, big-endian.
+Frame behind its length in four octets, big-endian. Where that octet says so, a large Frame is cut
+into fragments, between which others pass, and the other end says how much has arrived: see
+transport/framing.py.
 
 Metadata of a call: headrace-cluster, headrace-node (sender), headrace-target (receiver),
 headrace-boot (the sender's boot count), headrace-disk (id of its data directory),
@@ -347,8 +349,11 @@ class EntriesRequest(_message.Message):
     GROUP_FIELD_NUMBER: _builtins.int
     MEMBER_FIELD_NUMBER: _builtins.int
     RANGES_FIELD_NUMBER: _builtins.int
+    CUT_FIELD_NUMBER: _builtins.int
     group: _builtins.int
     member: _builtins.int
+    cut: _builtins.bool
+    """Whether entries may be cut: see StoredEntry.more."""
     @_builtins.property
     def ranges(self) -> _containers.RepeatedCompositeFieldContainer[Global___IndexRange]:
         """Ascending, disjoint."""
@@ -359,10 +364,11 @@ class EntriesRequest(_message.Message):
         group: _builtins.int = ...,
         member: _builtins.int = ...,
         ranges: _abc.Iterable[Global___IndexRange] | None = ...,
+        cut: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "member", b"member", "ranges", b"ranges"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cut", b"cut", "group", b"group", "member", b"member", "ranges", b"ranges"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -418,10 +424,13 @@ class StoredEntry(_message.Message):
     TERM_FIELD_NUMBER: _builtins.int
     KIND_FIELD_NUMBER: _builtins.int
     DATA_FIELD_NUMBER: _builtins.int
+    MORE_FIELD_NUMBER: _builtins.int
     index: _builtins.int
     term: _builtins.int
     kind: _builtins.int
     data: _builtins.bytes
+    more: _builtins.bool
+    """The next entry has the same index, and its data goes on where this ends."""
     def __init__(
         self,
         *,
@@ -429,10 +438,11 @@ class StoredEntry(_message.Message):
         term: _builtins.int = ...,
         kind: _builtins.int = ...,
         data: _builtins.bytes = ...,
+        more: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "index", b"index", "kind", b"kind", "term", b"term"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "index", b"index", "kind", b"kind", "more", b"more", "term", b"term"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -7,7 +7,9 @@ that fell far behind fetches, over a connection of its own. It is no public inte
 
 A stream is a TCP connection (TLS, where the nodes have certificates) that carries frames from
 who opened it: the octets of the ticket, then, once the other end has answered with one octet, each
-Frame behind its length in four octets, big-endian.
+Frame behind its length in four octets, big-endian. Where that octet says so, a large Frame is cut
+into fragments, between which others pass, and the other end says how much has arrived: see
+transport/framing.py.
 
 Metadata of a call: headrace-cluster, headrace-node (sender), headrace-target (receiver),
 headrace-boot (the sender's boot count), headrace-disk (id of its data directory),

@@ -1,0 +1,72 @@
+"""Bounds what is under way to a peer by the delay that it causes.
+
+Whatever a slow link holds, in the kernel, in a router or in a proxy, stands before the next
+heartbeat. The window is therefore as small as fills the link: it is halved, once a round trip,
+when octets are acknowledged more than SEND_DELAY_S_MAX later than the earliest on the connection
+were, and grows while they take less than half of that.
+
+Source: RFC 6817 (LEDBAT) for the measure, the delay above the least one seen.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import final
+
+from headrace_raftlog.model.limits import (
+    FRAME_ACK_BYTES,
+    SEND_DELAY_S_MAX,
+    SEND_WINDOW_BYTES_MAX,
+    SEND_WINDOW_BYTES_MIN,
+)
+
+
+@final
+class SendWindow:
+    """Octets under way on one connection, and how many may be.
+
+    Attributes:
+        size: octets that may be under way, SEND_WINDOW_BYTES_MIN to SEND_WINDOW_BYTES_MAX.
+        sent_bytes: octets sent so far.
+        acknowledged_bytes: octets of these known to have arrived, a multiple of FRAME_ACK_BYTES.
+    """
+
+    def __init__(self) -> None:
+        self.size = SEND_WINDOW_BYTES_MIN
+        self.sent_bytes = 0
+        self.acknowledged_bytes = 0
+        self._marks: deque[float] = deque()  # when each FRAME_ACK_BYTES not acknowledged were full
+        self._delay_s_min = float("inf")
+        self._reduced_at = 0  # octets sent when the window was halved last
+
+    @property
+    def is_open(self) -> bool:
+        """Whether more may be sent that is not urgent."""
+        return self.sent_bytes - self.acknowledged_bytes < self.size
+
+    def sent(self, size: int, now: float) -> None:
+        """Account octets that leave at a time in seconds."""
+        self.sent_bytes += size
+        marked = self.acknowledged_bytes // FRAME_ACK_BYTES + len(self._marks)
+        for _ in range(self.sent_bytes // FRAME_ACK_BYTES - marked):
+            self._marks.append(now)
+
+    def acknowledged(self, count: int, now: float) -> bool:
+        """Take `count` acknowledgements; return False where so much was never sent."""
+        if count > len(self._marks):
+            return False
+        was_limited = 2 * (self.sent_bytes - self.acknowledged_bytes) >= self.size
+        sent_at = now
+        for _ in range(count):
+            sent_at = self._marks.popleft()
+        self.acknowledged_bytes += count * FRAME_ACK_BYTES
+        delay_s = now - sent_at
+        self._delay_s_min = min(self._delay_s_min, delay_s)
+        excess_s = delay_s - self._delay_s_min
+        if excess_s > SEND_DELAY_S_MAX:
+            if self.acknowledged_bytes > self._reduced_at:
+                self._reduced_at = self.sent_bytes
+                self.size = max(SEND_WINDOW_BYTES_MIN, self.size // 2)
+        elif was_limited and excess_s < SEND_DELAY_S_MAX / 2:
+            self.size = min(SEND_WINDOW_BYTES_MAX, self.size + count * FRAME_ACK_BYTES)
+        return True

@@ -1,0 +1,95 @@
+"""What is under way on a link that is simulated, octet by octet, on a clock of its own."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import pytest
+
+from headrace_raftlog.model.limits import (
+    FRAGMENT_BYTES_MAX,
+    FRAME_ACK_BYTES,
+    SEND_DELAY_S_MAX,
+    SEND_WINDOW_BYTES_MAX,
+    SEND_WINDOW_BYTES_MIN,
+)
+from headrace_raftlog.transport.send_window import SendWindow
+
+MBIT = 125_000  # octets a second
+
+
+class Link:
+    """A queue without end before a line of a fixed rate, filled with fragments while it may be.
+
+    Attributes:
+        now: seconds.
+        arrived: octets at the other end.
+        longest_s: longest that a fragment took from its sender to its receiver.
+    """
+
+    def __init__(self, rate: float, travel_s: float) -> None:
+        self.window = SendWindow()
+        self.now = 0.0
+        self.arrived = 0
+        self.longest_s = 0.0
+        self._rate = rate
+        self._travel_s = travel_s
+        self._free_at = 0.0
+        self._under_way: deque[tuple[float, float]] = deque()  # sent, acknowledged
+
+    def run(self, seconds: float) -> None:
+        until = self.now + seconds
+        while self.now < until:
+            while self.window.is_open:
+                self._send()
+            sent, self.now = self._under_way.popleft()
+            self.longest_s = max(self.longest_s, self.now - sent)
+            before = self.arrived // FRAME_ACK_BYTES
+            self.arrived += FRAGMENT_BYTES_MAX
+            count = self.arrived // FRAME_ACK_BYTES - before
+            assert self.window.acknowledged(count, self.now)
+
+    def _send(self) -> None:
+        self._free_at = max(self._free_at, self.now) + FRAGMENT_BYTES_MAX / self._rate
+        self._under_way.append((self.now, self._free_at + self._travel_s))
+        self.window.sent(FRAGMENT_BYTES_MAX, self.now)
+
+
+@pytest.mark.parametrize("rate", [1 * MBIT, 5 * MBIT, 50 * MBIT])
+@pytest.mark.parametrize("travel_s", [0.0005, 0.05])
+def test_slow_link_is_filled_and_nothing_waits_long_before_a_heartbeat(
+    rate: float, travel_s: float
+) -> None:
+    link = Link(rate, travel_s)
+    link.run(30)
+    assert link.arrived >= 0.9 * rate * 30
+    # The floor of two fragments takes a link of 1 Mbit/s half a second.
+    floor_s = SEND_WINDOW_BYTES_MIN / rate
+    assert link.longest_s < travel_s + max(2.5 * SEND_DELAY_S_MAX, 2 * floor_s)
+
+
+def test_fast_link_gets_the_whole_window() -> None:
+    link = Link(8000 * MBIT, 0.0005)
+    link.run(1)
+    assert link.window.size == SEND_WINDOW_BYTES_MAX
+
+
+def test_link_that_slows_down_shrinks_the_window_once_a_round_trip() -> None:
+    window = SendWindow()
+    window.sent(FRAME_ACK_BYTES, 0.0)
+    assert window.acknowledged(1, 0.001)
+    window.size = SEND_WINDOW_BYTES_MAX
+    window.sent(4 * FRAME_ACK_BYTES, 1.0)
+    for at in range(4):
+        assert window.acknowledged(1, 2.0 + at)
+    assert window.size == SEND_WINDOW_BYTES_MAX // 2
+
+
+def test_idle_link_does_not_widen_the_window_and_more_than_was_sent_is_refused() -> None:
+    window = SendWindow()
+    for at in range(100):
+        window.sent(FRAME_ACK_BYTES, at)
+        assert window.acknowledged(1, at + 0.001)
+    assert window.size == SEND_WINDOW_BYTES_MIN
+    assert window.sent_bytes == window.acknowledged_bytes
+    assert not window.acknowledged(1, 101.0)

@@ -1,0 +1,176 @@
+"""Large frames over a link that takes longer for them than any silence may last."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from headrace_raftlog.model.entry import Entry
+from headrace_raftlog.model.message import APPEND, HEARTBEAT, Message
+from headrace_raftlog.transport.framing import ACCEPTED_WHOLE
+
+Addresses = dict[int, str]
+
+SILENCE_S = 0.5
+RATE = 2_000_000  # octets a second: the large frame takes eight times the silence
+LARGE = bytes(8_000_000)
+CHUNK = 4096
+BUFFER = 64 << 10  # octets that the link holds in each of its sockets
+
+
+class SlowLink:
+    """Passes connections on to the same port of another address, so many octets a second.
+
+    Attributes:
+        address: where it listens.
+        passed: octets passed on.
+    """
+
+    def __init__(self, address: str, target: str) -> None:
+        self.address = address
+        self.passed = 0
+        self._target = target
+        self._servers: list[asyncio.Server] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def listen(self, port: int, rate: float) -> None:
+        async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            self._tasks.add(task)
+            there = await asyncio.open_connection(self._target, port, limit=BUFFER)
+            for each in (writer, there[1]):
+                kernel = each.get_extra_info("socket")
+                kernel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER)
+                kernel.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)
+            try:
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(self._pass(reader, there[1], rate))
+                    group.create_task(self._pass(there[0], writer, rate))
+            except* (OSError, asyncio.IncompleteReadError):
+                pass
+            finally:
+                writer.close()
+                there[1].close()
+
+        self._servers.append(await asyncio.start_server(accept, self.address, port, limit=BUFFER))
+
+    async def _pass(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, rate: float
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        free_at = 0.0
+        while data := await reader.read(CHUNK):
+            free_at = max(free_at, loop.time()) + len(data) / rate
+            await asyncio.sleep(free_at - loop.time())
+            writer.write(data)
+            await writer.drain()
+            self.passed += len(data)
+        raise OSError("one end has closed the connection")
+
+    async def close(self) -> None:
+        for server in self._servers:
+            server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+@asynccontextmanager
+async def slow_pair(node_type: Any, addresses: Addresses) -> AsyncIterator[tuple[Any, Any]]:
+    """Two nodes, of which the first sends its frames to the second over a slow link."""
+    target, _, port = addresses[2].rpartition(":")
+    link = SlowLink("127.0.0.2", target)
+    with socket.socket() as probe:
+        probe.bind((target, 0))
+        frames_port = probe.getsockname()[1]
+    far = {**addresses, 2: f"{link.address}:{port}"}
+    one = node_type(1, far, silence_s_max=SILENCE_S)
+    two = node_type(2, addresses, silence_s_max=SILENCE_S, frames_port=frames_port)
+    try:
+        await link.listen(int(port), 100 * RATE)
+        await link.listen(frames_port, RATE)
+        await one.start()
+        await two.start()
+        await one.up(2)
+        await two.up(1)
+        yield one, two
+    finally:
+        await one.stop()
+        await two.stop()
+        await link.close()
+
+
+def test_large_frame_arrives_and_heartbeats_pass_it(node_type: Any, addresses: Addresses) -> None:
+    async def body() -> None:
+        loop = asyncio.get_running_loop()
+        async with slow_pair(node_type, addresses) as (one, two):
+            large = Message(APPEND, 1, 1, 2, 1, entries=[Entry(1, 1, 0, LARGE)])
+            assert one.transport.post(large)
+            assert one.transport.send(2, LARGE)
+            one.transport.flush()
+            heard: list[float] = []
+            two.events.on_messages = lambda messages: note(two.events, heard, messages)
+            group = 1
+            while not two.events.payloads or not any(m.entries for m in two.events.messages):
+                group += 1
+                assert one.transport.post(Message(HEARTBEAT, group, 1, 2, 1))
+                assert one.transport.post(Message(APPEND, group, 1, 2, 1))
+                one.transport.flush()
+                await asyncio.sleep(SILENCE_S / 5)
+            whole_s = loop.time() - heard[0]
+            assert whole_s > 4 * SILENCE_S, "the link was not slow"
+            assert max(later - sooner for sooner, later in pairwise(heard)) < whole_s / 4
+            assert one.events.peers == [(2, True, 1)]
+            assert two.events.peers == [(1, True, 1)]
+            assert two.events.payloads == [(1, LARGE)]
+
+    def note(events: Any, heard: list[float], messages: list[Message]) -> None:
+        events.messages += messages
+        heard.append(asyncio.get_running_loop().time())
+        events._changed.set()
+
+    asyncio.run(body())
+
+
+def test_node_that_knows_no_fragments_gets_whole_frames(
+    node_type: Any, addresses: Addresses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "headrace_raftlog.transport.frame_listener.ACCEPTED", bytes((ACCEPTED_WHOLE,))
+    )
+    monkeypatch.setattr(
+        "headrace_raftlog.transport.frame_listener.IncomingFrames._acknowledge", lambda _: None
+    )
+    written: list[bytes] = []
+    monkeypatch.setattr(
+        "headrace_raftlog.transport.frame_connection.fragment_head",
+        lambda size, more: written.append(bytes(size)),
+    )
+
+    async def body() -> None:
+        one, two = node_type(1, addresses), node_type(2, addresses)
+        await one.start()
+        await two.start()
+        await one.up(2)
+        await two.up(1)
+        for index in range(3):
+            entries = [Entry(index + 1, 1, 0, LARGE)]
+            assert one.transport.post(Message(APPEND, 1, 1, 2, 1, index=index, entries=entries))
+            assert one.transport.send(2, LARGE)
+        one.transport.flush()
+        await two.events.until(
+            lambda: len(two.events.payloads) == 3 and len(two.events.messages) == 3
+        )
+        assert [m.index for m in two.events.messages] == [0, 1, 2]
+        await one.stop()
+        await two.stop()
+
+    asyncio.run(body())
+    assert not written
