@@ -84,6 +84,7 @@ class Intake:
         self.returned: i64 = 0
         self._messages: i64 = self.messages_left  # of this turn, when it began
         self._octets: i64 = self.octets_left
+        self._charged: i64 = 0  # of the turn's messages, those that are other work
         self._limits = limits
         self._bell = bell
         self.full = False
@@ -104,6 +105,14 @@ class Intake:
     def take(self, messages: i64, octets: i64) -> None:
         """Publishes are passed on; spends the turn's budget."""
         self.received += messages
+        self._spend(messages, octets)
+
+    def charge(self, messages: i64) -> None:
+        """Work of the gateway that is as long as so many publishes spends the turn's budget."""
+        self._charged += messages
+        self._spend(messages, 0)
+
+    def _spend(self, messages: i64, octets: i64) -> None:
         self.messages_left -= messages
         self.octets_left -= octets
         if self._turn_asked:
@@ -119,7 +128,8 @@ class Intake:
         budget = self.budget
         self._turn_asked = False
         self.turns += 1
-        self.passed += self._messages - self.messages_left
+        self.passed += self._messages - self.messages_left - self._charged
+        self._charged = 0
         self._messages = budget.messages()
         self._octets = budget.octets()
         self.messages_left = self._messages

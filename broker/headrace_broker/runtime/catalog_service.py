@@ -138,6 +138,7 @@ class CatalogService:
         leader: node id of the catalog's leader as far as known, 0 for none.
         serving: whether this node leads the catalog and is ready to.
         dropped_count: forwarded requests that were not taken (the sender tries again).
+        binding_problem: tells why a binding must not be proposed, "" when it may.
     """
 
     def __init__(
@@ -164,6 +165,7 @@ class CatalogService:
         self.leader = 0
         self.serving = False
         self.dropped_count = 0
+        self.binding_problem: Callable[[Binding], str] = lambda _: ""
         self._raft = raft
         self._node = node
         self._nodes = tuple(sorted(nodes, key=lambda each: each.id))
@@ -251,6 +253,8 @@ class CatalogService:
 
     async def _submit(self, command: commands.AnyCommand, seconds: float | None) -> Result:
         problem = command_problem(command)
+        if isinstance(command, commands.Bind):
+            problem = self.binding_problem(command.binding)
         if problem:
             return Refused(problem)
         limit = seconds if seconds is not None else self._timing.answer_seconds

@@ -130,6 +130,7 @@ class BrokerNode:
         self.alarms = AlarmBoard(node, self.names, lambda: self.raft.boot, self.raft.send)
         self.resources = Resources(config, self.raft, self.flow_settings, self.alarms)
         self.router = Router(self.catalog.catalog)
+        self.catalog.binding_problem = self.router.routing.load_problem
         self.replies = Replies(node, self.raft.send)
         send = self.raft.send
         hosting = self.hosting = Hosting(self.raft, node, others, send, ledger=self.ledger)

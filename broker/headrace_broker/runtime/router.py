@@ -22,10 +22,10 @@ from headrace_broker.catalog.view import CatalogView
 from headrace_broker.codecs.method import decode_headers
 from headrace_broker.core.routing.distribution import DistributionError, distribution_keys
 from headrace_broker.core.routing.matcher import Subject
-from headrace_broker.core.routing.routing import Resolution, Routing
+from headrace_broker.core.routing.routing import Resolution, RouteStamp, Routing
 from headrace_broker.model.definition import Exchange, Queue
 from headrace_broker.model.exchange_argument import ALTERNATE_EXCHANGE
-from headrace_broker.model.limits import ROUTES_CACHED_MAX
+from headrace_broker.model.limits import ROUTES_CACHED_MAX, ROUTES_CACHED_OF_EXCHANGE_MAX
 from headrace_broker.model.reply_code import AmqpError
 from headrace_broker.runtime.plain_table import plain_table
 from headrace_broker.runtime.traffic import ExchangeTraffic
@@ -47,6 +47,8 @@ class Route:
         needs_message: the message's properties decide: ask `route_message` for each.
         needs_headers: its decoded headers are among them.
         traffic: of its exchange; who publishes counts there.
+        work: steps that it took to find, each some 0.1 us; who pays for them sets it to 0.
+        stamp: while its version is `stamp_version`, the route holds.
     """
 
     def __init__(
@@ -66,6 +68,9 @@ class Route:
         self.replies: tuple[str, ...] = resolution.replies
         self.needs_message: bool = resolution.needs_message
         self.needs_headers: bool = resolution.needs_headers
+        self.work: i64 = resolution.work
+        self.stamp: RouteStamp | None = resolution.stamp
+        self.stamp_version: i64 = resolution.stamp.version if resolution.stamp is not None else 0
 
 
 def split_route(raw_route: bytes) -> tuple[str, str]:
@@ -99,7 +104,6 @@ class Router:
         self._traffic: dict[str, dict[str, ExchangeTraffic]] = {}
         self._cache: dict[str, dict[bytes, Route]] = {}
         self._cached_count: i64 = 0
-        self._cached_version: i64 = 0
 
     @property
     def version(self) -> int:
@@ -178,20 +182,55 @@ class Router:
 
         `raw_route` is exchange and routing key, two well-formed short strings back to back.
         """
-        if self._cached_version != self.routing.version:
-            self._forget()
         routes = self._cache.get(vhost)
-        if routes is not None:
-            hit = routes.get(raw_route)
-            if hit is not None:
-                return hit
+        hit = routes.get(raw_route) if routes is not None else None
+        if hit is not None and hit.stamp is not None and hit.stamp.version == hit.stamp_version:
+            return hit
         exchange, routing_key = split_route(raw_route)
         route = self._resolve(vhost, exchange, Subject([routing_key]))
-        if self._cached_count >= ROUTES_CACHED_MAX:
-            self._forget()
-        self._cache.setdefault(vhost, {})[raw_route] = route
-        self._cached_count += 1
+        if route.stamp is not None:
+            self._remember(vhost, raw_route, route, hit)
         return route
+
+    def _remember(self, vhost: str, raw_route: bytes, route: Route, former: Route | None) -> None:
+        """Remember a route in the place of a former one that does not hold any more."""
+        stamp = route.stamp
+        assert stamp is not None
+        if former is not None:
+            self._uncount(former)
+        if stamp.remembered >= ROUTES_CACHED_OF_EXCHANGE_MAX:
+            self._forget(vhost, stamp)
+        if self._cached_count >= ROUTES_CACHED_MAX:
+            self._forget_most()
+        self._cache.setdefault(vhost, {})[raw_route] = route
+        stamp.remembered += 1
+        self._cached_count += 1
+
+    def _uncount(self, route: Route) -> None:
+        assert route.stamp is not None
+        route.stamp.remembered -= 1
+        self._cached_count -= 1
+
+    def _forget(self, vhost: str, stamp: RouteStamp) -> None:
+        """Forget the routes of one exchange, or those through several of a vhost."""
+        kept: dict[bytes, Route] = {}
+        for raw_route, route in self._cache.get(vhost, {}).items():
+            if route.stamp is stamp:
+                self._uncount(route)
+            else:
+                kept[raw_route] = route
+        self._cache[vhost] = kept
+
+    def _forget_most(self) -> None:
+        """Forget the routes of the vhost that has most."""
+        most = ""
+        count = -1
+        for vhost, routes in self._cache.items():
+            if len(routes) > count:
+                most = vhost
+                count = len(routes)
+        for route in self._cache.pop(most).values():
+            self._uncount(route)
 
     def route_message(self, vhost: str, raw_route: bytes, properties: bytes) -> Route:
         """Return where one message goes: its headers, properties, CC and BCC count.
@@ -248,8 +287,3 @@ class Router:
             for name, traffic in exchanges.items():
                 found.append((vhost, name, traffic))
         return found
-
-    def _forget(self) -> None:
-        self._cache = {}
-        self._cached_count = 0
-        self._cached_version = self.routing.version

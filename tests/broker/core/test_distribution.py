@@ -17,6 +17,7 @@ from headrace_broker.core.routing.distribution import (
     distribution_keys,
     holds_copies,
 )
+from headrace_broker.model.limits import DISTRIBUTION_WORDS_MAX
 
 
 def block(**properties: Any) -> bytes:
@@ -43,6 +44,12 @@ def decoded(properties: bytes) -> dict[str, Any]:
 
 
 class TestKeys:
+    def test_their_words_are_bounded(self) -> None:
+        keys = ["a.b.c.d"] * (DISTRIBUTION_WORDS_MAX // 4)
+        assert distribution_keys(block(headers={"BCC": keys})) == keys
+        with pytest.raises(DistributionError, match=r"4097 words, more than 4096"):
+            distribution_keys(block(headers={"BCC": keys, "CC": ["e"]}))
+
     @pytest.mark.parametrize(
         ("headers", "keys"),
         [

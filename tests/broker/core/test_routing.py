@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from headrace_broker.core.routing.header_match import header_equal
 from headrace_broker.core.routing.matcher import Subject
 from headrace_broker.core.routing.routing import Routing
+from headrace_broker.core.routing.topic_pattern import TopicPattern
 from headrace_broker.model.definition import Binding, Exchange
+from headrace_broker.model.limits import TOPIC_TREE_WORDS_MAX
 
 
 def world(*exchanges: tuple[str, str], queues: str = "abcd") -> Routing:
@@ -183,6 +185,27 @@ class TestTopic:
         assert list(matcher._root.children["a"].children) == ["b"]
         assert matcher._root.children["a"].children["b"].children == {}
 
+    @given(st.lists(st.tuples(PATTERN, st.sampled_from("abcd")), max_size=12), st.lists(KEY))
+    def test_long_patterns_equal_the_naive_matcher(
+        self, patterns: list[tuple[str, str]], keys: list[str]
+    ) -> None:
+        """Patterns of more words than the tree takes with wildcards, behind the same prefix."""
+        prefix = "a." * TOPIC_TREE_WORDS_MAX
+        routing = world(("x", "topic"))
+        bound = [(prefix + pattern, queue) for pattern, queue in sorted(set(patterns))]
+        for pattern, queue in bound:
+            routing.add_binding(to_queue("x", queue, pattern))
+        for key in (prefix + each for each in keys):
+            expected = {queue for pattern, queue in bound if naive_topic(pattern, key)}
+            assert routing.route("/", "x", key) == tuple(sorted(expected))
+
+    @given(PATTERN, KEY)
+    def test_normal_form_takes_the_same_keys(self, pattern: str, key: str) -> None:
+        assert naive_topic(TopicPattern(pattern).text, key) == naive_topic(pattern, key)
+
+    def test_runs_of_wildcards_are_one(self) -> None:
+        assert TopicPattern("#.#.*.#.a.#.*.*").text == "*.#.a.*.*.#"
+
     def test_hostile_pattern_ends(self) -> None:
         routing = world(("x", "topic"))
         routing.add_binding(to_queue("x", "a", ".".join(["#", "a"] * 60)))
@@ -233,6 +256,26 @@ MATCH = st.sampled_from([{}, *({"x-match": m} for m in ("all", "any", "all-with-
 
 
 class TestHeaders:
+    @given(st.lists(st.tuples(TABLE, MATCH), max_size=4), TABLE)
+    def test_several_rules_equal_the_naive_matcher(
+        self, rules: list[tuple[dict[str, Any], dict[str, Any]]], headers: dict[str, Any]
+    ) -> None:
+        routing = world(("x", "headers"))
+        bindings = []
+        for queue, (wanted, mode) in zip("abcd", rules, strict=False):
+            bindings.append(Binding("/", "x", "queue", queue, "", {**wanted, **mode}))
+            routing.add_binding(bindings[-1])
+        while bindings:
+            takes = [
+                each.destination for each in bindings if naive_headers(each.arguments, headers)
+            ]
+            assert routing.route("/", "x", "", headers) == tuple(takes)
+            routing.remove_binding(bindings.pop())
+        matcher: Any = routing._vhosts["/"].exchanges["x"].matcher
+        assert not matcher._by_place
+        assert not matcher._always
+        assert matcher.load == 0
+
     @given(TABLE, MATCH, TABLE)
     def test_equals_the_naive_matcher(
         self, wanted: dict[str, Any], mode: dict[str, Any], headers: dict[str, Any]

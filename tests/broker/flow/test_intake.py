@@ -206,3 +206,17 @@ def test_sums_are_those_of_the_parts_and_nothing_is_left_at_the_end(
             share.close()
     figures = intake.figures()
     assert (figures.held, figures.partial, figures.unread) == (0, 0, 0)
+
+
+def test_other_work_spends_the_turns_budget_and_is_no_publish() -> None:
+    bells = Bells()
+    intake = Intake(FlowLimits(), bells)
+    whole = intake.messages_left
+    intake.charge(whole)
+    assert not intake.gate.room
+    assert bells.rung == [intake.gate]
+    assert intake.received == 0
+    intake.begin_turn()
+    assert intake.gate.room
+    assert intake.passed == 0
+    assert intake.messages_left == whole

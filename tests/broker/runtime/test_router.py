@@ -18,7 +18,7 @@ from headrace_broker.catalog.request import Request
 from headrace_broker.catalog.result import Ok
 from headrace_broker.core.routing.distribution import DistributionError
 from headrace_broker.model.definition import Binding, Exchange, Node, Policy, Queue, User
-from headrace_broker.model.limits import ROUTES_CACHED_MAX
+from headrace_broker.model.limits import ROUTES_CACHED_MAX, ROUTES_CACHED_OF_EXCHANGE_MAX
 from headrace_broker.model.reply_code import AmqpError
 from headrace_broker.model.reply_queue import REPLY_PREFIX
 from headrace_broker.runtime.plain_table import plain_table
@@ -130,9 +130,50 @@ def test_memory_is_bounded(followed: Followed) -> None:
     for number in range(ROUTES_CACHED_MAX + 10):
         route = followed.router.route("/", raw("amq.fanout", str(number)))
         assert route.queues == (queue,)
-    assert followed.router.cached_count == 10
-    assert followed.router.route("none", raw("x")) is followed.router.route("none", raw("x"))
-    assert followed.router.cached_count == 11
+        assert followed.router.cached_count <= ROUTES_CACHED_OF_EXCHANGE_MAX
+    followed.router.route("none", raw("x"))
+    assert followed.router.cached_count == (ROUTES_CACHED_MAX + 10) % ROUTES_CACHED_OF_EXCHANGE_MAX
+
+
+def test_keys_of_one_exchange_do_not_drive_out_those_of_others(followed: Followed) -> None:
+    followed.queue("q")
+    followed.bind("amq.fanout", "q")
+    route = followed.router.route("/", raw("", "q"))
+    for number in range(ROUTES_CACHED_MAX + 10):
+        followed.router.route("/", raw("amq.fanout", str(number)))
+    assert followed.router.route("/", raw("", "q")) is route
+
+
+def test_bindings_of_one_exchange_leave_the_routes_of_others(followed: Followed) -> None:
+    queue = followed.queue("q")
+    followed.bind("amq.fanout", "q")
+    followed.bind("amq.topic", "q", "a.*")
+    fanout = followed.router.route("/", raw("amq.fanout", "k"))
+    assert followed.router.route("/", raw("amq.topic", "b.c")).queues == ()
+    count = followed.router.cached_count
+    followed.bind("amq.topic", "q", "b.#")
+    assert followed.router.route("/", raw("amq.fanout", "k")) is fanout
+    assert followed.router.route("/", raw("amq.topic", "b.c")).queues == (queue,)
+    assert followed.router.cached_count == count
+
+
+def test_routes_through_several_exchanges_follow_all_of_them(followed: Followed) -> None:
+    queue = followed.queue("q")
+    followed.do(commands.Bind(Binding("/", "amq.direct", "exchange", "amq.fanout", "k")))
+    ask = raw("amq.direct", "k")
+    assert followed.router.route("/", ask).queues == ()
+    followed.bind("amq.fanout", "q")
+    assert followed.router.route("/", ask).queues == (queue,)
+
+
+def test_costly_routes_say_so_once(followed: Followed) -> None:
+    followed.queue("q")
+    for number in range(500):
+        followed.bind("amq.topic", "q", f"#.a.#.{number}")
+    route = followed.router.route("/", raw("amq.topic", "a." * 50))
+    assert route.work > 50
+    route.work = 0  # who published has paid
+    assert followed.router.route("/", raw("amq.topic", "a." * 50)).work == 0
 
 
 def test_deleted_vhost_leaves_nothing(followed: Followed) -> None:

@@ -18,6 +18,7 @@ on Networking 6 (1998); weights by Schindelhauer, Schomaker, Weighted Distribute
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_left
 from math import log
 from typing import Any, Final, final
 
@@ -88,6 +89,7 @@ class ConsistentHashMatcher(Matcher):
         self._reader = PropertyReader()
         self._weights: dict[BindingKey, int] = {}
         self._members: dict[Destination, HashMember] = {}
+        self._ranks: list[str] = []  # ascending, those of `_ranked`
         self._ranked: list[HashMember] = []
 
     def add(self, binding: Binding, destination: Destination) -> None:
@@ -98,7 +100,9 @@ class ConsistentHashMatcher(Matcher):
             rank = f"{binding.destination_type} {binding.destination}"
             member = HashMember(rank, destination)
             self._members[destination] = member
-            self._rank()
+            place = bisect_left(self._ranks, rank)
+            self._ranks.insert(place, rank)
+            self._ranked.insert(place, member)
         member.count += 1
         member.weight += weight
         self._weights[binding_key(binding)] = weight
@@ -111,7 +115,9 @@ class ConsistentHashMatcher(Matcher):
         member.weight -= weight
         if member.count == 0:
             del self._members[destination]
-            self._rank()
+            place = bisect_left(self._ranks, member.rank)
+            del self._ranks[place]
+            del self._ranked[place]
 
     def match(self, subject: Subject, found: dict[Destination, None]) -> None:
         """Find the one destination; none where all weights are 0."""
@@ -120,6 +126,7 @@ class ConsistentHashMatcher(Matcher):
         low: i64 = i64(read_i32_be(key, 4)) & _U32
         best: HashMember | None = None
         best_score: float = 0.0
+        subject.work += len(self._ranked)
         for member in self._ranked:
             if member.weight > 0:
                 number = _mix(_mix(low ^ member.seed_low) ^ high ^ member.seed_high)
@@ -129,10 +136,6 @@ class ConsistentHashMatcher(Matcher):
                     best_score = score
         if best is not None:
             found[best.destination] = None
-
-    def _rank(self) -> None:
-        by_rank = {member.rank: member for member in self._members.values()}
-        self._ranked = [by_rank[rank] for rank in sorted(by_rank)]
 
     def _hashed(self, subject: Subject) -> bytes:
         if not self.reads_properties:

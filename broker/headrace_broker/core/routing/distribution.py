@@ -10,6 +10,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from headrace_broker.core.property_reader import PropertyReader, field_stop
+from headrace_broker.model.limits import DISTRIBUTION_WORDS_MAX
 
 CC: Final = b"CC"
 BCC: Final = b"BCC"
@@ -55,7 +56,7 @@ def distribution_keys(properties: bytes) -> list[str]:
     """Return the routing keys in CC, then those in BCC, of a well-formed property block.
 
     Raises:
-        DistributionError: one of them is no array of long strings.
+        DistributionError: one of them is no array of long strings, or there are too many.
     """
     keys: list[str] = []
     if CC in properties:  # octets that stand in BCC too; a rare find
@@ -65,6 +66,14 @@ def distribution_keys(properties: bytes) -> list[str]:
             value = reader.header(properties, name)
             if value >= 0:
                 _add_keys(properties, value, reader.headers_stop, name, keys)
+    words = len(keys)
+    for key in keys:
+        words += key.count(".")
+    if words > DISTRIBUTION_WORDS_MAX:
+        raise DistributionError(
+            f"the routing keys in headers 'CC' and 'BCC' have {words} words, "
+            f"more than {DISTRIBUTION_WORDS_MAX}"
+        )
     return keys
 
 

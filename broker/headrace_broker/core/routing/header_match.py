@@ -5,7 +5,9 @@ Source: AMQP 0-9-1, section 3.1.3.4, with `all-with-x` and `any-with-x` of Rabbi
 
 from __future__ import annotations
 
-from typing import Any, Final, final
+from typing import Any, Final, TypeAlias, final
+
+from mypy_extensions import i64
 
 from headrace_broker.core.routing.matcher import Destination, Matcher, Subject
 from headrace_broker.model.binding_key import BindingKey, binding_key
@@ -55,6 +57,41 @@ def _octets(value: str | bytes | bytearray) -> bytes:
     return bytes(value)
 
 
+# A header's name, the kind of its value and the value; None for one that is compared in full.
+HeaderPlace: TypeAlias = tuple[str, str, object]
+
+_PRESENT: Final = "present"
+_NESTED: Final = "nested"
+_NOWHERE: Final = Destination("")
+
+
+def _place_of(name: str, value: object) -> HeaderPlace:
+    """Return the place of a header: values that `header_equal` finds equal have the same."""
+    if value is None:
+        return (name, _PRESENT, None)
+    if isinstance(value, bool):
+        return (name, "boolean", value)
+    if isinstance(value, int):
+        return (name, "integer", value)
+    if isinstance(value, float):
+        return (name, "float", value)
+    if isinstance(value, (str, bytes, bytearray)):
+        return (name, "octets", _octets(value))
+    return (name, _NESTED, None)
+
+
+def _size_of(value: object) -> int:
+    """Return how many values `header_equal` may look at."""
+    count = 1
+    if isinstance(value, list):
+        for each in value:
+            count += _size_of(each)
+    elif isinstance(value, dict):
+        for each in value.values():
+            count += _size_of(each)
+    return count
+
+
 @final
 class HeaderRule:
     """One binding of a headers exchange.
@@ -63,6 +100,7 @@ class HeaderRule:
         destination: where it leads.
         match_any: whether one equal header is enough.
         wanted: name and value of each header; the value None asks for presence only.
+        size: values that a comparison may look at, those within lists and tables among them.
     """
 
     def __init__(self, arguments: dict[str, Any], destination: Destination) -> None:
@@ -75,6 +113,15 @@ class HeaderRule:
             for name, value in arguments.items()
             if name != X_MATCH and (with_private or not name.startswith(PRIVATE_PREFIX))
         ]
+        self.size: i64 = 1
+        for _, value in self.wanted:
+            self.size += _size_of(value)
+
+    @property
+    def places(self) -> list[HeaderPlace]:
+        """Where messages that it takes find it: one of its headers, or any if one is enough."""
+        found = [_place_of(name, value) for name, value in self.wanted]
+        return found if self.match_any else found[:1]
 
     def takes(self, headers: dict[str, Any]) -> bool:
         """Return whether the binding takes a message with these headers."""
@@ -87,23 +134,65 @@ class HeaderRule:
 
 @final
 class HeadersMatcher(Matcher):
-    """A list of rules, in order of creation."""
+    """Rules by a header that a message must have for them.
+
+    A message is compared with the rules that one of its headers leads to, and with none whose
+    destination is found already: at most with `load` values.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.reads_headers = True
         self._rules: dict[BindingKey, HeaderRule] = {}
+        self._by_place: dict[HeaderPlace, dict[HeaderRule, None]] = {}
+        self._always: dict[HeaderRule, None] = {}  # they want nothing
 
     def add(self, binding: Binding, destination: Destination) -> None:
         """Add a binding."""
-        self._rules[binding_key(binding)] = HeaderRule(binding.arguments, destination)
+        rule = HeaderRule(binding.arguments, destination)
+        self._rules[binding_key(binding)] = rule
+        self.load += rule.size
+        for place in rule.places:
+            self._by_place.setdefault(place, {})[rule] = None
+        if not rule.wanted and not rule.match_any:
+            self._always[rule] = None
 
     def remove(self, binding: Binding, destination: Destination) -> None:
         """Remove a binding."""
-        del self._rules[binding_key(binding)]
+        rule = self._rules.pop(binding_key(binding))
+        self.load -= rule.size
+        for place in rule.places:
+            rules = self._by_place[place]
+            del rules[rule]
+            if not rules:
+                del self._by_place[place]
+        self._always.pop(rule, None)
+
+    def load_of(self, binding: Binding) -> int:
+        """Return the values that a binding wants, and one."""
+        return int(HeaderRule(binding.arguments, _NOWHERE).size)
 
     def match(self, subject: Subject, found: dict[Destination, None]) -> None:
         """Find the destinations of all rules that a message's headers fit."""
-        for rule in self._rules.values():
-            if rule.takes(subject.headers):
-                found[rule.destination] = None
+        for rule in self._always:
+            found[rule.destination] = None
+        subject.work += len(self._always)
+        for name, value in subject.headers.items():
+            place = _place_of(name, value)
+            self._compare(place, subject, found)
+            if place[1] != _PRESENT:
+                self._compare((name, _PRESENT, None), subject, found)
+
+    def _compare(
+        self, place: HeaderPlace, subject: Subject, found: dict[Destination, None]
+    ) -> None:
+        subject.work += 1
+        rules = self._by_place.get(place)
+        if rules is None:
+            return
+        for rule in rules:
+            subject.work += 1
+            if rule.destination not in found:
+                subject.work += rule.size
+                if rule.takes(subject.headers):
+                    found[rule.destination] = None

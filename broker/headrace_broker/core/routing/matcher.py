@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final, final
 
+from mypy_extensions import i64
+
 from headrace_broker.model.definition import Binding
 
 _NO_HEADERS: Final[dict[str, Any]] = {}
@@ -28,6 +30,7 @@ class Subject:
         routing_keys: the one that it was published with, then those of its headers CC and BCC.
         headers: plain values; empty where no matcher on the way reads them.
         properties: its property block, b"" where no matcher on the way reads it.
+        work: steps that matchers have taken for it, each some 0.1 us.
     """
 
     def __init__(
@@ -39,6 +42,7 @@ class Subject:
         self.routing_keys = routing_keys
         self.headers = headers
         self.properties = properties
+        self.work: i64 = 0
 
 
 class Matcher:
@@ -47,12 +51,16 @@ class Matcher:
     Attributes:
         reads_headers: whether `match` looks at decoded headers.
         reads_properties: whether `match` looks at the property block.
+        load: what each message may have to be compared with: places of topic patterns in blocks, or
+            headers that bindings want.
     """
 
     reads_headers: bool
     reads_properties: bool
+    load: i64
 
     def __init__(self) -> None:
+        self.load = 0
         self.reads_headers = False
         self.reads_properties = False
 
@@ -68,8 +76,12 @@ class Matcher:
         """
         raise AssertionError("abstract")
 
+    def load_of(self, binding: Binding) -> int:
+        """Return what a binding that is not there yet would add to `load`."""
+        return 0
+
     def match(self, subject: Subject, found: dict[Destination, None]) -> None:
-        """Add the destinations of all bindings that take a message to `found`."""
+        """Add the destinations of all bindings that take a message to `found`, which is empty."""
         raise AssertionError("abstract")
 
 

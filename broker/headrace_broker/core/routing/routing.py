@@ -29,10 +29,25 @@ from headrace_broker.model.definition import (
     Exchange,
 )
 from headrace_broker.model.exchange_argument import ALTERNATE_EXCHANGE, DELAYED_TYPE
+from headrace_broker.model.limits import ROUTING_LOAD_MAX
 from headrace_broker.model.reply_queue import REPLY_PREFIX
 
 TO_EXCHANGE: Final = "exchange"
 DEFAULT_EXCHANGE: Final = ""
+
+
+@final
+class RouteStamp:
+    """Tells whether what was resolved at an exchange still holds.
+
+    Attributes:
+        version: counts up with every change that may lead messages elsewhere.
+        remembered: routes that somebody keeps for it.
+    """
+
+    def __init__(self) -> None:
+        self.version: i64 = 0
+        self.remembered: i64 = 0
 
 
 @final
@@ -46,6 +61,8 @@ class Resolution:
         replies: names of direct reply-to consumers, REPLY_PREFIX and a token each.
         needs_message: whether other properties could lead to other queues.
         needs_headers: whether decoded headers are among them.
+        work: steps that it took, each some 0.1 us.
+        stamp: while its version is the same the resolution holds; None where nothing tells.
     """
 
     def __init__(
@@ -56,6 +73,8 @@ class Resolution:
         replies: tuple[str, ...] = (),
         needs_message: bool = False,
         needs_headers: bool = False,
+        work: i64 = 0,
+        stamp: RouteStamp | None = None,
     ) -> None:
         self.known = known
         self.internal = internal
@@ -63,6 +82,8 @@ class Resolution:
         self.replies = replies
         self.needs_message = needs_message
         self.needs_headers = needs_headers
+        self.work = work
+        self.stamp = stamp
 
 
 @final
@@ -74,6 +95,7 @@ class ExchangeTable(Destination):
         matcher: its bindings, as its type reads them.
         exchanges: bindings to other exchanges, whatever their routing key.
         alternate: name of the exchange for what no binding takes, None for none.
+        stamp: of what its own bindings say.
     """
 
     def __init__(self, exchange: Exchange) -> None:
@@ -81,6 +103,7 @@ class ExchangeTable(Destination):
         self.internal: bool = exchange.internal
         self.matcher = _new_matcher(exchange.type, exchange.arguments)
         self.exchanges: dict[ExchangeTable, int] = {}
+        self.stamp = RouteStamp()
         alternate: object = exchange.arguments.get(ALTERNATE_EXCHANGE)
         self.alternate: str | None = alternate if isinstance(alternate, str) else None
 
@@ -102,9 +125,14 @@ def _new_matcher(kind: str, arguments: dict[str, Any]) -> Matcher:
 
 @final
 class VhostTable:
-    """The exchanges and queues of a vhost, by name."""
+    """The exchanges and queues of a vhost, by name.
+
+    Attributes:
+        stamp: of what leads through more than one exchange, and of the default exchange.
+    """
 
     def __init__(self) -> None:
+        self.stamp = RouteStamp()
         self.exchanges: dict[str, ExchangeTable] = {}
         self.queues: dict[str, Destination] = {}
 
@@ -134,14 +162,14 @@ class Routing:
         if exchange.name in table.exchanges:
             raise KeyError(exchange.name)
         table.exchanges[exchange.name] = ExchangeTable(exchange)
-        self.version += 1
+        self._changed(table)
 
     def remove_exchange(self, vhost: str, name: str) -> None:
         """Remove an exchange that has no bindings left."""
         table = self._vhosts[vhost]
-        del table.exchanges[name]
+        gone = table.exchanges.pop(name)
         self._forget_empty(vhost, table)
-        self.version += 1
+        self._changed(table, gone)
 
     def add_queue(self, vhost: str, name: str) -> None:
         """Add a queue that is not there; the default exchange leads to it."""
@@ -149,14 +177,14 @@ class Routing:
         if name in table.queues:
             raise KeyError(name)
         table.queues[name] = Destination(name)
-        self.version += 1
+        self._changed(table)
 
     def remove_queue(self, vhost: str, name: str) -> None:
         """Remove a queue that has no bindings left."""
         table = self._vhosts[vhost]
         del table.queues[name]
         self._forget_empty(vhost, table)
-        self.version += 1
+        self._changed(table)
 
     def add_binding(self, binding: Binding) -> None:
         """Add a binding that is not there; its ends are."""
@@ -168,7 +196,7 @@ class Routing:
             source.exchanges[target] = source.exchanges.get(target, 0) + 1
         else:
             source.matcher.add(binding, table.queues[binding.destination])
-        self.version += 1
+        self._changed(table, source)
 
     def remove_binding(self, binding: Binding) -> None:
         """Remove a binding that is there; its ends still are."""
@@ -184,7 +212,7 @@ class Routing:
                 del source.exchanges[target]
         else:
             source.matcher.remove(binding, table.queues[binding.destination])
-        self.version += 1
+        self._changed(table, source)
 
     def set_alternate(self, vhost: str, exchange: str, alternate: str | None) -> None:
         """Name the exchange for what no binding of an exchange takes, None for none.
@@ -192,10 +220,35 @@ class Routing:
         Raises:
             KeyError: there is no such exchange. The alternate need not exist.
         """
-        table = self._vhosts[vhost].exchanges[exchange]
-        if table.alternate != alternate:
-            table.alternate = alternate
-            self.version += 1
+        table = self._vhosts[vhost]
+        source = table.exchanges[exchange]
+        if source.alternate != alternate:
+            source.alternate = alternate
+            self._changed(table, source)
+
+    def _changed(self, table: VhostTable, source: ExchangeTable | None = None) -> None:
+        self.version += 1
+        table.stamp.version += 1
+        if source is not None:
+            source.stamp.version += 1
+
+    def load_problem(self, binding: Binding) -> str:
+        """Return why a binding would make its exchange too costly, "" when it does not.
+
+        Binding what is bound already costs nothing; one whose ends are not there is not judged.
+        """
+        table = self._vhosts.get(binding.vhost)
+        source = table.exchanges.get(binding.source) if table is not None else None
+        if source is None:
+            return ""
+        load = source.matcher.load + source.matcher.load_of(binding)
+        if load <= ROUTING_LOAD_MAX or load == source.matcher.load:
+            return ""
+        return (
+            f"exchange '{binding.source}' in vhost '{binding.vhost}' has bindings with "
+            f"{source.matcher.load} words in patterns with wildcards, or headers; with this one "
+            f"there would be more than {ROUTING_LOAD_MAX}"
+        )
 
     def route(
         self,
@@ -228,6 +281,7 @@ class Routing:
             needs_message = needs_message or matcher.reads_headers or matcher.reads_properties
             found: dict[Destination, None] = {}
             matcher.match(subject, found)
+            subject.work += len(found)
             if not found and source.alternate is not None:
                 _find_alternate(table, source.alternate, subject, found)
             for destination in found:
@@ -240,7 +294,13 @@ class Routing:
                     queues[destination.name] = None
         needs_headers = needs_message and self.needs_headers(vhost, exchange)
         names = tuple(sorted(queues))
-        return Resolution(True, start.internal, names, (), needs_message, needs_headers)
+        # What leads through this exchange alone changes with its bindings only.
+        alone = not start.exchanges and start.alternate is None
+        stamp = start.stamp if alone else table.stamp
+        work = subject.work
+        return Resolution(
+            True, start.internal, names, (), needs_message, needs_headers, work, stamp
+        )
 
     def needs_headers(self, vhost: str, exchange: str) -> bool:
         """Return whether headers matter to an exchange's messages, whatever their key."""
@@ -285,7 +345,8 @@ def _resolve_default(table: VhostTable | None, subject: Subject) -> Resolution:
             queues[routing_key] = None
         elif routing_key.startswith(REPLY_PREFIX):
             replies[routing_key] = None
-    return Resolution(True, False, tuple(sorted(queues)), tuple(replies))
+    stamp = table.stamp if table is not None else None
+    return Resolution(True, False, tuple(sorted(queues)), tuple(replies), stamp=stamp)
 
 
 def _find_alternate(

@@ -1,27 +1,16 @@
-"""Topic exchanges: patterns of words with `*` for one word and `#` for any number of them.
-
-Words are what stands between dots; an empty word is a word, but an empty routing key has none, as
-in RabbitMQ. Source: AMQP 0-9-1, section 3.1.3.3.
-"""
+"""Topic exchanges: patterns of words with `*` for one word and `#` for any number of them."""
 
 from __future__ import annotations
 
-from typing import Final, final
+from typing import final
 
 from mypy_extensions import i64
 
 from headrace_broker.core.routing.matcher import Destination, Matcher, Subject, count_down, count_up
+from headrace_broker.core.routing.topic_block import TopicBlock, TopicRow
+from headrace_broker.core.routing.topic_pattern import ONE_WORD, TopicPattern, split_words
 from headrace_broker.model.definition import Binding
-
-ONE_WORD: Final = "*"
-ANY_WORDS: Final = "#"
-
-
-def split_words(routing_key: str) -> list[str]:
-    """Return the words of a routing key or pattern."""
-    if not routing_key:
-        return []
-    return routing_key.split(".")
+from headrace_broker.model.limits import TOPIC_TREE_WORDS_MAX
 
 
 @final
@@ -29,98 +18,166 @@ class TopicNode:
     """The bindings whose patterns begin with the same words.
 
     Attributes:
-        number: tells it from the other nodes of its trie.
-        repeats: whether it was reached by `#`, so that it also takes further words.
-        children: next nodes by the pattern's next word, `*` and `#` among them.
+        children: next nodes by the pattern's next word, `*` among them.
         counts: bindings whose pattern ends here, per destination.
+        open_counts: those whose pattern ends here with `#`.
     """
 
-    def __init__(self, number: i64, repeats: bool) -> None:
-        self.number = number
-        self.repeats = repeats
+    def __init__(self) -> None:
         self.children: dict[str, TopicNode] = {}
         self.counts: dict[Destination, int] = {}
+        self.open_counts: dict[Destination, int] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no binding needs it."""
+        return not (self.children or self.counts or self.open_counts)
+
+
+def in_tree(pattern: TopicPattern) -> bool:
+    """Return whether a pattern is one that a walk down the tree finds in few steps."""
+    if pattern.opens_inside:
+        return False
+    return pattern.star_count == 0 or len(pattern.words) <= TOPIC_TREE_WORDS_MAX
 
 
 @final
 class TopicMatcher(Matcher):
-    """A trie of patterns.
+    """Patterns with few choices in a tree, the others in blocks.
 
-    Matching visits each pair (node, number of words taken) at most once, so a hostile pattern such
-    as `#.#.#` costs nodes x words and no more.
+    A walk down the tree comes by at most 2 ** (TOPIC_TREE_WORDS_MAX + 1) nodes and one for each
+    further word, whatever the number of bindings. A block takes a few operations for each word. So
+    the work for a routing key is bounded by its words times the blocks, of which an exchange has at
+    most some TOPIC_PLACES_MAX / TOPIC_BLOCK_PLACES.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self._root = TopicNode(0, False)
-        self._next_number: i64 = 1
+        self._root = TopicNode()
+        self._rows: dict[str, tuple[TopicRow, TopicBlock]] = {}
+        self._blocks: dict[TopicBlock, None] = {}
+        self._roomy: dict[TopicBlock, None] = {}
+        self._destinations: dict[Destination, int] = {}
 
     def add(self, binding: Binding, destination: Destination) -> None:
         """Add a binding."""
-        node = self._root
-        for word in split_words(binding.routing_key):
-            child = node.children.get(word)
-            if child is None:
-                child = TopicNode(self._next_number, word == ANY_WORDS)
-                self._next_number += 1
-                node.children[word] = child
-            node = child
-        count_up(node.counts, destination)
+        pattern = TopicPattern(binding.routing_key)
+        if in_tree(pattern):
+            self._add_to_tree(pattern, destination)
+        else:
+            self._add_to_block(pattern, destination)
+        count_up(self._destinations, destination)
 
     def remove(self, binding: Binding, destination: Destination) -> None:
-        """Remove a binding and the nodes that only it needed."""
-        words = split_words(binding.routing_key)
-        path = [self._root]
-        for word in words:
-            path.append(path[-1].children[word])
-        count_down(path[-1].counts, destination)
-        depth = len(words)
-        while depth > 0 and not path[depth].counts and not path[depth].children:
-            depth -= 1
-            del path[depth].children[words[depth]]
+        """Remove a binding, and the nodes or the places that only it needed."""
+        pattern = TopicPattern(binding.routing_key)
+        if in_tree(pattern):
+            self._remove_from_tree(pattern, destination)
+        else:
+            self._remove_from_block(pattern, destination)
+        count_down(self._destinations, destination)
+
+    def load_of(self, binding: Binding) -> int:
+        """Return the places that a binding's pattern takes in a block, 0 for one in the tree."""
+        pattern = TopicPattern(binding.routing_key)
+        if in_tree(pattern) or pattern.text in self._rows:
+            return 0
+        return len(pattern.words) + 1
 
     def match(self, subject: Subject, found: dict[Destination, None]) -> None:
         """Find the destinations of all patterns that one of a message's routing keys fits."""
         for routing_key in subject.routing_keys:
-            self._match(routing_key, found)
+            words = split_words(routing_key)
+            self._walk(words, subject, found)
+            for block in self._blocks:
+                if len(found) >= len(self._destinations):
+                    return
+                block.match(words, subject, found)
 
-    def _match(self, routing_key: str, found: dict[Destination, None]) -> None:
-        words = split_words(routing_key)
+    # The tree
+
+    def _add_to_tree(self, pattern: TopicPattern, destination: Destination) -> None:
+        node = self._root
+        for word in pattern.words:
+            child = node.children.get(word)
+            if child is None:
+                child = TopicNode()
+                node.children[word] = child
+            node = child
+        count_up(node.open_counts if pattern.open_count else node.counts, destination)
+
+    def _remove_from_tree(self, pattern: TopicPattern, destination: Destination) -> None:
+        path = [self._root]
+        for word in pattern.words:
+            path.append(path[-1].children[word])
+        node = path[-1]
+        count_down(node.open_counts if pattern.open_count else node.counts, destination)
+        depth = len(pattern.words)
+        while depth > 0 and path[depth].is_empty:
+            depth -= 1
+            del path[depth].children[pattern.words[depth]]
+
+    def _walk(self, words: list[str], subject: Subject, found: dict[Destination, None]) -> None:
         count: i64 = len(words)
         nodes: list[TopicNode] = [self._root]
         taken: list[int] = [0]
-        seen: set[int] = set()
         while nodes:
             node = nodes.pop()
             position: i64 = taken.pop()
-            mark: i64 = node.number * (count + 1) + position
-            if mark in seen:
-                continue
-            seen.add(mark)
-            any_words = node.children.get(ANY_WORDS)
-            if any_words is not None:
-                nodes.append(any_words)
-                taken.append(position)
+            subject.work += 1
+            for destination in node.open_counts:
+                found[destination] = None
             if position == count:
                 for destination in node.counts:
                     found[destination] = None
                 continue
-            if node.repeats:
-                nodes.append(node)
-                taken.append(position + 1)
-            # A word that is itself "*" or "#" finds the wildcard's node, which takes it as well.
-            self._descend(node, words[position], position + 1, nodes, taken)
-            self._descend(node, ONE_WORD, position + 1, nodes, taken)
+            word = words[position]
+            child = node.children.get(word)
+            if child is not None:
+                nodes.append(child)
+                taken.append(int(position + 1))
+            if word != ONE_WORD:  # else the wildcard's node was found just now
+                child = node.children.get(ONE_WORD)
+                if child is not None:
+                    nodes.append(child)
+                    taken.append(int(position + 1))
 
-    def _descend(
-        self,
-        node: TopicNode,
-        word: str,
-        position: i64,
-        nodes: list[TopicNode],
-        taken: list[int],
-    ) -> None:
-        child = node.children.get(word)
-        if child is not None:
-            nodes.append(child)
-            taken.append(position)
+    # The blocks
+
+    def _add_to_block(self, pattern: TopicPattern, destination: Destination) -> None:
+        placed = self._rows.get(pattern.text)
+        if placed is None:
+            row = TopicRow(pattern)
+            block = self._block_with_room()
+            block.add(row)
+            self._note_room(block)
+            placed = (row, block)
+            self._rows[pattern.text] = placed
+            self.load += row.places
+        count_up(placed[0].counts, destination)
+
+    def _remove_from_block(self, pattern: TopicPattern, destination: Destination) -> None:
+        row, block = self._rows[pattern.text]
+        count_down(row.counts, destination)
+        if row.counts:
+            return
+        del self._rows[pattern.text]
+        self.load -= row.places
+        block.remove(row)
+        self._note_room(block)
+
+    def _block_with_room(self) -> TopicBlock:
+        for block in self._roomy:
+            return block
+        block = TopicBlock()
+        self._blocks[block] = None
+        return block
+
+    def _note_room(self, block: TopicBlock) -> None:
+        if block.is_empty:
+            del self._blocks[block]
+            self._roomy.pop(block, None)
+        elif block.has_room:
+            self._roomy[block] = None
+        else:
+            self._roomy.pop(block, None)

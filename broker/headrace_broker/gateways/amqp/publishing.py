@@ -29,6 +29,7 @@ from headrace_broker.gateways.amqp.screening import (
 )
 from headrace_broker.gateways.amqp.transaction import Transaction
 from headrace_broker.model.definition import Queue
+from headrace_broker.model.limits import ROUTING_STEPS_OF_MESSAGE
 from headrace_broker.model.message import Publish
 from headrace_broker.model.reply_code import (
     ACCESS_REFUSED,
@@ -101,6 +102,8 @@ class Publisher:
         self._served = served
         self._force = force
         route = outlet.broker.route(outlet.vhost, head.route)
+        if route.work > 0:
+            self._charge(route)
         version = outlet.broker.permissions.version
         if route.exchange != self._permitted or version != self._permitted_version:
             check(outlet, WRITE, EXCHANGE, route.exchange)
@@ -141,6 +144,11 @@ class Publisher:
         self._pass_on(publishes, route)
         return []
 
+    def _charge(self, route: Route) -> None:
+        """Spend the turn's budget on what it took to find a route."""
+        self._outlet.brake.intake.charge(route.work // ROUTING_STEPS_OF_MESSAGE)
+        route.work = 0
+
     def _is_closed(self, route: Route) -> bool:
         """Return whether a queue on the way lets nobody pass, and note which gate it is."""
         if route.queues and not self._transaction.selected:
@@ -154,6 +162,8 @@ class Publisher:
         together: list[Publish] = []
         try:
             for done, publish in enumerate(publishes):
+                if done > 0 and self._spent():
+                    return publishes[done:]
                 self.failed_at = done
                 marks = remarks(publish.properties)
                 checked = self.screen.check(publish, marks)
@@ -181,6 +191,17 @@ class Publisher:
                 self._pass_on(together, route)
         return []
 
+    def _spent(self) -> bool:
+        """Return whether the turn's budget is spent, and note the node's gate.
+
+        Each message may have been compared with thousands of bindings.
+        """
+        gate = self._outlet.brake.intake.gate
+        if gate.room or self._force or self._transaction.selected:
+            return False
+        self.closed = gate
+        return True
+
     def _check_copies(self, route: Route, publish: Publish) -> None:
         """Refuse what the headers CC and BCC name; a table that cannot be read is refused later."""
         try:
@@ -193,9 +214,12 @@ class Publisher:
     def _route_message(self, publish: Publish) -> Route:
         outlet = self._outlet
         try:
-            return outlet.broker.route_message(outlet.vhost, publish.route, publish.properties)
+            route = outlet.broker.route_message(outlet.vhost, publish.route, publish.properties)
         except DistributionError as error:
             raise AmqpError(PRECONDITION_FAILED, f"invalid message: {error}") from error
+        if route.work > 0:
+            self._charge(route)
+        return route
 
     def _refuse(self, route: Route) -> None:
         vhost = self._outlet.vhost

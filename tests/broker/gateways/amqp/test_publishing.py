@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from pamqp import commands
 
+from headrace_broker.catalog.event import BindingAdded
 from headrace_broker.codecs.batch import message_body
 from headrace_broker.codecs.method import encode_method
 from headrace_broker.model.definition import Binding, Exchange
@@ -184,6 +185,31 @@ def test_headers_exchange_looks_at_each_message(kit, broker, confirming):
     assert acks(confirming.turn())[-1][1] == 4
     assert bodies(broker.queues["q"]) == [b"red", b"red"]
     assert bodies(broker.queues["r"]) == [b"blue"]
+
+
+def test_costly_headers_spend_the_turns_budget_and_the_rest_waits(kit, broker, confirming):
+    for number in range(2_000):
+        binding = Binding("/", "amq.headers", "queue", "q", "", {"a": 1, "b": number})
+        broker.router.on_events([BindingAdded(binding)])
+    binding = Binding("/", "amq.headers", "queue", "r", "", {"c": 1})
+    broker.router.on_events([BindingAdded(binding)])
+    broker.intake.begin_turn()
+    costly = {"a": 1, "b": -1, "c": 1}  # every binding is compared
+    confirming.feed(
+        b"".join(
+            kit.publish(
+                1, "amq.headers", "", b"", properties=commands.Basic.Properties(headers=costly)
+            )
+            for _ in range(50)
+        )
+    )
+    assert not broker.intake.gate.room
+    assert broker.intake.gate.waiting_count == 1
+    assert 0 < len(broker.queues["r"].ready) < 25
+    turns = broker.intake.turns
+    assert acks(confirming.turn())[-1][1] == 50
+    assert len(broker.queues["r"].ready) == 50
+    assert broker.intake.turns - turns >= 3
 
 
 def test_publish_goes_out_though_the_channel_closes_at_once(kit, broker, peer):

@@ -10,7 +10,7 @@ import pytest
 
 from headrace_broker.catalog import command as commands
 from headrace_broker.catalog.result import Exists, NotFound, Ok, Refused
-from headrace_broker.model.definition import Policy
+from headrace_broker.model.definition import Binding, Policy
 from headrace_broker.model.limits import (
     CATALOG_COMMAND_OCTETS_MAX,
     CATALOG_REQUESTS_MAX,
@@ -120,6 +120,19 @@ class TestSubmit:
                 command = commands.DeclareQueue("/", "q", "classic", arguments={"x": value})
                 assert isinstance(await cluster.services[2].submit(command), Refused)
             assert len(cluster.log) == cluster.begun
+
+        run(scenario)
+
+    def test_binding_that_makes_its_exchange_too_costly_is_not_proposed(self, run: Run) -> None:
+        async def scenario(cluster: Any) -> None:
+            cluster.elect(1)
+            service = cluster.services[2]
+            service.binding_problem = lambda binding: f"too much for '{binding.source}'"
+            answer = await service.submit(
+                commands.Bind(Binding("/", "amq.topic", "queue", "q", "#.a"))
+            )
+            assert answer == Refused("too much for 'amq.topic'")
+            assert len(cluster.log) == 1
 
         run(scenario)
 
