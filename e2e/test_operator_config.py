@@ -26,11 +26,17 @@ from headrace_broker.cli.api_client import ApiClient, ApiError
 from headrace_operator.builders.cluster import Cluster
 from headrace_operator.builders.config_file import config_file
 from headrace_operator.builders.container import DATA, container
-from headrace_operator.builders.secret import decoded, default_user_secret, node_certificates
+from headrace_operator.builders.secret import (
+    decoded,
+    default_user_secret,
+    join_secret,
+    node_certificates,
+)
 from headrace_operator.builders.stateful_set import pod_template
 from headrace_operator.specs.cluster import BrokerClusterSpec
 
 PASSWORD: Final = "s3cret of the cluster"
+JOIN: Final = "a secret by which nodes know each other"
 STOP_SECONDS: Final = 30.0
 
 
@@ -60,6 +66,8 @@ class Pods:
         self.cluster = cluster
         user = default_user_secret(cluster, PASSWORD)
         self._secrets[cluster.default_user_secret] = decoded(user)
+        secret = self._secrets.get(cluster.join_secret) or decoded(join_secret(cluster, JOIN))
+        self._secrets[cluster.join_secret] = secret
         names = (cluster.node_authority_secret, cluster.node_tls_secret)
         held = [self._secrets.get(name, {}) for name in names]
         for manifest in node_certificates(cluster, datetime.now(UTC), *held).manifests:

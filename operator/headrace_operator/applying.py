@@ -12,11 +12,14 @@ from headrace_operator.builders.cluster import Cluster, Manifest
 from headrace_operator.builders.manifests import cluster_manifests, unwanted
 from headrace_operator.builders.quantity import quantity_bytes
 from headrace_operator.builders.secret import (
+    JOIN_KEY,
     Data,
     Renewed,
     client_certificate,
     decoded,
     default_user_secret,
+    join_secret,
+    new_join_secret,
     new_password,
     node_certificates,
     node_secret_problem,
@@ -69,6 +72,7 @@ class Applier:
             KubeError: the API server refuses, or does not answer.
         """
         problem = await self._default_user(cluster)
+        await self._join_secret(cluster)
         certificates: list[CertificateStatus] = []
         news: list[str] = []
         internal, clients = cluster.spec.tls.internal.mode, cluster.spec.tls.clients.mode
@@ -113,6 +117,12 @@ class Applier:
         if not found.get("password"):
             await self._operator.kube.apply(default_user_secret(cluster, new_password()))
         return ""
+
+    async def _join_secret(self, cluster: Cluster) -> None:
+        """Make the Secret by which nodes know each other, once."""
+        found = await self._secret(cluster, cluster.join_secret)
+        if not found.get(JOIN_KEY):
+            await self._operator.kube.apply(join_secret(cluster, new_join_secret()))
 
     async def _client_problem(self, cluster: Cluster) -> str:
         name = cluster.client_tls_secret

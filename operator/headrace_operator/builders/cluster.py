@@ -31,6 +31,8 @@ class Cluster(NamedTuple):
             given the same ones, so it is not changed before the cluster is founded.
         claim_size: of volumes in the StatefulSet that is there, which cannot be changed in it; ""
             for that of the spec. Volumes that are to grow are told so themselves.
+        proof_required: nodes refuse those that do not prove to know the join secret; not before all
+            pods have it.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Cluster(NamedTuple):
     replicas: int
     nodes: int
     claim_size: str = ""
+    proof_required: bool = True
 
     @property
     def image(self) -> str:
@@ -66,6 +69,11 @@ class Cluster(NamedTuple):
     def default_user_secret(self) -> str:
         """The Secret with the administrator's name and password."""
         return self.spec.default_user.secret_name or f"{self.name}-default-user"
+
+    @property
+    def join_secret(self) -> str:
+        """The Secret by which nodes know each other."""
+        return f"{self.name}-join"
 
     @property
     def node_authority_secret(self) -> str:

@@ -54,7 +54,13 @@ def _cluster_section(cluster: Cluster) -> Section:
         for ordinal in range(cluster.nodes)
     ]
     frames_port = cluster.spec.listeners.frames
-    return {"name": cluster.name, "frames_port": frames_port, "nodes": nodes}
+    return {
+        "name": cluster.name,
+        # A node that comes when the cluster grows proves by the join secret that it belongs to it.
+        "admit_nodes": True,
+        "frames_port": frames_port,
+        "nodes": nodes,
+    }
 
 
 def _settings(cluster: Cluster) -> dict[str, Section]:

@@ -6,16 +6,21 @@ image nor the configuration file knows one.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from headrace_operator.builders.cluster import Cluster, Manifest
 from headrace_operator.builders.config_file import FILE
+from headrace_operator.builders.secret import JOIN_KEY
 
 NAME: Final = "broker"
 DATA: Final = "/var/lib/headrace"  # mount point of the volume
 STORE: Final = f"{DATA}/store"  # the node's own directory: a volume may hold lost+found besides
 CONFIG: Final = "/etc/headrace/config"
 DEFAULT_USER: Final = "/etc/headrace/default-user"
+JOIN: Final = "/etc/headrace/join"
+JOIN_VOLUME: Final = "join"
+PROOF_REQUIRED: Final = "HEADRACE_CLUSTER_JOIN_SECRET_REQUIRED"
 NODE_TLS: Final = "/etc/headrace/node-tls"
 CLIENT_TLS: Final = "/etc/headrace/client-tls"
 CLIENT_CA: Final = "/etc/headrace/client-ca"
@@ -71,6 +76,7 @@ def environment(cluster: Cluster) -> list[Manifest]:
         "HEADRACE_NODE_DATA_DIR": STORE,
         "HEADRACE_CLUSTER_LISTEN": f"{spec.listeners.bind_address}:{spec.listeners.cluster}",
         "HEADRACE_DEFAULT_USER_PASSWORD_FILE": f"{DEFAULT_USER}/password",
+        **_join_secret(cluster),
         **_listeners(cluster),
         **_metrics(cluster),
         **_node_tls(cluster),
@@ -81,6 +87,37 @@ def environment(cluster: Cluster) -> list[Manifest]:
         {"name": "HEADRACE_DEFAULT_USER_NAME", "valueFrom": {"secretKeyRef": secret}},
         *[{"name": key, "value": value} for key, value in values.items()],
     ]
+
+
+def _join_secret(cluster: Cluster) -> dict[str, str]:
+    found = {"HEADRACE_CLUSTER_JOIN_SECRET_FILE": f"{JOIN}/{JOIN_KEY}"}
+    return found if cluster.proof_required else {**found, PROOF_REQUIRED: "false"}
+
+
+def is_proof_required(stateful_set: Manifest | None, pods: Sequence[Manifest]) -> bool:
+    """Return whether nodes may refuse those that do not know the join secret.
+
+    A cluster that was made without one is given it first: its pods, replaced one after the other,
+    could not talk to those that are still to come. Once all have it, it is required.
+
+    Args:
+        stateful_set: that is there, None for none.
+        pods: that are there.
+    """
+    if stateful_set is None:
+        return True
+    spec = stateful_set["spec"]
+    template = spec["template"]["spec"]
+    if not _has_join_secret(template):
+        return False
+    variables = [row["name"] for each in template["containers"] for row in each.get("env", [])]
+    if PROOF_REQUIRED not in variables:
+        return True
+    return len(pods) >= spec["replicas"] and all(_has_join_secret(pod["spec"]) for pod in pods)
+
+
+def _has_join_secret(pod_spec: Manifest) -> bool:
+    return any(each["name"] == JOIN_VOLUME for each in pod_spec.get("volumes") or [])
 
 
 def _listeners(cluster: Cluster) -> dict[str, str]:
@@ -167,7 +204,7 @@ def _checks(cluster: Cluster) -> tuple[Manifest, Manifest]:
 def volume_mounts(cluster: Cluster) -> list[Manifest]:
     """Return where the volumes are mounted."""
     paths = {"data": DATA, "tmp": TEMPORARY}
-    secret = {"config": CONFIG, "default-user": DEFAULT_USER}
+    secret = {"config": CONFIG, "default-user": DEFAULT_USER, JOIN_VOLUME: JOIN}
     if cluster.spec.tls.internal.mode != "Disabled":
         secret["node-tls"] = NODE_TLS
     if cluster.serves_tls:
@@ -189,6 +226,7 @@ def volumes(cluster: Cluster) -> list[Manifest]:
         _secret(
             "default-user", cluster.default_user_secret, [{"key": "password", "path": "password"}]
         ),
+        _secret(JOIN_VOLUME, cluster.join_secret),
     ]
     if cluster.spec.storage.ephemeral:
         found.append({"name": "data", "emptyDir": {"sizeLimit": cluster.spec.storage.size}})

@@ -26,7 +26,9 @@ from headrace_operator.builders.renewal import AUTHORITIES_MAX, Decision, decide
 from headrace_operator.specs.cluster import CertificateStatus
 
 DEFAULT_USERNAME: Final = "admin"
+JOIN_KEY: Final = "secret"  # of the Secret by which nodes know each other
 _PASSWORD_OCTETS: Final = 24
+_JOIN_OCTETS: Final = 32
 _AUTHORITY_KEYS: Final = ("tls", "previous")  # of a Secret with authorities, the newest first
 
 Data = Mapping[str, bytes]  # of a Secret, decoded
@@ -71,6 +73,16 @@ def default_user_secret(cluster: Cluster, password: str) -> Manifest:
         "uri": f"{name}://{DEFAULT_USERNAME}:{password}@{host}:{port}/%2F",
     }
     return _secret(cluster, cluster.default_user_secret, _octets(data))
+
+
+def new_join_secret() -> str:
+    """Return a secret for nodes to know each other by."""
+    return secrets.token_urlsafe(_JOIN_OCTETS)
+
+
+def join_secret(cluster: Cluster, secret: str) -> Manifest:
+    """Return the Secret by which nodes know each other: their file, a line for each that counts."""
+    return _secret(cluster, cluster.join_secret, _octets({JOIN_KEY: f"{secret}\n"}))
 
 
 def decoded(secret: Manifest | None) -> dict[str, bytes]:

@@ -16,6 +16,7 @@ from headrace_operator.alarm_watch import AlarmWatches
 from headrace_operator.applying import Applied, Applier, claim_size
 from headrace_operator.broker_api import BrokerApi, BrokerError
 from headrace_operator.builders.cluster import Cluster
+from headrace_operator.builders.container import is_proof_required
 from headrace_operator.carrying import CAREFUL, Carrier
 from headrace_operator.connection import connect, is_ready, node_target, ports_of
 from headrace_operator.flow_limiting import keep_limits
@@ -162,6 +163,7 @@ class ClusterHandler:
             replicas,
             nodes,
             claim_size(objects.stateful_set),
+            is_proof_required(objects.stateful_set, objects.pods),
         )
 
     async def _apply(self, cluster: Cluster, objects: Objects) -> tuple[Applied, Objects]:

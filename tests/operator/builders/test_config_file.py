@@ -14,7 +14,8 @@ from headrace_operator.builders.config_file import (
     disk_free_bytes,
     flow_limits,
 )
-from headrace_operator.builders.container import environment
+from headrace_operator.builders.container import environment, is_proof_required
+from headrace_operator.builders.stateful_set import stateful_set
 
 POD = {"metadata.name": "mill-1", "status.podIP": "10.1.2.3"}
 
@@ -145,3 +146,32 @@ def test_spans_go_to_a_collector(make_cluster: Any, tmp_path: Path) -> None:
     tracing = {"endpoint": "http://collector:4317", "percent": 5}
     config = loaded(make_cluster({"monitoring": {"tracing": tracing}}), tmp_path)
     assert (config.tracing.endpoint, config.tracing.ratio) == ("http://collector:4317", 0.05)
+
+
+def test_nodes_know_each_other_by_a_secret_and_let_in_who_has_it(
+    make_cluster: Any, tmp_path: Path
+) -> None:
+    config = loaded(make_cluster({"tls": {"internal": {"mode": "Disabled"}}}), tmp_path)
+    assert config.cluster.join_secret_file == "/etc/headrace/join/secret"
+    assert config.cluster.join_secret_required
+    assert config.cluster.admit_nodes
+
+
+def test_a_secret_is_required_once_all_pods_have_it(make_cluster: Any, tmp_path: Path) -> None:
+    def pods(cluster: Any) -> tuple[Any, Any]:
+        found = stateful_set(cluster)
+        return found, {"spec": found["spec"]["template"]["spec"]}
+
+    cluster = make_cluster()
+    final, new = pods(cluster)
+    between, given = pods(cluster._replace(proof_required=False))
+    before, old = pods(cluster)
+    for each in (before["spec"]["template"]["spec"], old["spec"]):
+        each["volumes"] = [row for row in each["volumes"] if row["name"] != "join"]
+    assert not loaded(cluster._replace(proof_required=False), tmp_path).cluster.join_secret_required
+    assert is_proof_required(None, [])  # a new cluster
+    assert not is_proof_required(before, [old, old, old])
+    assert not is_proof_required(between, [given, given, old])
+    assert not is_proof_required(between, [given, given])  # one is being replaced
+    assert is_proof_required(between, [given, given, given])
+    assert is_proof_required(final, [new, given, given])

@@ -24,6 +24,8 @@ from headrace_operator.builders.secret import (
     client_certificate,
     decoded,
     default_user_secret,
+    join_secret,
+    new_join_secret,
     new_password,
     node_certificates,
     node_secret_problem,
@@ -196,3 +198,13 @@ def test_what_is_no_certificate_is_refused() -> None:
         read_pair(Pair(pair.certificate, b""))
     with pytest.raises(CertificateError, match="not a certificate and its key"):
         issue(Pair(pair.certificate, b"x"), "b", ["b"], NOW, 1)
+
+
+def test_nodes_are_given_a_secret_that_nobody_guesses(make_cluster: Any) -> None:
+    cluster = make_cluster()
+    first, second = new_join_secret(), new_join_secret()
+    assert first != second
+    assert len(first) >= 32
+    found = join_secret(cluster, first)
+    assert found["metadata"]["name"] == "mill-join"
+    assert decoded(found) == {"secret": f"{first}\n".encode()}
