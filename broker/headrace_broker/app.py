@@ -28,6 +28,7 @@ from headrace_broker.runtime.administration import NodeAdministration
 from headrace_broker.runtime.alarm_watch import AlarmWatch
 from headrace_broker.runtime.broker import NodeBroker
 from headrace_broker.runtime.flow_watch import FlowWatch
+from headrace_broker.runtime.join_secret import join_secret_file
 from headrace_broker.runtime.metrics.requests import GrpcMeter
 from headrace_broker.runtime.node import BrokerNode
 from headrace_broker.runtime.status import NodeStatusSource
@@ -59,6 +60,7 @@ async def serve(config: Config, stop: asyncio.Event, hang_up: asyncio.Event) -> 
     failures: list[BaseException] = []
     tls = ServerTls(config.tls) if config.listeners.secure() else None
     cluster_tls = _cluster_tls(config)
+    join_secret = join_secret_file(config.cluster)
 
     def on_fatal(failure: BaseException) -> None:
         failures.append(failure)
@@ -66,7 +68,7 @@ async def serve(config: Config, stop: asyncio.Event, hang_up: asyncio.Event) -> 
 
     async with contextlib.AsyncExitStack() as stack:
         trace(config, stack)
-        node = BrokerNode(config, on_fatal, cluster_tls)
+        node = BrokerNode(config, on_fatal, cluster_tls, join_secret)
         await node.start()
         stack.push_async_callback(node.stop)
         status = NodeStatusSource(node)
@@ -77,7 +79,8 @@ async def serve(config: Config, stop: asyncio.Event, hang_up: asyncio.Event) -> 
             if address:
                 await management.start(*split_address(address), security)
         await _serve_metrics(node, status, administration, stack)
-        renewed: list[Renewable] = [each for each in (tls, cluster_tls) if each is not None]
+        files = (tls, cluster_tls, join_secret)
+        renewed: list[Renewable] = [each for each in files if each is not None]
         renewing = asyncio.create_task(renew_forever(hang_up, *renewed), name="certificates")
         stack.push_async_callback(_cancel, renewing)
         meter = administration.metrics.grpc
@@ -104,7 +107,10 @@ def _cluster_tls(config: Config) -> ClusterTls | None:
         return None
     from headrace_broker.runtime.cluster_tls import ClusterTls  # brings a library of its own
 
-    return ClusterTls(config.cluster_tls, config.node.name)
+    found = ClusterTls(config.cluster_tls, config.node.name)
+    if config.listeners.secure() and (shared := found.shared_authority(config.tls)):
+        log.warning("%s", shared)
+    return found
 
 
 async def _serve_metrics(

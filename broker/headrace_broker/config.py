@@ -16,12 +16,14 @@ from typing import Annotated, Any, Final, Literal, get_type_hints
 import msgspec
 from msgspec import Meta, Struct
 
+from headrace_broker.config_cluster import unproven_problem
 from headrace_broker.config_default_user import DefaultUserSection, default_user_problem
 from headrace_broker.config_explanation import explain, kinds
 from headrace_broker.config_metrics import MetricsSection, TracingSection
 from headrace_broker.config_telemetry import TelemetrySection
 from headrace_broker.config_tls import (
     ClusterTlsSection,
+    File,
     TlsSection,
     cluster_tls_problem,
     tls_problem,
@@ -111,10 +113,17 @@ class ClusterSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         frames_port: port on the same host to which the others send what they replicate, 0 for any
             that is free; a firewall between nodes needs to know it.
         admit_nodes: nodes that nobody has announced may join the running cluster.
+        join_secret_file: a secret on its first line, which nodes prove to each other to know; one
+            on the second line is accepted as well. Empty for none, which is allowed where only this
+            machine reaches the nodes, or with `cluster_tls`.
+        join_secret_required: refuse nodes without the proof. Without it those of a running cluster
+            can be given a secret one after the other.
     """
 
     name: Name = "headrace"
-    admit_nodes: bool = True
+    admit_nodes: bool = False
+    join_secret_file: File = ""
+    join_secret_required: bool = True
     listen: OptionalAddress = ""
     frames_port: Annotated[int, Meta(ge=0, le=65535, description="0 to 65535")] = 0
     nodes: Annotated[
@@ -419,6 +428,21 @@ def _cross_check(config: Config) -> None:
     if problem:
         raise ConfigError(problem)
     _check_places(config)
+    problem = _join_problem(config)
+    if problem:
+        raise ConfigError(problem)
+
+
+def _join_problem(config: Config) -> str:
+    """Return why nodes may not know each other as the configuration says, "" when they may."""
+    cluster = config.cluster
+    if not cluster.join_secret_required and not cluster.join_secret_file:
+        return "cluster.join_secret_required: has no use without cluster.join_secret_file"
+    places = {f"cluster.nodes {node.name}": node.address for node in cluster.nodes}
+    if cluster.listen:
+        places["cluster.listen"] = cluster.listen
+    proven = cluster.join_secret_file or config.cluster_tls.certificate_file
+    return unproven_problem(places, bool(proven))
 
 
 def _check_places(config: Config) -> None:

@@ -35,7 +35,12 @@ class Authority:
         )
 
     def sign(
-        self, subject: str, name: str, days: int = 30, alternative_names: str = _NAMES
+        self,
+        subject: str,
+        name: str,
+        days: int = 30,
+        alternative_names: str = _NAMES,
+        extensions: str = "",
     ) -> Pair:
         """Make a key and a certificate for it.
 
@@ -43,12 +48,13 @@ class Authority:
             subject: as openssl writes it, for instance "/O=x/CN=guest".
             name: of the files.
             days: how long it is valid from now on; less than 0 for one that has expired.
-            alternative_names: for instance "DNS:n1,IP:127.0.0.1".
+            alternative_names: for instance "DNS:n1,IP:127.0.0.1"; any form that openssl takes.
+            extensions: further lines, for instance "extendedKeyUsage=clientAuth".
         """
         pair = Pair(self._directory / f"{name}.pem", self._directory / f"{name}.key")
         request = self._directory / f"{name}.csr"
         names = self._directory / "names.cnf"
-        names.write_text(f"subjectAltName={alternative_names}\n", encoding="ascii")
+        names.write_text(f"subjectAltName={alternative_names}\n{extensions}\n", encoding="ascii")
         _openssl("req", *_KEY, "-keyout", pair.key, "-out", request, "-subj", subject)
         _openssl(
             *("x509", "-req", "-in", request, "-CA", self.file, "-CAkey", self._key),

@@ -26,6 +26,7 @@ ENVIRONMENT = {
     "HEADRACE_NODE_NAME": "two",
     "HEADRACE_NODE_DATA_DIR": "/var/lib/headrace",
     "HEADRACE_CLUSTER_NODES": "1=one@one.local:7101, 2=two@two.local:7101",
+    "HEADRACE_CLUSTER_JOIN_SECRET_FILE": "/etc/headrace/join-secret",
 }
 
 
@@ -342,7 +343,10 @@ def test_a_node_that_says_its_name_alone_has_the_id_of_that_name(tmp_path: Path)
 
 def test_where_a_node_listens_for_others_may_differ_from_its_address(tmp_path: Path) -> None:
     assert load(tmp_path, MINIMAL).cluster.listen == ""
-    environment = {"HEADRACE_CLUSTER_LISTEN": "0.0.0.0:7101"}
+    environment = {
+        "HEADRACE_CLUSTER_LISTEN": "0.0.0.0:7101",
+        "HEADRACE_CLUSTER_JOIN_SECRET_FILE": "/secret",
+    }
     config = load(tmp_path, MINIMAL, environment)
     assert (config.cluster.listen, config.address) == ("0.0.0.0:7101", "127.0.0.1:7101")
     environment = {"HEADRACE_CLUSTER_LISTEN": "0.0.0.0:0"}
@@ -356,3 +360,61 @@ def test_a_default_user_other_than_guest_needs_a_password(tmp_path: Path) -> Non
     assert refusal(tmp_path, MINIMAL + "[default_user]\nname = 'admin'\n") == (
         "default_user.password_file: is missing; default_user.name 'admin' needs it"
     )
+
+
+@pytest.mark.parametrize(
+    ("nodes", "listen", "key"),
+    [
+        ("1=n1@10.0.0.1:7101", "", "cluster.nodes n1: 10.0.0.1:7101"),
+        ("1=n1@127.0.0.1:7101", "0.0.0.0:7101", "cluster.listen: 0.0.0.0:7101"),
+        ("1=n1@127.0.0.1:7101,2=n2@b.example:7101", "", "cluster.nodes n2: b.example:7101"),
+        ("1=n1@[::ffff:10.0.0.1]:7101", "", "cluster.nodes n1"),
+    ],
+)
+def test_nodes_off_loopback_are_refused_without_proof_of_who_they_are(
+    nodes: str, listen: str, key: str
+) -> None:
+    environment = {
+        "HEADRACE_NODE_NAME": "n1",
+        "HEADRACE_NODE_DATA_DIR": "/data",
+        "HEADRACE_CLUSTER_NODES": nodes,
+        "HEADRACE_CLUSTER_LISTEN": listen,
+    }
+    with pytest.raises(ConfigError) as refused:
+        load_config(None, environment)
+    assert str(refused.value).startswith(key)
+    assert "cluster.join_secret_file" in str(refused.value)
+    assert "cluster_tls.certificate_file" in str(refused.value)
+    with_secret = environment | {"HEADRACE_CLUSTER_JOIN_SECRET_FILE": "/secret"}
+    config = load_config(None, with_secret)
+    assert not config.cluster.admit_nodes
+    assert config.cluster.join_secret_required
+    files = ("certificate_file", "key_file", "ca_file")
+    load_config(
+        None, environment | {f"HEADRACE_CLUSTER_TLS_{key.upper()}": "/file" for key in files}
+    )
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.8.8.8", "[::1]", "[::ffff:127.0.0.1]"])
+def test_nodes_on_loopback_need_no_proof(host: str) -> None:
+    nodes = f"1=n1@{host}:7101"
+    load_config(
+        None,
+        {
+            "HEADRACE_NODE_NAME": "n1",
+            "HEADRACE_NODE_DATA_DIR": "/data",
+            "HEADRACE_CLUSTER_NODES": nodes,
+        },
+    )
+
+
+def test_letting_nodes_in_without_the_proof_needs_a_secret() -> None:
+    with pytest.raises(ConfigError, match=r"cluster\.join_secret_required: has no use without"):
+        load_config(
+            None,
+            ENVIRONMENT
+            | {
+                "HEADRACE_CLUSTER_JOIN_SECRET_REQUIRED": "false",
+                "HEADRACE_CLUSTER_JOIN_SECRET_FILE": "",
+            },
+        )

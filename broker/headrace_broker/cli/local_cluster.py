@@ -1,5 +1,6 @@
 """A cluster of real processes on this machine, below one data directory.
 
+DATA/join-secret        by which the nodes know each other; generated once
 DATA/n1/headrace.toml   generated at each start
 DATA/n1/process.json    which process is the node
 DATA/n1/log/node.log    what it says
@@ -11,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -43,6 +45,8 @@ STOP_S_MAX: Final = 20.0  # seconds for a clean stop, before SIGKILL
 PORT_S_MAX: Final = 5.0  # seconds; a killed process may hold its ports until its last thread ends
 POLL_S: Final = 0.1  # seconds between looks at something that will happen soon
 HOST: Final = "127.0.0.1"
+JOIN_FILE: Final = "join-secret"  # below the data directory
+JOIN_OCTETS: Final = 32  # of chance
 # A variable like HEADRACE_NODE_ID would make all nodes one; those for tuning pass through.
 PLACE_VARIABLES: Final = ("HEADRACE_NODE_", "HEADRACE_CLUSTER_", "HEADRACE_LISTENERS_")
 
@@ -113,6 +117,7 @@ class LocalCluster:
         self._base_port = base_port
         self.nodes = tuple([self._place(number) for number in range(1, count + 1)])
         self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._secret_file: Path | None = None
 
     def _place(self, number: int) -> LocalNode:
         port = self._base_port + number - 1
@@ -150,6 +155,7 @@ class LocalCluster:
         stopped = [node for node in self.nodes if node.process() is None]
         for node in stopped:
             wait_ports_free(node)
+        self._give_secret([node for node in self.nodes if node not in stopped])
         for node in stopped:
             self._start_node(node)
 
@@ -164,10 +170,11 @@ class LocalCluster:
             raise ClusterError(f"there are {NODES_MAX} nodes, which is the most on one machine")
         node = self._place(number)
         wait_ports_free(node)
+        self._give_secret(list(self.nodes))
         self.nodes = (*self.nodes, node)
         self._start_node(node)
         first = self.nodes[0]  # whose configuration says how many there are
-        first.config_file.write_text(render_config(first, self.nodes), encoding="utf-8")
+        self._write_config(first)
         return node
 
     def wait_ready(self, seconds: float, cancelled: threading.Event | None = None) -> None:
@@ -237,9 +244,28 @@ class LocalCluster:
                 f"--nodes {before}, or use another --data"
             )
 
+    def _give_secret(self, running: list[LocalNode]) -> None:
+        """Have the nodes to be started know each other by a secret, which is made once.
+
+        Nodes that run without one, of an earlier release, would not be let in.
+        """
+        self._secret_file = None
+        if any(not _has_secret(node) for node in running):
+            return
+        self._secret_file = self.data / JOIN_FILE
+        self.data.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            found = os.open(self._secret_file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+            with os.fdopen(found, "w", encoding="ascii") as file:
+                file.write(f"{secrets.token_urlsafe(JOIN_OCTETS)}\n")
+
+    def _write_config(self, node: LocalNode) -> None:
+        text = render_config(node, self.nodes, self._secret_file)
+        node.config_file.write_text(text, encoding="utf-8")
+
     def _start_node(self, node: LocalNode) -> None:
         node.log_file.parent.mkdir(parents=True, exist_ok=True)
-        node.config_file.write_text(render_config(node, self.nodes), encoding="utf-8")
+        self._write_config(node)
         if node.log_file.exists() and node.log_file.stat().st_size > LOG_FILE_BYTES_MAX:
             node.log_file.replace(node.log_file.with_suffix(".log.1"))
         environment = {
@@ -266,8 +292,24 @@ class LocalCluster:
             write_record(node.record_file, record)
 
 
-def render_config(node: LocalNode, nodes: tuple[LocalNode, ...]) -> str:
-    """Return the TOML configuration of one node of a local cluster."""
+def _has_secret(node: LocalNode) -> bool:
+    """Return whether a node that runs was given a join secret at its start."""
+    try:
+        return bool(load_config(node.config_file, {}).cluster.join_secret_file)
+    except ConfigError:
+        return False
+
+
+def render_config(
+    node: LocalNode, nodes: tuple[LocalNode, ...], join_secret: Path | None = None
+) -> str:
+    """Return the TOML configuration of one node of a local cluster.
+
+    Args:
+        node: which one.
+        nodes: all.
+        join_secret: the file with the secret that they have in common, None for none.
+    """
 
     def quote(text: str) -> str:
         return json.dumps(text, ensure_ascii=False)  # a JSON string is a TOML basic string
@@ -299,6 +341,8 @@ disk_free_bytes_min = {LOCAL_DISK_FREE_BYTES_MIN}
 
 [cluster]
 name = "local"
+admit_nodes = true
+join_secret_file = {quote(str(join_secret or ""))}
 {members}
 """
 

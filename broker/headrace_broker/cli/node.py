@@ -82,7 +82,8 @@ def join(session: Session, name: str, number: int, address: str, seconds: float)
     """Announce node NAME, and wait until it belongs to the cluster.
 
     Start it with an empty data directory and a configuration that names itself and at least one
-    node of the cluster. Without cluster.admit_nodes = false it need not be announced.
+    node of the cluster, and with its join secret or a certificate. With cluster.admit_nodes = true
+    it need not be announced.
     """
     body = {"id": number, "name": name, "address": address}
     session.request("POST", path_of("cluster", "nodes"), body)

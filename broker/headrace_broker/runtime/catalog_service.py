@@ -27,7 +27,7 @@ from headrace_broker.catalog.request import (
     encode_envelope,
 )
 from headrace_broker.catalog.result import Ok, Refused, Repeated, Result, UpgradePending
-from headrace_broker.model.definition import Node
+from headrace_broker.model.definition import Binding, Node
 from headrace_broker.model.limits import CATALOG_COMMAND_OCTETS_MAX, CATALOG_REQUESTS_MAX
 from headrace_broker.runtime import audit_command
 from headrace_broker.runtime.boot_claim import BootClaim, Booted

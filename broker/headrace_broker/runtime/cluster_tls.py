@@ -15,6 +15,7 @@ from headrace_broker.runtime.certificate import CertificateRefusedError
 from headrace_broker.runtime.peer_certificate import REVOKED, RevocationLists
 from headrace_broker.runtime.tls import load_context, stamp
 from headrace_raftlog.model.tls import NodeCertificate
+from headrace_raftlog.node_certificate import node_names
 
 
 class ClusterTls:
@@ -113,18 +114,36 @@ class ClusterTls:
 
     def _check_name(self, pem: bytes) -> None:
         """Refuse a certificate by which the others would not know this node."""
-        certificate = x509.load_pem_x509_certificate(pem)
+        key = f"cluster_tls.certificate_file: {self._section.certificate_file}"
         try:
-            found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
-            names = found.value.get_values_for_type(x509.DNSName)
-        except x509.ExtensionNotFound:
-            names = []
+            names = node_names(pem)
+        except ValueError as error:
+            raise ConfigError(f"{key}: {error}") from None
         if self._node.lower() not in [name.lower() for name in names]:
             raise ConfigError(
-                f"cluster_tls.certificate_file: {self._section.certificate_file}: must have this "
+                f"{key}: must have this "
                 f"node's name, {self._node}, among its alternative names (DNS); it has "
                 f"{', '.join(names) or 'none'}"
             )
+
+    def shared_authority(self, clients: TlsSection) -> str:
+        """Return what to do about an authority that signs clients' certificates too, "" for none.
+
+        Args:
+            clients: the section for listeners, whose files are right.
+        """
+        if clients.verify != "peer":
+            return ""
+        signing = x509.load_pem_x509_certificates(Path(clients.ca_file).read_bytes())
+        shared = [each for each in signing if each.public_bytes(Encoding.DER) in self._authorities]
+        if not shared:
+            return ""
+        return (
+            "tls.ca_file and cluster_tls.ca_file have an authority in common "
+            f"({shared[0].subject.rfc4514_string()!r}): a client whom it gives a certificate with "
+            "the name of a node is taken for that node. Sign the certificates of nodes by an "
+            "authority of their own, and name it alone in cluster_tls.ca_file"
+        )
 
     def _look(self) -> tuple[tuple[int, int, int], ...]:
         section = self._section

@@ -59,6 +59,7 @@ from headrace_raftlog.node.node import NodeOptions, RaftNode
 
 if TYPE_CHECKING:
     from headrace_broker.runtime.cluster_tls import ClusterTls
+    from headrace_broker.runtime.join_secret import JoinSecretFile
 
 JOIN_REPORT_SECONDS: Final = 10.0  # between log lines of a node that waits for a quorum
 
@@ -106,12 +107,13 @@ class BrokerNode:
         config: Config,
         on_fatal: Callable[[BaseException], None],
         cluster_tls: ClusterTls | None = None,
+        join_secret: JoinSecretFile | None = None,
     ) -> None:
         self.config = config
         node = config.node.id
         self.flow = FlowLimits()
         self.ledger = Ledger(self.flow)
-        self.raft = RaftNode(self._raft_options(cluster_tls))
+        self.raft = RaftNode(self._raft_options(cluster_tls, join_secret))
         self.raft.on_fatal = on_fatal
         self.raft.on_payload = self._on_payload
         self.raft.on_peer = self._on_peer
@@ -262,16 +264,21 @@ class BrokerNode:
             return error.text
         return ""
 
-    def _raft_options(self, tls: ClusterTls | None) -> NodeOptions:
-        if tls is None:
-            return raft_options(self.config)
-        tls.on_narrowed = self._verify_anew
+    def _raft_options(
+        self, tls: ClusterTls | None, join_secret: JoinSecretFile | None
+    ) -> NodeOptions:
+        for each in (tls, join_secret):
+            if each is not None:
+                each.on_narrowed = self._verify_anew
         return raft_options(
-            self.config, lambda: tls.certificate, lambda node: self.directory.name_of(node)
+            self.config,
+            None if tls is None else lambda: tls.certificate,
+            lambda node: self.directory.name_of(node),
+            lambda: None if join_secret is None else join_secret.secrets,
         )
 
     def _verify_anew(self) -> None:
-        log.info("an authority is no longer believed: nodes show their certificates again")
+        log.info("an authority or secret no longer counts: nodes prove who they are again")
         self._verifying = asyncio.get_running_loop().create_task(self.raft.verify_peers_anew())
 
     def _make_flow_report(self, others: dict[int, str]) -> FlowReport:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from headrace_broker.config import Config
 from headrace_broker.model.client_limits import ClientLimits
 from headrace_raftlog.model.group import CoreOptions
+from headrace_raftlog.model.join_secret import JoinSecrets
 from headrace_raftlog.model.tls import NodeCertificate
 from headrace_raftlog.node.node import NodeOptions
 from headrace_raftlog.storage.options import LogOptions
@@ -16,6 +17,7 @@ def raft_options(
     config: Config,
     certificate: Callable[[], NodeCertificate] | None = None,
     name_of: Callable[[int], str] = str,
+    join_secrets: Callable[[], JoinSecrets | None] = lambda: None,
 ) -> NodeOptions:
     """Return what the configuration says to the replicated logs.
 
@@ -23,6 +25,7 @@ def raft_options(
         config: what the node is told.
         certificate: returns what it shows to others, None where nodes believe each other.
         name_of: returns the name of a node, "" for one that is not known.
+        join_secrets: returns what nodes must prove to know, None for nothing.
     """
     return NodeOptions(
         cluster=config.cluster.name,
@@ -42,6 +45,7 @@ def raft_options(
         snapshot_every_bytes=config.log.snapshot_every_bytes,
         certificate=certificate,
         name_of=name_of,
+        join_secrets=join_secrets,
     )
 
 

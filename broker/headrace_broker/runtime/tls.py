@@ -103,7 +103,7 @@ class ServerTls:
 
 
 class Renewable(Protocol):
-    """What reads files that may change: `ServerTls`, `cluster_tls.ClusterTls`."""
+    """What reads files that may change, as `ServerTls`, `ClusterTls` and `JoinSecretFile` do."""
 
     def changed(self) -> bool:
         """Return whether a file has changed since it was read."""
@@ -136,9 +136,9 @@ def _renew(found: Renewable) -> None:
     try:
         found.renew()
     except ConfigError as error:
-        log.error("certificates stay as they were: %s", error)
+        log.error("certificates and secrets stay as they were: %s", error)
     else:
-        log.info("certificates were read anew; connections from now on use them")
+        log.info("certificates and secrets were read anew; connections from now on use them")
 
 
 def load_context(section: TlsSection, name: str = "tls") -> ssl.SSLContext:

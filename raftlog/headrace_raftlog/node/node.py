@@ -372,7 +372,7 @@ class RaftNode(GroupQueries, NodeStanding):
             events,
             tick_s,
             silence_s_max,
-            security_of(options.certificate, options.name_of),
+            security_of(options.certificate, options.name_of, options.join_secrets),
         )
         port = HostPort(
             self._transport.post,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from headrace_raftlog.model.group import CoreOptions
+from headrace_raftlog.model.join_secret import JoinSecrets
 from headrace_raftlog.model.limits import (
     NODE_ID_MAX,
     SNAPSHOT_EVERY_BYTES,
@@ -39,6 +40,8 @@ class NodeOptions:
             connection; None: nothing is encrypted, and everybody believed.
         name_of: returns the name of a node by its id, "" for one that is not known; with
             certificates, each node may speak as the one only that its certificate names.
+        join_secrets: returns the secrets that nodes must prove to know, None for none; looked at
+            for each connection.
         core: tunables of every group.
         log: tunables of the shared log.
     """
@@ -54,6 +57,7 @@ class NodeOptions:
     snapshot_every_bytes: int = SNAPSHOT_EVERY_BYTES
     certificate: Callable[[], NodeCertificate] | None = None
     name_of: Callable[[int], str] = str
+    join_secrets: Callable[[], JoinSecrets | None] = lambda: None
     core: CoreOptions = field(default_factory=CoreOptions)
     log: LogOptions = field(default_factory=LogOptions)
 

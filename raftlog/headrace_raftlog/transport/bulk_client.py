@@ -6,7 +6,7 @@ import asyncio
 from array import array
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import grpc
 
@@ -21,6 +21,7 @@ from headrace_raftlog.model.limits import (
 from headrace_raftlog.model.snapshot import Snapshot
 from headrace_raftlog.transport.codec import FrameError, check_entry, read_membership
 from headrace_raftlog.transport.identity import StreamIdentity, StreamRefusedError
+from headrace_raftlog.transport.join_proof import check_signed
 from headrace_raftlog.transport.pb.transport_pb2 import (
     EntriesRequest,
     IndexRange,
@@ -35,10 +36,21 @@ from headrace_raftlog.transport.security import NoSecurity, Security
 if TYPE_CHECKING:
     from headrace_raftlog.transport.pb.transport_pb2_grpc import RaftBulkAsyncStub
 
+_Request = TypeVar("_Request")
+_RequestIn = TypeVar("_RequestIn", contravariant=True)
 _Part = TypeVar("_Part")
 
 _INDEX_MAX: Final = (1 << 63) - 1
 _EOF: Final[Any] = grpc.aio.EOF  # type: ignore[attr-defined]  # the stubs leave it out
+
+
+class _Fetch(Protocol[_RequestIn, _Part]):
+    """One of the calls of a stub."""
+
+    def __call__(
+        self, request: _RequestIn, *, metadata: grpc.aio.Metadata
+    ) -> grpc.aio.UnaryStreamCall[Any, _Part]:
+        """Begin the call."""
 
 
 class FetchFailedError(Exception):
@@ -102,9 +114,10 @@ class BulkClient:
             FrameError: it sent what no correct peer sends.
         """
         request = SnapshotRequest(group=group, member=member, index_min=index_min)
-        call = self._stub(peer).FetchSnapshot(request, metadata=self._metadata(peer))
+        channel = self._channel(peer)
         reader = _SnapshotReader(index_min)
-        async with aclosing(self._parts(peer, call)) as parts:
+        fetch = _stub(channel).FetchSnapshot
+        async with aclosing(self._parts(peer, channel, fetch, request)) as parts:
             async for part in parts:
                 reader.take(part)
         return reader.finish()
@@ -132,15 +145,16 @@ class BulkClient:
             ranges=[IndexRange(first=first, last=last) for first, last in ranges],
             cut=True,
         )
-        call = self._stub(peer).FetchEntries(request, metadata=self._metadata(peer))
+        channel = self._channel(peer)
+        fetch = _stub(channel).FetchEntries
         reader = _EntryReader(ranges, term_max)
-        async with aclosing(self._parts(peer, call)) as parts:
+        async with aclosing(self._parts(peer, channel, fetch, request)) as parts:
             async for part in parts:
                 if whole := reader.take(part.entries):
                     yield whole
         reader.finish()
 
-    def _stub(self, peer: int) -> RaftBulkAsyncStub:
+    def _channel(self, peer: int) -> grpc.aio.Channel:
         channel = self._channels.get(peer)
         if channel is None:
             try:
@@ -148,24 +162,32 @@ class BulkClient:
             except (KeyError, StreamRefusedError) as error:  # it was removed from the cluster
                 raise FetchFailedError(f"node {peer} is no peer any more: {error}") from error
             self._channels[peer] = channel
-        return RaftBulkStub(channel)
-
-    def _metadata(self, peer: int) -> grpc.aio.Metadata:
-        return grpc.aio.Metadata(*self.identity.metadata(peer))
+        return channel
 
     async def _parts(
-        self, peer: int, call: grpc.aio.UnaryStreamCall[Any, _Part]
+        self,
+        peer: int,
+        channel: grpc.aio.Channel,
+        fetch: _Fetch[_Request, _Part],
+        request: _Request,
     ) -> AsyncGenerator[_Part, None]:
         """Pass on what arrives; turn gRPC's errors into ours; end the call in any case."""
         checked = False
+        call: grpc.aio.UnaryStreamCall[Any, _Part] | None = None
         try:
+            async with asyncio.timeout(BULK_SILENCE_S_MAX):
+                own = self.identity.metadata(peer)
+                said, proof = await self._security.proof.prove(channel, own)
+            call = fetch(request, metadata=grpc.aio.Metadata(*said))
             while True:
                 async with asyncio.timeout(BULK_SILENCE_S_MAX):
                     part: Any = await call.read()
                 if part is _EOF:
                     return
                 if not checked:
-                    self.identity.check(tuple(await call.initial_metadata()), (peer,))
+                    heard = tuple(await call.initial_metadata())
+                    check_signed(proof, heard)
+                    self.identity.check(heard, (peer,))
                     checked = True
                 yield part
         except TimeoutError as error:
@@ -183,7 +205,12 @@ class BulkClient:
         except (grpc.aio.UsageError, asyncio.InvalidStateError) as error:
             raise FetchFailedError(f"node {peer}: {error!r}") from error
         finally:
-            call.cancel()
+            if call is not None:
+                call.cancel()
+
+
+def _stub(channel: grpc.aio.Channel) -> RaftBulkAsyncStub:
+    return RaftBulkStub(channel)
 
 
 class _EntryReader:

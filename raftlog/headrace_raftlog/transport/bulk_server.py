@@ -34,6 +34,7 @@ from headrace_raftlog.transport.pb.transport_pb2 import (
     StoredEntry,
 )
 from headrace_raftlog.transport.pb.transport_pb2_grpc import RaftBulkServicer
+from headrace_raftlog.transport.refusals import Refusals
 from headrace_raftlog.transport.security import NoSecurity, Security
 
 LOG: Final = logging.getLogger(__name__)
@@ -95,6 +96,7 @@ class BulkServicer(RaftBulkServicer):
         self.active = 0
         self.barred: Collection[tuple[int, int]] = ()
         self._peers = peers
+        self._told = Refusals()
 
     async def FetchSnapshot(  # noqa: N802  (the generated base names it)
         self, request: SnapshotRequest, context: Context
@@ -166,6 +168,7 @@ class BulkServicer(RaftBulkServicer):
         """Refuse whoever is not a peer in our cluster, and one call too many."""
         metadata = tuple(context.invocation_metadata() or ())
         try:
+            proof = self._security.proof.check(metadata)
             peer = self.identity.check(metadata, self._peers)
             self._security.check(context, peer)
             if not peer.formed or not self.identity.formed:
@@ -175,12 +178,13 @@ class BulkServicer(RaftBulkServicer):
             if member_node(member) != peer.node:
                 raise StreamRefusedError(f"node {peer.node} fetches for member {member}")
         except StreamRefusedError as refusal:
-            LOG.warning("refused a fetch from %s: %s", context.peer(), refusal)
+            if self._told.is_new(str(refusal)):
+                LOG.warning("refused a fetch from %s: %s", context.peer(), refusal)
             await _refuse(context, grpc.StatusCode.FAILED_PRECONDITION, str(refusal))
         if self.active >= BULK_STREAMS_MAX:
             text = f"{self.active} fetches are under way, the maximum is {BULK_STREAMS_MAX}"
             await _refuse(context, grpc.StatusCode.RESOURCE_EXHAUSTED, text)
-        await context.send_initial_metadata(self.identity.metadata(peer.node))
+        await context.send_initial_metadata(proof.signed(self.identity.metadata(peer.node)))
 
 
 def _pieces(entry: Entry) -> Iterator[StoredEntry]:

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import logging
 import socket
+import ssl
 from collections.abc import Coroutine
 from typing import Any, Final, Protocol, cast
 
@@ -20,6 +21,7 @@ from headrace_raftlog.model.limits import (
 )
 from headrace_raftlog.transport.codec import FrameError
 from headrace_raftlog.transport.framing import ACCEPTED_FRAGMENTS, ACKNOWLEDGED, FrameReader
+from headrace_raftlog.transport.identity import StreamRefusedError
 from headrace_raftlog.transport.peer_session import IncomingStream
 from headrace_raftlog.transport.refusals import Refusals
 from headrace_raftlog.transport.security import Security
@@ -37,8 +39,16 @@ WILDCARDS: Final = ("", "0.0.0.0", "::")  # noqa: S104  (compared with, not boun
 class StreamGate(Protocol):
     """Who knows the tickets, and takes what arrives."""
 
-    def enter(self, ticket: bytes) -> IncomingStream | None:
-        """Return the stream that a ticket is for, None where there is none."""
+    def enter(self, ticket: bytes, tls: ssl.SSLObject | None) -> IncomingStream | None:
+        """Return the stream that a ticket is for, None where there is none.
+
+        Args:
+            ticket: what was shown.
+            tls: what the handshake was about, None where nothing is encrypted.
+
+        Raises:
+            StreamRefusedError: it is somebody else's ticket, which goes on counting.
+        """
 
     def take(self, stream: IncomingStream, body: bytes) -> None:
         """Take a frame.
@@ -252,15 +262,20 @@ class IncomingFrames(asyncio.Protocol):
             return False
         self._patience.cancel()
         self._listener.callers.pop(self, None)
-        stream = self._gate.enter(ticket)
+        assert self.transport is not None, "octets come after the connection"
+        problem = "no ticket that counts"
+        stream: IncomingStream | None = None
+        try:
+            stream = self._gate.enter(ticket, self.transport.get_extra_info("ssl_object"))
+        except StreamRefusedError as refusal:
+            problem = str(refusal)
         if stream is None or not stream.open:
-            self._listener.tell(f"refused the frames of {self.address}: no ticket that counts")
+            self._listener.tell(f"refused the frames of {self.address}: {problem}")
             self.abort()
             return False
         self._stream = stream
         self._listener.open.add(self)
         stream.on_closed = self.abort
-        assert self.transport is not None, "octets come after the connection"
         self.transport.write(ACCEPTED)
         return True
 

@@ -23,6 +23,7 @@ from headrace_raftlog.transport.identity import (
     StreamIdentity,
     StreamRefusedError,
 )
+from headrace_raftlog.transport.join_proof import Proof, check_signed
 from headrace_raftlog.transport.outbox import Outbox
 from headrace_raftlog.transport.pb.transport_pb2 import Frame, OpenRequest, StreamPlace
 from headrace_raftlog.transport.pb.transport_pb2_grpc import RaftTransportStub
@@ -223,22 +224,28 @@ class PeerLink:
     async def _ask(self) -> tuple[StreamIdentity, StreamPlace]:
         """Return who the peer is, and where it wants the stream to be opened."""
         async with self._security.open(self.address, self.peer) as channel:
-            metadata = grpc.aio.Metadata(*self.identity.metadata(self.peer))
             stub: RaftTransportAsyncStub = RaftTransportStub(channel)
-            call = stub.Open(OpenRequest(), metadata=metadata)
+            proof = Proof()
             try:
+                said, proof = await self._security.proof.prove(
+                    channel, self.identity.metadata(self.peer)
+                )
+                call = stub.Open(OpenRequest(), metadata=grpc.aio.Metadata(*said))
                 place = await call
             except grpc.aio.AioRpcError as error:
                 if error.code() == grpc.StatusCode.FAILED_PRECONDITION:
-                    raise self._refused(error) from None
+                    raise self._refused(error, proof) from None
                 raise asyncio.InvalidStateError(f"{error.code().name}: {error.details()}") from None
-            return self.identity.check(tuple(await call.initial_metadata()), (self.peer,)), place
+            heard = tuple(await call.initial_metadata())
+            check_signed(proof, heard)
+            remote = self.identity.check(heard, (self.peer,))
+            return remote, StreamPlace(port=place.port, ticket=proof.entry(place.ticket))
 
-    def _refused(self, error: grpc.aio.AioRpcError) -> StreamRefusedError:
+    def _refused(self, error: grpc.aio.AioRpcError, proof: Proof) -> StreamRefusedError:
         """Return what a peer's refusal says: its text, and whether this very disk is barred."""
         text = str(error.details())
         told: tuple[Any, ...] = tuple(error.trailing_metadata())  # pairs, whatever its type says
-        if (REMOVED_KEY, str(self.identity.disk)) in told:
+        if (REMOVED_KEY, str(self.identity.disk)) in told and proof.is_signed(told):
             return RemovedError(text, self.identity.disk)
         return StreamRefusedError(text)
 

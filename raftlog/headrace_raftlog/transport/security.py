@@ -1,4 +1,4 @@
-"""How nodes prove to each other who they are: by certificates, or not at all.
+"""How nodes prove to each other who they are: by certificates, by a join secret, or not at all.
 
 With certificates both ends verify each other (mutual TLS), and a node may speak only as the one
 that its certificate names: a valid certificate of one node is of no use to another.
@@ -8,23 +8,30 @@ from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 import grpc
 
+from headrace_raftlog.model.join_secret import JoinSecrets
 from headrace_raftlog.model.tls import NodeCertificate
 from headrace_raftlog.transport.channel_options import CLIENT_OPTIONS
 from headrace_raftlog.transport.identity import StreamIdentity, StreamRefusedError
+from headrace_raftlog.transport.join_proof import JoinProof
 
-_DNS_NAMES: Final = "peer_dns"  # of the certificate that gRPC has verified
-_CERTIFICATE: Final = "x509_pem_cert"  # itself
+_CERTIFICATE: Final = "x509_pem_cert"  # that gRPC has verified; what it says of names ends at a NUL
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class Security(Protocol):
-    """What listens and connects, and judges who calls."""
+    """What listens and connects, and judges who calls.
+
+    Attributes:
+        proof: of the join secret, asked for beside certificates.
+    """
+
+    proof: JoinProof
 
     def add_port(self, server: grpc.aio.Server, address: str) -> None:
         """Have a server listen; raises RuntimeError where that cannot be."""
@@ -56,9 +63,19 @@ class Security(Protocol):
             StreamRefusedError: its text says whom the certificate names.
         """
 
+    def check_caller(self, peer: StreamIdentity, tls: ssl.SSLObject | None) -> None:
+        """Refuse the frames of somebody who is not the one that was given the ticket.
+
+        Raises:
+            StreamRefusedError: its text says whom the certificate names.
+        """
+
 
 class NoSecurity:
-    """Everything in the clear, everybody believed: for networks that only the nodes reach."""
+    """Everything in the clear; who knows the join secret, if there is one, is believed."""
+
+    def __init__(self, proof: JoinProof | None = None) -> None:
+        self.proof = proof or JoinProof()
 
     def add_port(self, server: grpc.aio.Server, address: str) -> None:
         """See `Security`."""
@@ -83,6 +100,9 @@ class NoSecurity:
     def check_called(self, peer: int, tls: ssl.SSLObject | None) -> None:
         """See `Security`."""
 
+    def check_caller(self, peer: StreamIdentity, tls: ssl.SSLObject | None) -> None:
+        """See `Security`."""
+
 
 class MutualTls:
     """Both ends show certificates that the cluster's authorities have signed.
@@ -91,11 +111,16 @@ class MutualTls:
         certificate: returns what this node shows and believes now; called for each handshake, also
             in threads of gRPC.
         name_of: returns the name of a node, "" for one that is not known.
+        proof: of the join secret, asked for as well.
     """
 
     def __init__(
-        self, certificate: Callable[[], NodeCertificate], name_of: Callable[[int], str]
+        self,
+        certificate: Callable[[], NodeCertificate],
+        name_of: Callable[[int], str],
+        proof: JoinProof | None = None,
     ) -> None:
+        self.proof = proof or JoinProof()
         self._certificate = certificate
         self._name_of = name_of
         self._made: tuple[NodeCertificate, tuple[ssl.SSLContext, ssl.SSLContext]] | None = None
@@ -142,10 +167,8 @@ class MutualTls:
     def check(self, context: Context, peer: StreamIdentity) -> None:
         """See `Security`; one that is not known here must bear the name that it says to have."""
         name = self._name_of(peer.node) or peer.name
-        found = [each.decode("utf-8", "replace") for each in _dns_names(context)]
         says = f"it speaks as node {peer.node}, which is called {name!r}, but its certificate"
-        _check_names(name, found, says)
-        self._believe(peer.node, name, _certificate(context))
+        self._judge(peer.node, name, _certificate(context), says)
 
     def incoming(self) -> ssl.SSLContext | None:
         """See `Security`."""
@@ -159,12 +182,15 @@ class MutualTls:
         """See `Security`; the rule for names is that of calls."""
         assert tls is not None, "nothing is sent in the clear"
         name = self._name_of(peer)
-        shown: Any = tls.getpeercert() or {}
-        found = [value for kind, value in shown.get("subjectAltName", ()) if kind == "DNS"]
         says = f"node {peer} is called {name!r}, but the certificate of who answers"
-        _check_names(name, found, says)
-        certificate = ssl.DER_cert_to_PEM_cert(tls.getpeercert(True) or b"")
-        self._believe(peer, name, certificate.encode("ascii"))
+        self._judge(peer, name, _shown(tls), says)
+
+    def check_caller(self, peer: StreamIdentity, tls: ssl.SSLObject | None) -> None:
+        """See `Security`; the rules are those of calls."""
+        assert tls is not None, "nothing is taken in the clear"
+        name = self._name_of(peer.node) or peer.name
+        says = f"it has a ticket of node {peer.node}, which is called {name!r}, but its certificate"
+        self._judge(peer.node, name, _shown(tls), says)
 
     def _contexts(self) -> tuple[ssl.SSLContext, ssl.SSLContext]:
         """Return those for who calls and for who is called; to make one takes the loop 2 ms."""
@@ -176,8 +202,23 @@ class MutualTls:
             )
         return self._made[1]
 
-    def _believe(self, node: int, name: str, shown: bytes) -> None:
-        """Refuse a certificate (PEM) that was revoked, and note what became of it."""
+    def _judge(self, node: int, name: str, shown: bytes, says: str) -> None:
+        """Refuse a certificate (PEM) that is not for a node of this name, or was revoked.
+
+        What was revoked is noted.
+
+        Raises:
+            StreamRefusedError: its text begins with `says` where the name is another.
+        """
+        from headrace_raftlog.node_certificate import node_names  # a library of its own
+
+        try:
+            found = node_names(shown)
+        except ValueError as error:
+            raise StreamRefusedError(f"{says} is none of a node: {error}") from None
+        if not name or name.lower() not in [each.lower() for each in found]:
+            names = ", ".join(map(repr, found)) or "nobody"
+            raise StreamRefusedError(f"{says} names {names}")
         refuses = self._certificate().refuses
         reason = refuses(shown) if refuses is not None else ""
         if reason:
@@ -187,22 +228,18 @@ class MutualTls:
 
 
 def security_of(
-    certificate: Callable[[], NodeCertificate] | None, name_of: Callable[[int], str]
+    certificate: Callable[[], NodeCertificate] | None,
+    name_of: Callable[[int], str],
+    join_secrets: Callable[[], JoinSecrets | None] = lambda: None,
 ) -> Security:
-    """Return what is used with certificates, or without any."""
-    return NoSecurity() if certificate is None else MutualTls(certificate, name_of)
+    """Return what is used with certificates or without any, and with a join secret or none."""
+    proof = JoinProof(join_secrets)
+    return NoSecurity(proof) if certificate is None else MutualTls(certificate, name_of, proof)
 
 
-def _dns_names(context: Context) -> list[bytes]:
-    properties: Any = context.auth_context()
-    return list(properties.get(_DNS_NAMES, ()))
-
-
-def _check_names(name: str, found: Sequence[str], says: str) -> None:
-    """Refuse a certificate whose names are not those of whom it should be."""
-    if not name or name.lower() not in [each.lower() for each in found]:
-        names = ", ".join(map(repr, found)) or "nobody"
-        raise StreamRefusedError(f"{says} names {names}")
+def _shown(tls: ssl.SSLObject) -> bytes:
+    """Return the certificate (PEM) that the other end of a handshake has shown."""
+    return ssl.DER_cert_to_PEM_cert(tls.getpeercert(True) or b"").encode("ascii")
 
 
 def _certificate(context: Context) -> bytes:

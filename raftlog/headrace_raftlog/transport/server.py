@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+import ssl
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple, NoReturn
 
@@ -25,6 +26,7 @@ from headrace_raftlog.transport.identity import (
     StreamIdentity,
     StreamRefusedError,
 )
+from headrace_raftlog.transport.join_proof import Proof, UnprovenError
 from headrace_raftlog.transport.pb.transport_pb2 import Frame, OpenRequest, StreamPlace
 from headrace_raftlog.transport.pb.transport_pb2_grpc import RaftTransportServicer
 from headrace_raftlog.transport.peer_session import IncomingStream, PeerSession
@@ -74,26 +76,30 @@ class StreamServicer(RaftTransportServicer):
         """Judge who calls, and say where its stream is to be opened."""
         del request
         metadata = tuple(context.invocation_metadata() or ())
+        proof = Proof()
         try:
+            proof = self._security.proof.check(metadata)
             peer = self._check(metadata, context)
         except StreamRefusedError as refusal:
             self._complain(context.peer(), refusal)
             barred = [(REMOVED_KEY, str(refusal.disk))] if isinstance(refusal, RemovedError) else []
-            await _refuse(context, str(refusal), barred)
+            await _refuse(context, str(refusal), proof.signed(barred))
         # Issued first: it is forgotten where this node becomes another meanwhile.
-        ticket = self._issue(peer)
-        await context.send_initial_metadata(self.identity.metadata(peer.node))
+        ticket = self._issue(peer, proof)
+        await context.send_initial_metadata(proof.signed(self.identity.metadata(peer.node)))
         return StreamPlace(port=self.listener.port, ticket=ticket)
 
     def forget_tickets(self) -> None:
         """Have everybody who has not opened its stream yet ask again."""
         self._tickets.clear()
 
-    def enter(self, ticket: bytes) -> IncomingStream | None:
+    def enter(self, ticket: bytes, tls: ssl.SSLObject | None) -> IncomingStream | None:
         """See `StreamGate`."""
-        found = self._tickets.pop(ticket, None)
+        found = self._tickets.get(ticket)
         if found is None or found.until < asyncio.get_running_loop().time():
             return None
+        self._security.check_caller(found.peer, tls)
+        del self._tickets[ticket]
         session = self._sessions.get(found.peer.node)
         if session is None or (found.peer.node, found.peer.disk) in self.barred:
             return None
@@ -121,14 +127,17 @@ class StreamServicer(RaftTransportServicer):
             self._events.on_failure(error)  # the loop would only log it
             raise
 
-    def _issue(self, peer: StreamIdentity) -> bytes:
-        """Return a ticket; a node's newest is the only one of it that counts."""
+    def _issue(self, peer: StreamIdentity, proof: Proof) -> bytes:
+        """Return a ticket; a node's newest is the only one of it that counts.
+
+        With a join secret the ticket itself opens nothing, only what its owner makes of it.
+        """
         for ticket, other in list(self._tickets.items()):
             if other.peer.node == peer.node:
                 del self._tickets[ticket]
         ticket = secrets.token_bytes(STREAM_TICKET_BYTES)
         until = asyncio.get_running_loop().time() + STREAM_TICKET_S_MAX
-        self._tickets[ticket] = _Ticket(peer, until)
+        self._tickets[proof.entry(ticket)] = _Ticket(peer, until)
         return ticket
 
     def _check(
@@ -160,7 +169,7 @@ class StreamServicer(RaftTransportServicer):
     def _complain(self, caller: str, refusal: StreamRefusedError) -> None:
         """Log a refusal; of those who may well call for ever, the first."""
         text = str(refusal)
-        may_last = isinstance(refusal, (StrangerError, RemovedError))
+        may_last = isinstance(refusal, (StrangerError, RemovedError, UnprovenError))
         if not may_last or self._told.is_new(text):
             LOG.warning("refused a stream from %s: %s", caller, text)
 

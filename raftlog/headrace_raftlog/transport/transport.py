@@ -16,6 +16,8 @@ from headrace_raftlog.transport.bulk_server import BulkServicer
 from headrace_raftlog.transport.channel_options import SERVER_OPTIONS
 from headrace_raftlog.transport.events import TransportEvents
 from headrace_raftlog.transport.identity import StreamIdentity
+from headrace_raftlog.transport.join_proof import ChallengeServicer
+from headrace_raftlog.transport.pb.join_proof_pb2_grpc import add_JoinProofServicer_to_server
 from headrace_raftlog.transport.pb.transport_pb2_grpc import (
     add_RaftBulkServicer_to_server,
     add_RaftTransportServicer_to_server,
@@ -95,6 +97,7 @@ class Transport:
         """
         add_RaftTransportServicer_to_server(self._servicer, self.server)
         add_RaftBulkServicer_to_server(self.bulk_servicer, self.server)
+        add_JoinProofServicer_to_server(ChallengeServicer(self._security.proof), self.server)
         for add in register:
             add(self.server)
         try:

@@ -16,6 +16,7 @@ from headrace_broker.cli import local_cluster
 from headrace_broker.cli.local_cluster import (
     ClusterError,
     LocalCluster,
+    LocalNode,
     check_ports_free,
     last_words,
     render_config,
@@ -90,6 +91,35 @@ def test_generated_configurations_agree_and_load(tmp_path: Path) -> None:
     assert configs[2].listeners.http == "127.0.0.1:15674"
     assert configs[2].listeners.grpc == "127.0.0.1:7674"
     assert configs[1].node.data_dir == str(data / "n2" / "store")
+
+
+def test_nodes_know_each_other_by_a_secret_that_is_made_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, child: subprocess.Popen[bytes]
+) -> None:
+    def start(cluster: LocalCluster, node: LocalNode) -> None:
+        node.directory.mkdir(exist_ok=True)
+        cluster._write_config(node)
+
+    monkeypatch.setattr(LocalCluster, "_start_node", start)
+    monkeypatch.setattr(local_cluster, "wait_ports_free", lambda node: None)
+    found: list[str] = []
+    for _ in range(2):
+        cluster = LocalCluster(tmp_path, 2)
+        cluster.start()
+        for node in cluster.nodes:
+            config = load_config(node.config_file, {})
+            assert config.cluster.admit_nodes
+            secret = Path(config.cluster.join_secret_file)
+            assert secret.stat().st_mode & 0o777 == 0o600
+            found.append(secret.read_text(encoding="ascii"))
+    assert len(set(found)) == 1
+    assert len(found[0]) > 32
+    # A node of an earlier release runs: those that start now would not let it in.
+    first = cluster.nodes[0]
+    first.config_file.write_text(render_config(first, cluster.nodes), encoding="utf-8")
+    write_record(first.record_file, record_of(child))
+    cluster.start()
+    assert not load_config(cluster.nodes[1].config_file, {}).cluster.join_secret_file
 
 
 def test_an_existing_cluster_is_found_with_size_and_ports(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from e2e.harness.authority import Authority
 
 from headrace_broker.config import ConfigError
-from headrace_broker.config_tls import ClusterTlsSection
+from headrace_broker.config_tls import ClusterTlsSection, TlsSection
 from headrace_broker.runtime.cluster_tls import ClusterTls
 
 
@@ -52,6 +52,28 @@ def test_a_certificate_that_does_not_name_the_node_is_refused(files):
         f"cluster_tls.certificate_file: {files / 'node.pem'}: must have this node's name, n2, "
         "among its alternative names (DNS); it has N1, other"
     )
+
+
+def test_a_certificate_for_clients_only_is_refused(signed, files):
+    pair = Authority(files, "other").sign(
+        "/CN=n1", "node", alternative_names="DNS:n1", extensions="extendedKeyUsage=clientAuth"
+    )
+    assert pair.certificate == files / "node.pem"
+    with pytest.raises(ConfigError, match=r"node\.pem: its extended key usage must have"):
+        ClusterTls(section(files), "n1")
+
+
+def test_an_authority_that_signs_clients_too_is_named_with_what_to_do(signed, files):
+    tls = ClusterTls(section(files), "n1")
+    shared, other = (
+        TlsSection(verify="peer", ca_file=str(signed / f"{each}.pem")) for each in ("one", "two")
+    )
+    assert not tls.shared_authority(other)
+    assert not tls.shared_authority(TlsSection())
+    text = tls.shared_authority(shared)
+    assert text.startswith("tls.ca_file and cluster_tls.ca_file have an authority in common")
+    assert "'CN=one'" in text
+    assert "name it alone in cluster_tls.ca_file" in text
 
 
 def test_a_bad_file_is_named_with_its_key(files):

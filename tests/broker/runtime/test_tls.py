@@ -180,6 +180,6 @@ def test_certificates_are_renewed_in_the_background(monkeypatch, caplog, asked):
     with caplog.at_level(logging.INFO):
         asyncio.run(watch())
     assert [record.getMessage() for record in caplog.records if record.name == tls.__name__] == [
-        "certificates stay as they were: half written",
-        "certificates were read anew; connections from now on use them",
+        "certificates and secrets stay as they were: half written",
+        "certificates and secrets were read anew; connections from now on use them",
     ]

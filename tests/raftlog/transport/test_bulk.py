@@ -24,6 +24,7 @@ from headrace_raftlog.transport.bulk_client import (
     GoneError,
     _EntryReader,
     _SnapshotReader,
+    _stub,
     ranges_of,
 )
 from headrace_raftlog.transport.bulk_server import _header
@@ -153,8 +154,8 @@ def test_long_entry_comes_in_pieces_that_each_show_progress(
         sizes: list[int] = []
         parts = client._parts
 
-        async def observed(peer: int, call: Any) -> Any:
-            async for part in parts(peer, call):
+        async def observed(*call: Any) -> Any:
+            async for part in parts(*call):
                 sizes.append(part.ByteSize())
                 yield part
 
@@ -162,10 +163,10 @@ def test_long_entry_comes_in_pieces_that_each_show_progress(
         assert await collect(client.entries(1, 5, 2, [(1, 2)], 1)) == list(entries.values())
         assert len(sizes) == 20
         assert max(sizes) < BULK_CHUNK_BYTES + 100
-        stub = client._stub(1)  # a caller that does not know of pieces
+        stub = _stub(client._channel(1))  # a caller that does not know of pieces
         ranges = [IndexRange(first=1, last=2)]
         request = EntriesRequest(group=5, member=2, ranges=ranges)
-        call = stub.FetchEntries(request, metadata=client._metadata(1))
+        call = stub.FetchEntries(request, metadata=client.identity.metadata(1))
         whole = [entry async for part in call for entry in part.entries]
         assert [(raw.data, raw.more) for raw in whole] == [
             (e.data, False) for e in entries.values()

@@ -190,6 +190,41 @@ def test_a_ticket_alone_lets_nobody_send_frames(
     run(body)
 
 
+@pytest.mark.parametrize("kind", ["another node's", "a client's", "a revoked"])
+def test_a_ticket_is_taken_of_the_node_alone_that_it_was_given_to(
+    keys, node_type, caller_type, identity_of, addresses, kind
+):
+    clients = keys.authority.sign(
+        "/CN=n3", f"client-{len(addresses)}", 30, "DNS:n3", "extendedKeyUsage=clientAuth"
+    )
+    shown = {"another node's": keys.nodes[2], "a client's": clients}.get(kind, keys.nodes[3])
+
+    def refuses(pem: bytes) -> str:
+        return "it was revoked" if kind == "a revoked" and asked else ""
+
+    asked: list[StreamPlace] = []
+
+    async def body() -> None:
+        own = dataclasses.replace(keys.of(keys.nodes[1]), refuses=refuses)
+        one = node_type(1, addresses, security=tls(own))
+        await one.start()
+        rightful = caller_type(identity_of(3), addresses[1], 1, tls(keys.of(keys.nodes[3])))
+        place = await rightful.ask()
+        asked.append(place)
+        context = ssl.create_default_context(cafile=str(keys.authority.file))
+        context.check_hostname = False
+        context.load_cert_chain(shown.certificate, shown.key)
+        thief = caller_type(identity_of(3), addresses[1], 1, Shows(keys.of(keys.nodes[3]), context))
+        await thief.refused(place)
+        assert not one.events.met
+        if kind != "a revoked":
+            await rightful.enter(place)  # its ticket goes on counting
+            await one.events.until(lambda: bool(one.events.met))
+        await one.stop()
+
+    run(body)
+
+
 def test_frames_are_not_sent_to_who_shows_anothers_certificate(
     keys, node_type, caller_type, identity_of, addresses
 ):
