@@ -1,8 +1,14 @@
-"""How a node writes its log, for people or for programs, and where its audit log goes."""
+"""How a node writes its log, for people or for programs, and where its audit log goes.
+
+What clients say is in many lines: names of users, vhosts and queues, what certificates hold. Here,
+where all lines pass, it is kept from looking like a line of its own, from moving a terminal's
+cursor, and from filling the log.
+"""
 
 from __future__ import annotations
 
 import datetime
+import json
 import logging
 import os
 from logging.handlers import RotatingFileHandler
@@ -12,7 +18,12 @@ import msgspec
 from typing_extensions import override
 
 from headrace_broker.config import ConfigError, LoggingSection
-from headrace_broker.model.limits import AUDIT_FILE_BYTES_MAX, AUDIT_FILES_KEPT
+from headrace_broker.model.limits import (
+    AUDIT_FILE_BYTES_MAX,
+    AUDIT_FILES_KEPT,
+    LOG_EXCEPTION_CHARACTERS_MAX,
+    LOG_MESSAGE_CHARACTERS_MAX,
+)
 from headrace_broker.runtime.audit import LOG as AUDIT
 
 HUMAN_FORMAT: Final = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
@@ -21,8 +32,28 @@ _NO_REQUEST: Final = "-"
 _FILE_MODE: Final = 0o600
 
 
+class HumanFormatter(logging.Formatter):
+    """Writes a record as one line for people; an exception follows in lines that are indented."""
+
+    def __init__(self) -> None:
+        super().__init__(HUMAN_FORMAT)
+
+    @override
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        record.message = _bounded(record.message, LOG_MESSAGE_CHARACTERS_MAX)
+        return _escaped(super().formatMessage(record))
+
+    @override
+    def formatException(self, ei: Any) -> str:
+        return _indented(super().formatException(ei))
+
+    @override
+    def formatStack(self, stack_info: str) -> str:
+        return _indented(super().formatStack(stack_info))
+
+
 class JsonFormatter(logging.Formatter):
-    """Writes a record as one line of JSON."""
+    """Writes a record as one line of JSON, all of whose characters can be shown."""
 
     @override
     def format(self, record: logging.LogRecord) -> str:
@@ -31,7 +62,7 @@ class JsonFormatter(logging.Formatter):
             "time": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": _bounded(record.getMessage(), LOG_MESSAGE_CHARACTERS_MAX),
         }
         request = getattr(record, "request_id", _NO_REQUEST)
         if request != _NO_REQUEST:
@@ -40,8 +71,55 @@ class JsonFormatter(logging.Formatter):
         if isinstance(fields, dict):
             line["fields"] = fields
         if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
-        return msgspec.json.encode(line, enc_hook=str).decode("utf-8", "replace")
+            text = self.formatException(record.exc_info)
+            line["exception"] = _bounded(text, LOG_EXCEPTION_CHARACTERS_MAX)
+        return _json(line)
+
+
+def _bounded(text: str, characters_max: int) -> str:
+    left_out = len(text) - characters_max
+    return text if left_out <= 0 else f"{text[:characters_max]}... ({left_out} more characters)"
+
+
+def _indented(text: str) -> str:
+    """Return lines none of which begins like a record's."""
+    lines = _bounded(text, LOG_EXCEPTION_CHARACTERS_MAX).split("\n")
+    return "\n".join(f"  {_escaped(line)}" for line in lines)
+
+
+def _escaped(text: str) -> str:
+    """Return a text with what cannot be shown as Python writes it.
+
+    That is control characters, separators of lines, what changes the direction of text or has no
+    width, and lone surrogates, which no file takes.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
+    )
+
+
+def _json(line: dict[str, Any]) -> str:
+    """Return an object as JSON; what cannot be shown is escaped, and comes back when it is read."""
+    try:
+        text = msgspec.json.encode(line, enc_hook=str).decode()
+    except UnicodeEncodeError:  # lone surrogates
+        text = json.dumps(line, default=str)
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in text)
+
+
+def begin(level: str) -> None:
+    """Write log records of this level and above to the error output, for people.
+
+    Args:
+        level: a name of `logging`'s, in any case of letters.
+    """
+    logging.basicConfig(level=level.upper())
+    for handler in logging.getLogger().handlers:
+        handler.setFormatter(HumanFormatter())
 
 
 def set_up(section: LoggingSection) -> None:
@@ -50,9 +128,9 @@ def set_up(section: LoggingSection) -> None:
     Raises:
         ConfigError: the file for the audit log cannot be written.
     """
-    if section.format == JSON:
-        for handler in logging.getLogger().handlers:
-            handler.setFormatter(JsonFormatter())
+    kind = JsonFormatter if section.format == JSON else HumanFormatter
+    for handler in logging.getLogger().handlers:
+        handler.setFormatter(kind())
     if section.audit_file:
         try:
             file = _AuditFile(
@@ -64,8 +142,7 @@ def set_up(section: LoggingSection) -> None:
         except OSError as error:
             text = f"{section.audit_file}: cannot be written: {error.strerror}"
             raise ConfigError(f"logging.audit_file: {text}") from None
-        human = logging.Formatter(HUMAN_FORMAT)
-        file.setFormatter(JsonFormatter() if section.format == JSON else human)
+        file.setFormatter(kind())
         AUDIT.addHandler(file)
     AUDIT.setLevel(logging.INFO)  # whatever else is left out
 

@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 def serve(path: Path | None, log_level: str) -> None:
     """Run one node. SIGTERM and SIGINT stop it cleanly; SIGHUP has certificates read anew."""
     record_requests()
-    logging.basicConfig(level=log_level.upper(), format=log_format.HUMAN_FORMAT)
+    log_format.begin(log_level)
     try:
         config = load_config(path, os.environ)
         log_format.set_up(config.logging)

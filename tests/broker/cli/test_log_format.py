@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import stat
@@ -10,6 +11,10 @@ import pytest
 
 from headrace_broker.cli import log_format
 from headrace_broker.config import ConfigError, LoggingSection
+from headrace_broker.model.limits import (
+    LOG_EXCEPTION_CHARACTERS_MAX,
+    LOG_MESSAGE_CHARACTERS_MAX,
+)
 from headrace_broker.runtime import audit
 from headrace_broker.runtime.audit import ACTOR, Actor
 
@@ -69,8 +74,82 @@ def test_an_exception_comes_along(set_up):
     assert "request" not in line
 
 
-def test_people_get_lines_as_before(set_up):
-    assert set_up().formatter is None
+HOSTILE = {
+    "a line": "ann\n2026-01-01 00:00:00,000 INFO    headrace.audit: user=root outcome=done",
+    "a line of old": "ann\r2026-01-01 root",
+    "Unicode's lines": "ann\u2028x\u2029y\x85z\x0bv\x0cw",
+    "a terminal": "ann\x1b[2J\x9b2J\x07\x7f",
+    "directions": "ann\u202etoor\u2066x\u2069\u200f\u061c",
+    "no width": "a\u200bn\ufeffn",
+    "NUL": "ann\0root",
+    "surrogates": "ann\udcff",
+    "beyond 16 bits": "ann\U000e0001",
+}
+
+
+@pytest.mark.parametrize("kind", ["human", "json"])
+@pytest.mark.parametrize("said", HOSTILE.values(), ids=HOSTILE)
+@pytest.mark.parametrize("where", ["message", "argument", "name", "exception", "fields"])
+def test_what_clients_say_stays_on_its_line_and_moves_no_cursor(set_up, kind, said, where):
+    formatter = set_up(format=kind).formatter
+    found = record("user %s is refused", said if where == "argument" else "ann")
+    if where == "message":
+        found = record(f"user {said} is refused")
+    elif where == "name":
+        found.name = said
+    elif where == "fields":
+        found.fields = {"user": said}
+    elif where == "exception":
+        try:
+            raise ValueError(said)
+        except ValueError as error:
+            found.exc_info = (ValueError, error, error.__traceback__)
+    line = formatter.format(found)
+    assert line.encode()  # a file takes it
+    first, *more = line.split("\n")
+    assert all(each.isprintable() for each in (first, *more))
+    assert all(each.startswith("  ") for each in more)  # what is no record does not look like one
+    if kind == "json":
+        assert not more
+        read = json.loads(line)
+        if where in ("message", "argument"):
+            assert said in read["message"]  # programs get what was said
+
+
+@pytest.mark.parametrize("kind", ["human", "json"])
+def test_nobody_fills_the_log_with_one_line(set_up, kind):
+    formatter = set_up(format=kind).formatter
+    found = record("user %s is refused", "x" * 1_000_000)
+    try:
+        raise ValueError("y" * 1_000_000)
+    except ValueError as error:
+        found.exc_info = (ValueError, error, error.__traceback__)
+    text = formatter.format(found)
+    assert len(text) < 2 * (LOG_MESSAGE_CHARACTERS_MAX + LOG_EXCEPTION_CHARACTERS_MAX)
+    assert "more characters)" in text
+
+
+@pytest.mark.parametrize("kind", ["human", "json"])
+def test_what_people_write_is_left_as_it_is(set_up, kind):
+    formatter = set_up(format=kind).formatter
+    line = formatter.format(record("queue '%s' has %d messages", "Aufträge ありがとう", 3))
+    assert "queue 'Aufträge ありがとう' has 3 messages" in line
+
+
+def test_a_record_is_written_before_the_configuration_is_read(monkeypatch):
+    root, stream = logging.getLogger(), io.StringIO()
+    monkeypatch.setattr(root, "handlers", [logging.StreamHandler(stream)])
+    monkeypatch.setattr(root, "level", root.level)
+    log_format.begin("info")
+    root.warning("a\nb")
+    assert stream.getvalue().endswith(r"WARNING root: a\nb" + "\n")
+
+
+def test_the_audit_file_is_written_likewise(set_up, tmp_path):
+    file = tmp_path / "audit.log"
+    set_up(audit_file=str(file))
+    audit.LOG.info("user=%s", "ann\n2026-01-01 user=root\u2028\x1b")
+    assert len(file.read_text().splitlines()) == 1
 
 
 @pytest.mark.parametrize("kind", ["human", "json"])
