@@ -95,6 +95,12 @@ class TestOneWorker:
         due = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=2)
         assert shop.when.apply_async(eta=due).get(timeout=TIMEOUT) >= due.timestamp()
 
+    def test_tasks_that_are_not_due_hold_no_others_up(self):
+        # More than the worker's prefetch, which it raises for each of them.
+        late = [shop.when.apply_async(countdown=15) for _ in range(10)]
+        done = shop.when.delay().get(timeout=TIMEOUT)
+        assert done < min(result.get(timeout=TIMEOUT) for result in late)
+
     def test_expired_tasks_are_not_run(self):
         late = shop.add.apply_async((1, 1), countdown=1.5, expires=0.5)
         with pytest.raises(Exception, match="expired"):

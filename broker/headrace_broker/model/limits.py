@@ -39,6 +39,7 @@ LISTEN_BACKLOG: Final = 1024  # sockets that wait to be accepted; a thousand cli
 CHANNEL_COMMANDS_MAX: Final = 256  # waiting behind a channel's operation before the socket is not read
 CHANNEL_LINKS_MAX: Final = 256  # queues a channel keeps a session with though it has nothing under way there
 CHANNEL_CONSUMERS_MAX: Final = 4096  # consumers per channel
+NO_ACK_HELD_MAX: Final = 256  # deliveries, or the limit: of a consumer without acks on a channel that has one; it holds them from others while the channel is full
 PREFETCH_UNLIMITED: Final = 65535  # deliveries; what prefetch 0 means: the most that a client can ask for
 TX_OPERATIONS_MAX: Final = 16384  # publishes and settled ranges of a transaction; as many as one SETTLE takes
 TX_EXTRA_OCTETS: Final = 192 << 10  # octets of a transaction beyond the largest body: with its head and properties a message fits, and all of it fits a log entry

@@ -36,6 +36,10 @@ class Duties:
         """Return what a queue is to be now."""
         return Configuration(FIRST_VERSION, QueueSettings(), {})
 
+    def machine_version(self, queue: Queue) -> int:
+        """Return the highest machine version that this node and all other members know."""
+        return FIRST_VERSION
+
     def queue_due(self, queue: Queue, due_ms: i64) -> None:
         """Call `QueueHost.tick` at this Unix time."""
 
@@ -122,9 +126,11 @@ class LeaderDuties(Duties):
     @override
     def configuration(self, queue: Queue) -> Configuration:
         arguments = self._effective.of(queue)
-        return Configuration(self._version(queue), queue_settings(queue, arguments), arguments)
+        settings = queue_settings(queue, arguments)
+        return Configuration(self.machine_version(queue), settings, arguments)
 
-    def _version(self, queue: Queue) -> int:
+    @override
+    def machine_version(self, queue: Queue) -> int:
         """Return the highest machine version that this node and all with a replica know.
 
         Replicas that are on their way out count, for they apply what is committed until they have

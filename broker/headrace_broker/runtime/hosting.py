@@ -429,6 +429,10 @@ class Hosting:
         running = [node for node in queue.members if self._peers_up.get(node)]
         return running[turn % len(running)] if running else 0
 
+    def machine_version(self, queue: Queue) -> int:
+        """Return the newest machine version that all nodes with a replica of a queue know."""
+        return self.duties.machine_version(self._moved.get(queue.group, queue))
+
     # Other nodes
 
     def peer_added(self, peer: int) -> None:
@@ -450,8 +454,7 @@ class Hosting:
     def peer_changed(self, peer: int, up: bool, boot: int) -> None:
         """Note that a node came or went; resend to it, or give its consumers' messages back."""
         self.switchboard.forget(peer)
-        handle = self._grace_handles.pop(peer, None)
-        if handle is not None:
+        if (handle := self._grace_handles.pop(peer, None)) is not None:
             handle.cancel()
         if up:
             self._peers_up[peer] = boot

@@ -109,6 +109,10 @@ class Owner(SessionOwner):
         return self._hosting.locate(queue)
 
     @override
+    def machine_version(self, queue: Queue) -> int:
+        return self._hosting.machine_version(queue)
+
+    @override
     def session_closed(self, session: int) -> None:
         self._hosting.session_closed(session)
 

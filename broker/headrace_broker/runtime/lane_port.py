@@ -164,6 +164,10 @@ class SessionOwner:
         """Return the node id that leads the queue as far as is known here, 0 for unknown."""
 
     @abstractmethod
+    def machine_version(self, queue: Queue) -> int:
+        """Return the newest machine version that all nodes with a replica of the queue know."""
+
+    @abstractmethod
     def session_closed(self, session: int) -> None:
         """The queue has forgotten the session."""
 

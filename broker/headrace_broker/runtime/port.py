@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final
 
 from mypy_extensions import i64, mypyc_attr
 
@@ -22,6 +22,7 @@ from headrace_broker.model.client_limits import ClientLimits
 from headrace_broker.model.definition import Binding, Exchange, Queue
 from headrace_broker.model.flow import LIMIT_DISK
 from headrace_broker.model.message import DeliveryRun, Publish, Publisher
+from headrace_broker.runtime.attachment import Attachment as Attachment
 from headrace_broker.runtime.connection_info import ConnectionControl as ConnectionControl
 from headrace_broker.runtime.connection_info import ConnectionInfo as ConnectionInfo
 from headrace_broker.runtime.ticket import Ticket as Ticket
@@ -38,40 +39,6 @@ RELEASE: Final = 2  # back to the queue at its old position, to be delivered aga
 REJECT: Final = 3  # refused: dead-lettered or dropped
 MODIFY_FAILED: Final = 4  # as RELEASE, counted as a failed delivery
 GET_CONSUMER: Final = 0  # the consumer number of `QueueClient.get`
-
-
-@final
-class Attachment:
-    """How a consumer is to be served.
-
-    Attributes:
-        tag: for people.
-        prefetch: how many deliveries may be unsettled at once, 1 or more.
-        exclusive: be the queue's only consumer.
-        priority: those of higher priority are served first; any 32-bit number, 0 by default.
-        prefetch_octets: octets of bodies that may be unsettled at once, 0 for no limit; one message
-            that is larger still comes.
-        timeout_ms: how long a delivery may stay unsettled, 0 for what the queue says.
-        filter_table: a field table with the one field "x-filter", b"" for none.
-    """
-
-    def __init__(
-        self,
-        tag: str,
-        prefetch: i64,
-        exclusive: bool = False,
-        priority: i64 = 0,
-        prefetch_octets: i64 = 0,
-        timeout_ms: i64 = 0,
-        filter_table: bytes = b"",
-    ) -> None:
-        self.tag = tag
-        self.prefetch = prefetch
-        self.exclusive = exclusive
-        self.priority = priority
-        self.prefetch_octets = prefetch_octets
-        self.timeout_ms = timeout_ms
-        self.filter_table = filter_table
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -234,6 +201,20 @@ class QueueClient:
 
         Raises:
             AmqpError: ACCESS_REFUSED exclusive use conflicts, NOT_FOUND the queue is gone.
+        """
+
+    @abstractmethod
+    def set_prefetch(self, prefetches: list[tuple[int, int]]) -> bool:
+        """Change how many deliveries running consumers may have unsettled, soon.
+
+        What a consumer has beyond a lower number stays with it until it is settled.
+
+        Args:
+            prefetches: pairs of a consumer's number and its prefetch, 1 or more; numbers of
+                consumers that have ended are passed over.
+
+        Returns:
+            False when nothing changes, for a node with a replica is too old to know how.
         """
 
     @abstractmethod

@@ -11,10 +11,8 @@ from typing_extensions import override
 
 from headrace_broker.core.queue.command import (
     CONFIGURE,
-    ENQUEUE,
     FORGET,
     LEASE,
-    NAMED_VERSION,
     SETTLE,
     SETTLE_LEASES,
     STAMP_OCTETS,
@@ -46,7 +44,7 @@ from headrace_broker.core.queue.leader_command import (
     encode_tick,
 )
 from headrace_broker.core.queue.lease_effect import LeaseGone
-from headrace_broker.core.queue.queue_machine import LEASES_VERSION, MACHINE_VERSION, QueueMachine
+from headrace_broker.core.queue.queue_machine import MACHINE_VERSION, QueueMachine
 from headrace_broker.core.queue.settings import DEAD_LETTER_AT_MOST_ONCE
 from headrace_broker.flow.rate_history import Moves
 from headrace_broker.model.definition import Queue
@@ -57,6 +55,7 @@ from headrace_broker.runtime.feed import Feed, cut_run
 from headrace_broker.runtime.feeds import FEED_ENDING, Feeds
 from headrace_broker.runtime.filtering import Filtering
 from headrace_broker.runtime.host_watcher import HostWatcher
+from headrace_broker.runtime.known_command import as_known, may_be_carried_out
 from headrace_broker.runtime.lane_port import HostEnd, Reach
 from headrace_broker.runtime.letter import Letter, cut_letters, in_lots
 from headrace_broker.runtime.letter_cause import LetterCauses
@@ -142,10 +141,12 @@ class QueueHost(HostEnd):
         """Stamp and propose a command; a refusal goes back at once."""
         if not self.serving:
             self._refuse(session, False)
-        elif not self._knows(data):
+        elif not may_be_carried_out(data, self.machine.version):
             self._refuse(session, True)
-        elif not self._rounds.keeps(session, data, self.machine.saturated):
-            self._propose_for(session, data)
+        else:
+            known = as_known(session, data, self.machine.version)
+            if not self._rounds.keeps(session, known, self.machine.saturated):
+                self._propose_for(session, known)
 
     @override
     def caused(self, session: int, data: bytes, causes: list[int]) -> None:
@@ -168,14 +169,6 @@ class QueueHost(HostEnd):
         end = self._reach.session(session)
         if end is not None:
             end.refused(leader, busy, False)
-
-    def _knows(self, data: bytes) -> bool:
-        """Return whether the machine takes a publisher's numbers, where a command has some.
-
-        It does not before all its replicas can: until then publishes wait.
-        """
-        named = len(data) > 1 and data[0] == ENQUEUE and data[1] == NAMED_VERSION
-        return not named or self.machine.version >= LEASES_VERSION
 
     def propose(self, data: bytes) -> i64:
         """Append a command with this moment's time stamp."""

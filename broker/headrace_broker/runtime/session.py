@@ -9,6 +9,7 @@ from typing_extensions import override
 
 from headrace_broker.core.queue.command import encode_get, encode_purge, encode_remove
 from headrace_broker.core.queue.effect import LANE_PUBLISH
+from headrace_broker.core.queue.queue_machine import PREFETCH_VERSION
 from headrace_broker.flow.account import Account
 from headrace_broker.flow.pending import Pending
 from headrace_broker.model.definition import Queue
@@ -117,6 +118,13 @@ class QueueSession(QueueClient):
     @override
     async def attach(self, consumer: int, attachment: Attachment) -> None:
         await self.consuming.attach(consumer, attachment)
+
+    @override
+    def set_prefetch(self, prefetches: list[tuple[int, int]]) -> bool:
+        if self._owner.machine_version(self.queue) < PREFETCH_VERSION:
+            return False
+        self.consuming.set_prefetch(prefetches)
+        return True
 
     @override
     async def cancel(self, consumer: int) -> None:

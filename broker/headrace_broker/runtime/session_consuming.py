@@ -6,7 +6,12 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from headrace_broker.core.queue.command import NUMBER_MAX, encode_attach, encode_cancel
+from headrace_broker.core.queue.command import (
+    NUMBER_MAX,
+    encode_attach,
+    encode_cancel,
+    encode_set_prefetch,
+)
 from headrace_broker.core.queue.effect import STATUS_EXCLUSIVE_IN_USE
 from headrace_broker.model.message import DeliveryRun
 from headrace_broker.model.reply_code import ACCESS_REFUSED, AmqpError
@@ -34,6 +39,8 @@ class Consuming:
         self._control = control
         self._by_number: dict[int, Subscription] = {}
         self._next_restarted = RESTARTED_CONSUMER_FIRST
+        self._untold: dict[int, Subscription] = {}  # whose prefetch the queue does not know yet
+        self._telling = False  # a SET_PREFETCH is not answered
 
     # From the channel
 
@@ -71,6 +78,38 @@ class Consuming:
             where = f"queue '{queue.name}' in vhost '{queue.vhost}'"
             raise AmqpError(ACCESS_REFUSED, f"{where} in exclusive use")
         self.note_attached(subscription)
+
+    def set_prefetch(self, prefetches: list[tuple[int, int]]) -> None:
+        """Change the prefetch of consumers; see `QueueClient.set_prefetch`."""
+        for consumer, prefetch in prefetches:
+            subscription = self.subscriptions.get(consumer)
+            if subscription is None or subscription.cancelled:
+                continue
+            if subscription.attachment.prefetch != prefetch:
+                subscription.attachment.prefetch = prefetch
+                self._untold[consumer] = subscription
+        self.tell_prefetches()
+
+    def tell_prefetches(self) -> None:
+        """Send what has changed in one command; changes that come before its answer gather."""
+        if self._telling or self._link.gone:
+            return
+        untold, self._untold = self._untold, {}
+        items = [
+            (int(each.number), int(each.attachment.prefetch))
+            for each in untold.values()
+            if not each.cancelled
+        ]
+        if items:
+            self._telling = True
+            number = self._control.settles_sent()
+            data = encode_set_prefetch(self._link.session, number, items)
+            self._control.request(data).add_done_callback(_PrefetchesTold(self))
+
+    def prefetches_told(self) -> None:
+        """Go on with what has changed since: the queue has answered."""
+        self._telling = False
+        self.tell_prefetches()
 
     async def cancel(self, consumer: int) -> None:
         """End a consumer; see `QueueClient.cancel`."""
@@ -248,3 +287,16 @@ class _Reattached:
             self._consuming.end_subscription(self._subscription, "queue in exclusive use")
         else:
             self._consuming.note_attached(self._subscription)
+
+
+@final
+class _PrefetchesTold:
+    """Looks at the answer to a SET_PREFETCH, which nobody waits for."""
+
+    def __init__(self, consuming: Consuming) -> None:
+        self._consuming = consuming
+
+    def __call__(self, future: Answer) -> None:
+        if future.cancelled() or future.exception() is not None:
+            return  # the queue is gone, and the channel was told of it
+        self._consuming.prefetches_told()

@@ -76,6 +76,10 @@ class QueueLog:
         encoded = command.encode_attach(session, seq, consumer, prefetch, exclusive, b"tag")
         return self.apply(encoded)
 
+    def set_prefetch(self, session: int, seq: int, *items: tuple[int, int]) -> list[Effect]:
+        """Change the prefetch of consumers (number, prefetch)."""
+        return self.apply(command.encode_set_prefetch(session, seq, list(items)))
+
     def settle(
         self, session: int, seq: int, operation: int, *ranges: tuple[int, int, int]
     ) -> list[Effect]:

@@ -63,6 +63,8 @@ class NaiveQueue(NaiveLeases):
     def knows(self, command: c.Command) -> bool:
         later = (Tick, Acquire, Forget, c.Remove)
         named = isinstance(command, c.Enqueue) and command.named is not None
+        if self.version < 5 and isinstance(command, c.SetPrefetch):
+            return False
         if self.version < 4 and isinstance(command, ArchiveCommand):
             return False
         if self.version < 3 and (named or isinstance(command, LeaseCommand)):
@@ -73,7 +75,7 @@ class NaiveQueue(NaiveLeases):
         return sum(r.state in ("attached", "detached") for r in self.receivers.values())
 
     def do_configure(self, command: Configure, told: Told) -> None:
-        if command.version > 4:
+        if command.version > 5:
             told.answers.append(("rejected",))
             return
         self.version = max(self.version, int(command.version))
@@ -397,6 +399,17 @@ class NaiveQueue(NaiveLeases):
         receiver.turn = self.turns
         self.choose()
         self.join(place)
+        return 0, 0
+
+    def on_setprefetch(self, command: c.SetPrefetch, _told: Told) -> tuple[int, int]:
+        for number, prefetch in command.items:
+            receiver = self.receivers.get((int(command.session), number))
+            if receiver is None or receiver.state not in ("attached", "detached"):
+                continue
+            receiver.prefetch = prefetch
+            if receiver.place in self.line and receiver.credit() == 0:
+                self.line.remove(receiver.place)
+            self.join(receiver.place)
         return 0, 0
 
     def on_cancel(self, command: c.Cancel, _told: Told) -> tuple[int, int]:

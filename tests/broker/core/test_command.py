@@ -16,6 +16,7 @@ from headrace_broker.core.queue.command import (
     NodeDown,
     Purge,
     Remove,
+    SetPrefetch,
     Settle,
     SettleItem,
     stamp_command,
@@ -39,6 +40,8 @@ COMMANDS = {
     "settle": command.encode_settle(ANNA, 7, [SettleItem(0, 1, 1, 1), SettleItem(3, 4, 2, 2**62)]),
     "settle nothing": command.encode_settle(ANNA, 7, []),
     "attach": command.encode_attach(ANNA, 7, U32_MAX, 5, True, b"tag"),
+    "set prefetch": command.encode_set_prefetch(ANNA, 7, [(3, 5), (U32_MAX, U32_MAX)]),
+    "set prefetch of nobody": command.encode_set_prefetch(ANNA, 7, []),
     "cancel": command.encode_cancel(ANNA, 7, 3),
     "get": command.encode_get(ANNA, 7),
     "get by id": command.encode_get(ANNA, 7, 12),
@@ -117,6 +120,13 @@ def test_an_extended_attach_comes_back_with_all_its_fields() -> None:
     assert isinstance(found, Attach)
     fields = (found.filtered, found.priority, found.prefetch_octets, found.timeout_ms)
     assert fields == (True, -3, U32_MAX, 9)
+
+
+def test_prefetches_come_back_consumer_by_consumer() -> None:
+    found = decoded("set prefetch")
+    assert isinstance(found, SetPrefetch)
+    assert (found.session, found.seq) == (ANNA, 7)
+    assert found.items == [(3, 5), (U32_MAX, U32_MAX)]
 
 
 def test_messages_are_named_by_their_ids() -> None:
@@ -294,7 +304,7 @@ def test_another_version_or_kind_is_malformed(name: str) -> None:
     encoded = COMMANDS[name]
     for head in (
         b"\x00\x01",
-        b"\x18\x01",
+        b"\x19\x01",
         b"\xff\x01",
         encoded[:1] + b"\x00",
         encoded[:1] + b"\x04",
@@ -314,6 +324,8 @@ def test_another_version_or_kind_is_malformed(name: str) -> None:
         command.encode_close(2**62),
         command.encode_attach(ANNA, 1, 0, 1, False, b""),
         command.encode_attach(ANNA, 1, 1, 0, False, b""),
+        command.encode_set_prefetch(ANNA, 1, [(0, 1)]),
+        command.encode_set_prefetch(ANNA, 1, [(1, 1), (1, 0)]),
         command.encode_settle(ANNA, 1, [SettleItem(1, 0, 1, 1)]),
         command.encode_settle(ANNA, 1, [SettleItem(1, 5, 1, 1)]),
         command.encode_settle(ANNA, 1, [SettleItem(1, 1, 2, 1)]),

@@ -13,6 +13,7 @@ from tests.broker.core.lease_log import lease_log
 from tests.broker.core.naive_archive import told_row
 from tests.broker.core.naive_parts import Told
 from tests.broker.core.naive_queue import NaiveQueue
+from tests.broker.core.prefetch_log import prefetch_log
 
 from headrace_broker.core.queue import archive_effect as ae
 from headrace_broker.core.queue import effect as e
@@ -98,7 +99,7 @@ def _answer(effect: e.Effect) -> tuple[object, ...]:
     return {e.Unused: ("unused",), e.Rejected: ("rejected",)}.get(type(effect), ())
 
 
-@pytest.mark.parametrize("make_log", [random_log, rich_log, lease_log, archive_log])
+@pytest.mark.parametrize("make_log", [random_log, rich_log, lease_log, archive_log, prefetch_log])
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32), snapshot_at=st.integers(0, 199))
 def test_machine_and_naive_queue_say_the_same(

@@ -78,6 +78,7 @@ class FakeBroker(Broker):
         self.gate = Gate()
         self.hold_confirms = self.congested = False
         self.hold_loans = False
+        self.old_members = False  # a node with a replica knows no change of prefetch
         self.blocked = ""
         self.watchers: list[Callable[[str], None]] = []
         self.clients: list[FakeClient] = []

@@ -51,9 +51,11 @@ class FakeConsumer:
         self.client = client
         self.number = number
         self.credit = credit
+        self.prefetch = credit
         self.exclusive = exclusive
         self.window = client.broker.window_bytes
         self.next_delivery = 1
+        self.tag = ""
 
 
 class FakeQueue:
@@ -243,6 +245,22 @@ class FakeClient(QueueClient):
         for number, delivery in [each for each in self.unsettled if each[0] == consumer.number]:
             self.fake.purged.append(self.unsettled.pop((number, delivery)).number)
 
+    def set_prefetch(self, prefetches: list[tuple[int, int]]) -> bool:
+        assert not self.closed
+        if self.broker.old_members:
+            return False
+        for number, prefetch in prefetches:
+            found = self.consumers.get(number)
+            if found is not None:
+                found.credit += prefetch - found.prefetch
+                found.prefetch = prefetch
+        for attachment in self.attachments:
+            for number, prefetch in prefetches:
+                if number in self.consumers and self.consumers[number].tag == attachment.tag:
+                    attachment.prefetch = prefetch
+        self.fake.dispatch()
+        return True
+
     async def attach(self, consumer: int, attachment: Attachment) -> None:
         await self.broker.gate
         exclusive = attachment.exclusive
@@ -255,6 +273,7 @@ class FakeClient(QueueClient):
         if self.closed:
             return
         found = FakeConsumer(self, consumer, attachment.prefetch, exclusive)
+        found.tag = attachment.tag
         self.consumers[consumer] = found
         others.append(found)
         self.fake.dispatch()

@@ -180,6 +180,9 @@ class Owner(SessionOwner):
         self._asked += 1
         return queue.members[self._asked % len(queue.members)]
 
+    def machine_version(self, queue: Queue) -> int:
+        return self._world.watcher.version
+
     def session_closed(self, session: int) -> None:
         self.closed.append(session)
 

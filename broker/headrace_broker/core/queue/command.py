@@ -17,6 +17,7 @@ with big-endian integers, and the fields are (version 1 but where another is nam
     GET 2      u64 session | u64 seq | u64 message id, 0 for the oldest available
     PURGE      u64 session | u64 seq
     REMOVE     u64 session | u64 seq | u32 n | n x u64 message id
+    SET_PREFETCH u64 session | u64 seq | u32 n | n x (u32 consumer | u32 prefetch)
     CLOSE      u64 session
     NODE_DOWN  u32 node | u32 boot_keep
     ENQUEUE_NOW as ENQUEUE: what no consumer can take at once is refused
@@ -59,8 +60,10 @@ CLOSE_GROUP: Final = 20
 OPEN_ARCHIVE: Final = 21
 COMMIT_ARCHIVE: Final = 22
 CLOSE_ARCHIVE: Final = 23
+SET_PREFETCH: Final = 24
 
-CONTROL_KINDS: Final = (SETTLE, ATTACH, CANCEL, GET, PURGE, REMOVE)  # on the control lane
+# Those of the control lane.
+CONTROL_KINDS: Final = (SETTLE, ATTACH, CANCEL, GET, PURGE, REMOVE, SET_PREFETCH)
 LEASE_KINDS: Final = (OPEN_GROUP, LEASE, RENEW, SETTLE_LEASES, RELEASE_LEASES, CLOSE_GROUP)
 ARCHIVE_KINDS: Final = (OPEN_ARCHIVE, COMMIT_ARCHIVE, CLOSE_ARCHIVE)
 LEADER_KINDS: Final = (CONFIGURE, TICK, ACQUIRE, FORGET)
@@ -86,6 +89,7 @@ NUMBER_MAX: Final = (1 << 62) - 1  # of sessions, sequence and delivery numbers
 U32_MAX: Final = (1 << 32) - 1
 TAG_OCTETS_MAX: Final = 255  # a short string of AMQP 0-9-1
 SETTLE_ITEM_OCTETS: Final = 21
+PREFETCH_ITEM_OCTETS: Final = 8
 
 
 @final
@@ -194,6 +198,19 @@ class Attach(Control):
         self.priority: i64 = 0
         self.prefetch_octets: i64 = 0
         self.timeout_ms: i64 = 0
+
+
+@final
+class SetPrefetch(Control):
+    """Change how many unsettled messages attached consumers may have.
+
+    Attributes:
+        items: pairs of a consumer's number, from 1, and its prefetch, from 1.
+    """
+
+    def __init__(self, session: i64, seq: i64, items: list[tuple[int, int]]) -> None:
+        super().__init__(session, seq)
+        self.items = items
 
 
 @final
@@ -352,6 +369,16 @@ def encode_attach(
         write_i32_be(out, i32(priority))
         write_u32(out, prefetch_octets)
         write_i64_be(out, timeout_ms)
+    return out.getvalue()
+
+
+def encode_set_prefetch(session: i64, seq: i64, items: list[tuple[int, int]]) -> bytes:
+    """Encode SET_PREFETCH of pairs of a consumer's number and its prefetch, both from 1."""
+    out = _numbered(SET_PREFETCH, session, seq)
+    write_u32(out, len(items))
+    for consumer, prefetch in items:
+        write_u32(out, consumer)
+        write_u32(out, prefetch)
     return out.getvalue()
 
 

@@ -29,7 +29,9 @@ from headrace_broker.core.queue.command import (
     NUMBER_MAX,
     OPEN_ARCHIVE,
     OPEN_GROUP,
+    PREFETCH_ITEM_OCTETS,
     REMOVE,
+    SET_PREFETCH,
     SETTLE,
     SETTLE_ITEM_OCTETS,
     STAMP_OCTETS,
@@ -44,6 +46,7 @@ from headrace_broker.core.queue.command import (
     NodeDown,
     Purge,
     Remove,
+    SetPrefetch,
     Settle,
     SettleItem,
 )
@@ -95,7 +98,7 @@ def decode_command(data: bytes) -> Command:
 
 def _is_known(kind: i64, version: i64) -> bool:
     if version == COMMAND_VERSION:
-        return ENQUEUE <= kind <= CLOSE_ARCHIVE
+        return ENQUEUE <= kind <= SET_PREFETCH
     if version == NAMED_VERSION:
         return kind == ENQUEUE
     return version == EXTENDED_VERSION and kind in (ENQUEUE, ATTACH, GET)
@@ -143,6 +146,8 @@ def _decode_control(
         return Get(session, seq, reader.u64() if version == EXTENDED_VERSION else 0)
     if kind == REMOVE:
         return Remove(session, seq, reader.ids())
+    if kind == SET_PREFETCH:
+        return _decode_set_prefetch(session, seq, reader)
     return Purge(session, seq)
 
 
@@ -157,6 +162,19 @@ def _decode_settle(session: i64, seq: i64, reader: OctetReader) -> Command:
             return Malformed("SETTLE with an unknown operation or an empty range")
         items.append(item)
     return Settle(session, seq, items)
+
+
+def _decode_set_prefetch(session: i64, seq: i64, reader: OctetReader) -> Command:
+    count = reader.u32()
+    items: list[tuple[int, int]] = []
+    if count * PREFETCH_ITEM_OCTETS != len(reader.data) - reader.position:
+        return Malformed("SET_PREFETCH of another length than its items")
+    for _ in range(count):
+        consumer, prefetch = reader.u32(), reader.u32()
+        if consumer == 0 or prefetch == 0:
+            return Malformed("SET_PREFETCH with consumer 0 or prefetch 0")
+        items.append((int(consumer), int(prefetch)))
+    return SetPrefetch(session, seq, items)
 
 
 def _decode_attach(version: i64, session: i64, seq: i64, reader: OctetReader) -> Command:

@@ -5,7 +5,16 @@ from __future__ import annotations
 from mypy_extensions import i64
 
 from headrace_broker.core.queue.archive_row import OUTCOME_PURGED, OUTCOME_REMOVED
-from headrace_broker.core.queue.command import Attach, Cancel, Control, Get, Purge, Remove, Settle
+from headrace_broker.core.queue.command import (
+    Attach,
+    Cancel,
+    Control,
+    Get,
+    Purge,
+    Remove,
+    SetPrefetch,
+    Settle,
+)
 from headrace_broker.core.queue.effect import (
     LANE_CONTROL,
     STATUS_ALREADY,
@@ -21,6 +30,7 @@ from headrace_broker.core.queue.leaving import drop_if_done, settle
 from headrace_broker.core.queue.queue_state import QueueState
 from headrace_broker.core.queue.serving import get
 from headrace_broker.core.queue.session import (
+    ATTACHED,
     CANCELLED,
     DETACHED,
     GET_CONSUMER,
@@ -45,6 +55,8 @@ def control(state: QueueState, command: Control, effects: list[Effect]) -> None:
         _settle(state, session, command, effects)
     elif isinstance(command, Attach):
         _attach(state, session, command, effects)
+    elif isinstance(command, SetPrefetch):
+        _set_prefetch(state, session, command, effects)
     elif isinstance(command, Cancel):
         _cancel(state, session, command.consumer, effects)
     elif isinstance(command, Get):
@@ -105,6 +117,22 @@ def _attach(state: QueueState, session: Session, command: Attach, effects: list[
     consumer.prefetch_octets = command.prefetch_octets
     consumer.timeout_ms = command.timeout_ms
     state.attach(consumer)
+    _answer(session, STATUS_OK, 0, effects)
+
+
+def _set_prefetch(
+    state: QueueState, session: Session, command: SetPrefetch, effects: list[Effect]
+) -> None:
+    """Change the credit of consumers; who has more than it may have now keeps what it has."""
+    for number, prefetch in command.items:
+        consumer = session.consumers.get(number)
+        if consumer is None or consumer.state not in (ATTACHED, DETACHED):
+            continue
+        consumer.prefetch = prefetch
+        if consumer.waiting and consumer.credit() == 0:
+            state.rotation.remove(consumer)
+        else:
+            state.enter_rotation(consumer)
     _answer(session, STATUS_OK, 0, effects)
 
 

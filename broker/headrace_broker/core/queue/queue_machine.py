@@ -28,6 +28,7 @@ from headrace_broker.core.queue.command import (
     Malformed,
     NodeDown,
     Remove,
+    SetPrefetch,
     stamp_of,
 )
 from headrace_broker.core.queue.command_decoder import decode_command
@@ -73,9 +74,10 @@ from headrace_broker.core.queue.snapshot import live_indexes, write_snapshot, wr
 from headrace_broker.core.queue.tally import Tally
 from headrace_broker.model.session import session_boot, session_node
 
-MACHINE_VERSION: Final = 4  # the newest that this code knows
+MACHINE_VERSION: Final = 5  # the newest that this code knows
 LEASES_VERSION: Final = 3  # from which on there are leases and publishers with ids
 ARCHIVE_VERSION: Final = 4  # from which on there are archives
+PREFETCH_VERSION: Final = 5  # from which on the prefetch of an attached consumer can be changed
 
 _LATER: Final = (Tick, Acquire, Forget, Remove)  # commands that version 1 does not know
 
@@ -396,6 +398,10 @@ class QueueMachine:
     def _knows(self, command: Command) -> bool:
         """Return whether a machine of this version carries out such a command."""
         version = self._state.version
+        if version >= PREFETCH_VERSION:
+            return True
+        if isinstance(command, SetPrefetch):
+            return False
         if version >= ARCHIVE_VERSION:
             return True
         if isinstance(command, ArchiveCommand):

@@ -8,6 +8,7 @@ from pamqp import commands
 
 from headrace_broker.gateways.amqp.consumer import Consumer
 from headrace_broker.gateways.amqp.consumer_argument import attachment, check_arguments
+from headrace_broker.gateways.amqp.consumer_credit import credit_of, renew_credit
 from headrace_broker.gateways.amqp.handler_port import (
     Handler,
     Operation,
@@ -23,7 +24,7 @@ from headrace_broker.gateways.amqp.states import (
     CONSUMER_INPUT_CANCELLED,
     CONSUMER_INPUT_LOST,
 )
-from headrace_broker.model.limits import CHANNEL_CONSUMERS_MAX, PREFETCH_UNLIMITED
+from headrace_broker.model.limits import CHANNEL_CONSUMERS_MAX
 from headrace_broker.model.reply_code import (
     NOT_ALLOWED,
     NOT_IMPLEMENTED,
@@ -43,9 +44,14 @@ def _qos(channel: Channel, command: commands.Basic.Qos) -> None:
         raise AmqpError(NOT_IMPLEMENTED, f"prefetch_size {command.prefetch_size}, not 0")
     if command.global_:
         channel.deliveries.limit = command.prefetch_count
+        renew_credit(channel)
         channel.deliveries.resume()
     else:
         channel.prefetch = command.prefetch_count
+        if channel.outlet.qos_running:
+            for consumer in channel.consumers.values():
+                consumer.prefetch = channel.prefetch
+            renew_credit(channel)
     channel.send(commands.Basic.QosOk())
 
 
@@ -61,24 +67,16 @@ def _consume(channel: Channel, command: commands.Basic.Consume) -> Operation | N
     check_arguments(queue, command.arguments or {})
     link = channel.links.open(queue)
     consumer = Consumer(link, link.next_number, tag, command.no_ack)
+    consumer.prefetch = channel.prefetch
     link.next_number += 1
     link.consumers[int(consumer.number)] = consumer
     channel.consumers[tag] = consumer
     return _attach(channel, consumer, command)
 
 
-def _credit(channel: Channel, no_ack: bool) -> int:
-    """Return how many deliveries a new consumer may have unsettled at its queue."""
-    if no_ack:
-        return PREFETCH_UNLIMITED
-    prefetch = int(channel.prefetch) or PREFETCH_UNLIMITED
-    # More than the channel may have is only taken away from other consumers.
-    return min(prefetch, int(channel.deliveries.limit) or PREFETCH_UNLIMITED)
-
-
 async def _attach(channel: Channel, consumer: Consumer, command: commands.Basic.Consume) -> None:
     client = consumer.link.client
-    credit = _credit(channel, consumer.no_ack)
+    credit = credit_of(channel, consumer)
     try:
         arguments = command.arguments or {}
         asked = attachment(consumer.tag, credit, command.exclusive, consumer.no_ack, arguments)

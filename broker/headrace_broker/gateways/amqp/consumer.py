@@ -27,6 +27,7 @@ class Consumer:
         tag: consumer tag as the client knows it.
         tag_octets: the same on the wire.
         no_ack: deliveries are settled by being sent.
+        prefetch: most unsettled deliveries that its client asked for, 0 for no limit.
         attachment: how the queue serves it, None before it was asked to.
         arguments: as the client gave them, for listings.
         state: a CONSUMER_* state.
@@ -43,6 +44,7 @@ class Consumer:
         self.tag = tag
         self.tag_octets = tag.encode()
         self.no_ack = no_ack
+        self.prefetch: i64 = 0
         self.attachment: Attachment | None = None
         self.arguments: dict[str, Any] = {}
         self.state: i64 = CONSUMER_ATTACHING

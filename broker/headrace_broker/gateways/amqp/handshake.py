@@ -29,6 +29,8 @@ from headrace_broker.model.reply_code import (
 SERVER_HEADER: Final = b"AMQP\x00\x00\x09\x01"  # also the answer to a header of another protocol
 MECHANISMS: Final = "PLAIN AMQPLAIN"
 EXTERNAL: Final = "EXTERNAL"  # SASL: who the client is was proven by its TLS certificate
+QOS_RUNNING: Final = "headrace.qos-running-consumers"  # client property
+PY_AMQP: Final = "py-amqp"  # `product` of the client that kombu and Celery use
 _CAPABILITIES: Final = (
     "publisher_confirms",
     "exchange_exchange_bindings",
@@ -114,6 +116,24 @@ def capability(client_properties: dict[str, Any], name: str) -> bool:
     """Return whether a client announced a capability."""
     capabilities = client_properties.get("capabilities")
     return isinstance(capabilities, dict) and capabilities.get(name) is True
+
+
+def qos_running(client_properties: dict[str, Any]) -> bool:
+    """Return whether basic.qos without `global` is for running consumers too.
+
+    To RabbitMQ it is for consumers that come, which most clients count on. The specification means
+    all of a channel's, and that is what py-amqp, below Celery, counts on with a broker that is not
+    RabbitMQ. A client says itself what it wants by a property.
+
+    Raises:
+        AmqpError: NOT_ALLOWED, the property is no boolean.
+    """
+    asked = client_properties.get(QOS_RUNNING)
+    if asked is None:
+        return client_properties.get("product") == PY_AMQP
+    if not isinstance(asked, bool):
+        raise AmqpError(NOT_ALLOWED, f"client property '{QOS_RUNNING}' is not a boolean")
+    return asked
 
 
 def check_tune(command: commands.Connection.TuneOk, limits: ClientLimits) -> None:

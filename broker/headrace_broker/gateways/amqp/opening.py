@@ -52,7 +52,7 @@ class Opening:
             User and password; no password for a user whom its certificate has proven, "" being
             none.
 
-        Raises as `handshake.credentials` and `Presence.take_properties`.
+        Raises as `handshake.credentials`, `handshake.qos_running` and `Presence.take_properties`.
         """
         user: str
         password: str | None
@@ -67,6 +67,7 @@ class Opening:
         self._info.client_properties = properties
         self._info.user = user
         self._outlet.cancel_notify = handshake.capability(properties, "consumer_cancel_notify")
+        self._outlet.qos_running = handshake.qos_running(properties)
         self._presence.take_properties(properties)
         self._presence.tell_blocked = handshake.capability(properties, "connection.blocked")
         return user, password

@@ -51,6 +51,7 @@ class Outlet(Reader):
         owner: the connection's id, which its exclusive queues belong to.
         owns_queues: whether it may have exclusive queues.
         cancel_notify: the client understands basic.cancel.
+        qos_running: its basic.qos without `global` is for running consumers too.
         frame_max: octets of a frame to the client.
         out: octets for the next write; whoever appends to it calls `written`.
         writable: the socket takes deliveries.
@@ -68,6 +69,7 @@ class Outlet(Reader):
         self.owner = info.id
         self.owns_queues = False
         self.cancel_notify = False
+        self.qos_running = False
         self.frame_max: i64 = FRAME_BYTES_MAX
         self.out = BytesWriter()
         self.writable = True

@@ -7,6 +7,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from headrace_broker.gateways.amqp.consumer import Consumer
+from headrace_broker.runtime.port import GET_CONSUMER
 
 ALL_HELD: Final = -1
 _COMPACT_AFTER: Final = 256  # emptied ranges at the front of the list before it is cut
@@ -40,10 +41,12 @@ class Unsettled:
 
     Attributes:
         count: how many messages.
+        got_count: how many of them basic.get took, which count towards no limit.
     """
 
     def __init__(self) -> None:
         self.count: i64 = 0
+        self.got_count: i64 = 0
         self._ranges: list[TagRange] = []
         self._head: i64 = 0
 
@@ -59,7 +62,7 @@ class Unsettled:
 
     def add(self, tag: i64, count: i64, consumer: Consumer, number: i64) -> None:
         """Take `count` deliveries from delivery number `number` on; tags only ever grow."""
-        self.count += count
+        self._change(consumer, count)
         ranges = self._ranges
         if len(ranges) > self._head:
             tail = ranges[len(ranges) - 1]
@@ -86,7 +89,7 @@ class Unsettled:
             stop = min(last + 1, held.tag + held.count)
             out.append(TagRange(first, stop - first, held.consumer, held.number + first - held.tag))
             at = self._cut(at, first, stop)
-            self.count -= stop - first
+            self._change(held.consumer, first - stop)
             first = stop
         return ALL_HELD
 
@@ -106,10 +109,10 @@ class Unsettled:
                 count = last - held.tag + 1
                 out.append(TagRange(held.tag, count, held.consumer, held.number))
                 self._cut(self._head, held.tag, last + 1)
-                self.count -= count
+                self._change(held.consumer, -count)
                 return ALL_HELD
             out.append(held)
-            self.count -= held.count
+            self._change(held.consumer, -held.count)
             self._head += 1
         self._compact()
         return ALL_HELD
@@ -128,7 +131,13 @@ class Unsettled:
         self._ranges = []
         self._head = 0
         self.count = 0
+        self.got_count = 0
         return out
+
+    def _change(self, consumer: Consumer, count: i64) -> None:
+        self.count += count
+        if consumer.number == GET_CONSUMER:
+            self.got_count += count
 
     def _find(self, tag: i64) -> i64:
         """Return the position of the first range that ends at `tag` or later."""

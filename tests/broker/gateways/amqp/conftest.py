@@ -157,11 +157,19 @@ class Peer:
         properties: dict[str, Any] = {"capabilities": capabilities}
         return commands.Connection.StartOk(properties, "PLAIN", f"\0guest\0{password}", "en_US")
 
-    def open(self, channels: int = 1, heartbeat_s: int = 60, **capabilities: Any) -> Peer:
-        """Go through the handshake and open channels 1 to `channels`."""
+    def open(
+        self,
+        channels: int = 1,
+        heartbeat_s: int = 60,
+        properties: dict[str, Any] | None = None,
+        **capabilities: Any,
+    ) -> Peer:
+        """Go through the handshake, with more client properties, and open channels from 1 on."""
         self.feed(HEADER)
         assert isinstance(self.turn()[0][1], commands.Connection.Start)
-        tune = self.ask(0, self.start_ok(**capabilities))
+        start_ok = self.start_ok(**capabilities)
+        start_ok.client_properties.update(properties or {})
+        tune = self.ask(0, start_ok)
         assert isinstance(tune, commands.Connection.Tune)
         tune_ok = commands.Connection.TuneOk(2047, 131072, heartbeat_s)
         opened = self.call(0, tune_ok, commands.Connection.Open("/"))

@@ -237,7 +237,7 @@ def test_limit_of_the_channel_holds_back_what_was_acquired(broker, queue, fill, 
     fill(2)
     fill(4, "other")
     assert tags(peer.turn()) == [1, 2, 3]
-    assert len(other.ready) == 0  # acquired, but not sent
+    assert len(other.ready) == 1  # two of three that it may have are not sent
     assert tags(peer.call(1, Ack(1, False))) == [4]
     assert tags(peer.call(1, Ack(4, True))) == [5, 6]
 
