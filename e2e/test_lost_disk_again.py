@@ -55,7 +55,7 @@ def boot(cluster: Cluster, name: str) -> int:
 def stored(cluster: Cluster) -> list[str]:
     """Take everything out of the queue, in order."""
     channel = cluster.connect("n1").channel()
-    found = []
+    found: list[str] = []
     while True:
         method, _, body = channel.basic_get(QUEUE, auto_ack=True)
         if method is None:
