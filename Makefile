@@ -244,6 +244,10 @@ bench-overload: $(VENV)/stamp-tools $(VENV)/stamp-bench $(VENV)/stamp-install ##
 	$(BIN)/python bench/overload.py --write
 	$(BIN)/python bench/overload.py --sweep --write
 
+.PHONY: bench-neighbour
+bench-neighbour: $(VENV)/stamp-tools $(VENV)/stamp-install ## what clients beside hostile ones get; writes bench/RESULTS.md
+	$(BIN)/python bench/neighbour.py --write
+
 .PHONY: bench-pysyncobj
 bench-pysyncobj: $(VENV)/stamp-bench $(VENV)/stamp-install ## compare the replicated log with PySyncObj; writes bench/RESULTS.md
 	$(BIN)/python bench/pysyncobj_bench.py --write

@@ -26,6 +26,7 @@ from headrace_broker.runtime.counts import CountsClient
 from headrace_broker.runtime.hosting import Hosting
 from headrace_broker.runtime.leader_client import LeaderUnavailableError, QueueGoneError
 from headrace_broker.runtime.leasing import LeaseClient
+from headrace_broker.runtime.loop_watch import LoopWatch
 from headrace_broker.runtime.port import (
     Broker,
     ConnectionInfo,
@@ -77,6 +78,8 @@ class NodeBroker(Broker):
         self.ledger = hosting.ledger
         self.flow = hosting.ledger.limits
         self.intake = hosting.intake
+        self.effort_turns = hosting.effort_turns
+        self.loop_watch = LoopWatch()
         self.queue_gates = hosting.queue_gates
         cause = Cause(f"{self.node_name}/{REPUBLISH}", REPUBLISH, REPUBLISH, self.node_name)
         self.republish_account = self.ledger.open(cause)

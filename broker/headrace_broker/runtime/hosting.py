@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, final
 from headrace_broker.core.queue.effect import GroupAnswer
 from headrace_broker.flow.account import Account, Ledger
 from headrace_broker.flow.cause_runs import CauseRuns
+from headrace_broker.flow.effort import EffortTurns
 from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.flow.intake import Intake
 from headrace_broker.model.definition import Queue
@@ -82,6 +83,7 @@ class Hosting:
         on_session_over: called with its id when its queue has forgotten it.
         turns: gives each turn of the loop its budget of publishes.
         intake: what the node holds for publishers, and takes from them.
+        effort_turns: how many methods are handled for each connection in a turn of the loop.
         queue_gates: what is under way to each queue from here.
         outflow: bounds what comes into queues that fall behind.
         duties: what this node does for the queues that it leads.
@@ -112,6 +114,7 @@ class Hosting:
         self.turns = IntakeTurns(_call_soon, _cpu_us)
         self.intake = Intake(self.ledger.limits, self.turns)
         self.turns.intake = self.intake
+        self.effort_turns = EffortTurns(_call_soon)
         self.queue_gates = QueueGates(self.ledger.limits, self.intake, self.turns)
         self._peers_up: dict[int, int] = dict.fromkeys(peers, 0)  # boot count, 0 for down
         self.outflow = OutflowWatch(

@@ -15,6 +15,7 @@ from mypy_extensions import i64, mypyc_attr
 
 from headrace_broker.catalog.permission import Permissions
 from headrace_broker.flow.account import Account, Ledger
+from headrace_broker.flow.effort import EffortTurns
 from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.flow.gate import Gate
 from headrace_broker.flow.intake import Intake
@@ -25,6 +26,7 @@ from headrace_broker.model.message import DeliveryRun, Publish, Publisher
 from headrace_broker.runtime.attachment import Attachment as Attachment
 from headrace_broker.runtime.connection_info import ConnectionControl as ConnectionControl
 from headrace_broker.runtime.connection_info import ConnectionInfo as ConnectionInfo
+from headrace_broker.runtime.loop_watch import LoopWatch
 from headrace_broker.runtime.ticket import Ticket as Ticket
 
 if TYPE_CHECKING:
@@ -274,6 +276,7 @@ class Broker:
         ledger: who owes what on this node.
         flow: the limits of flow control in force on it.
         intake: what it holds for publishers, and takes from them.
+        effort_turns, loop_watch: bound and watch what clients do in a turn of its loop.
         republish_account: owes for what its administrators have moved.
         blocked_limit: while publishers are blocked, the LIMIT that does it.
         leases: asks queues for groups that lease their messages.
@@ -290,6 +293,8 @@ class Broker:
     ledger: Ledger
     flow: FlowLimits
     intake: Intake
+    effort_turns: EffortTurns
+    loop_watch: LoopWatch
     republish_account: Account
     blocked_limit: i64 = LIMIT_DISK
     leases: LeaseClient

@@ -25,6 +25,7 @@ from headrace_broker.catalog.event import (
 from headrace_broker.catalog.permission import Permissions
 from headrace_broker.catalog.store import CatalogStore
 from headrace_broker.flow.account import Account, Ledger
+from headrace_broker.flow.effort import EffortTurns
 from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.flow.intake import Intake
 from headrace_broker.model.client_limits import ClientLimits
@@ -41,6 +42,7 @@ from headrace_broker.model.reply_code import (
 from headrace_broker.runtime.authenticator import Verdict, is_loopback
 from headrace_broker.runtime.client_counts import ClientCounts
 from headrace_broker.runtime.intake_turns import IntakeTurns
+from headrace_broker.runtime.loop_watch import LoopWatch
 from headrace_broker.runtime.port import (
     Broker,
     ConnectionInfo,
@@ -72,6 +74,8 @@ class FakeBroker(Broker):
         self.soon: list[Callable[[], None]] = []  # what is to be called in the next turn
         self.bell = IntakeTurns(self.call_soon, lambda: self.now_us)
         self.intake = self.bell.intake = Intake(self.flow, self.bell)
+        self.effort_turns = EffortTurns(self.call_soon)
+        self.loop_watch = LoopWatch()
         self.republish_account = self.ledger.open(Cause("n1/republish", REPUBLISH, "", "n1"))
         self.blocked_limit = LIMIT_DISK
         self.channel_flow = False

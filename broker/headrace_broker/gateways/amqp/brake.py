@@ -106,6 +106,11 @@ class Brake(Debtor):
         """Whether a limit stops any channel."""
         return len(self._holders) > 0
 
+    @property
+    def is_spent(self) -> bool:
+        """Whether methods have to wait for another turn of the loop."""
+        return self._outlet.effort.is_spent
+
     def limit(self, served: bool) -> i64:
         """Return the limit that stops all channels now, NO_LIMIT for none.
 

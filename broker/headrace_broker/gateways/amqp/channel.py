@@ -12,17 +12,19 @@ from headrace_broker.codecs.frame import BASIC_ACK, BASIC_PUBLISH
 from headrace_broker.codecs.method import (
     channel_open_ok,
     decode_method,
-    encode_close,
     method_name,
 )
 from headrace_broker.flow.activity import Activity
 from headrace_broker.gateways.amqp import states
 from headrace_broker.gateways.amqp.channel_port import (
+    ChannelOverError,
     ChannelOwner,
     Input,
     input_index,
     input_kind,
     settle_operation,
+    timed_out,
+    unexpected,
 )
 from headrace_broker.gateways.amqp.confirming import Confirms
 from headrace_broker.gateways.amqp.consumer import Consumer
@@ -31,19 +33,18 @@ from headrace_broker.gateways.amqp.handler import HANDLERS
 from headrace_broker.gateways.amqp.handler_port import Handler, Operation
 from headrace_broker.gateways.amqp.holding import OVERTAKING, TX_COMMIT, Holding, Passer
 from headrace_broker.gateways.amqp.links import Links
-from headrace_broker.gateways.amqp.outlet import Outlet
+from headrace_broker.gateways.amqp.outlet import Deferred, Outlet
 from headrace_broker.gateways.amqp.publishing import Publisher
 from headrace_broker.gateways.amqp.replying import ReplyConsumer
 from headrace_broker.gateways.amqp.transaction import Transaction
 from headrace_broker.model.flow import NO_LIMIT
+from headrace_broker.model.limits import CHANNEL_UNITS, METHOD_UNITS, REJECT_UNITS
 from headrace_broker.model.message import DeliveryRun, Publish
 from headrace_broker.model.reply_code import (
-    CHANNEL_ERROR,
     CONTENT_TOO_LARGE,
     NO_CONSUMERS,
     NOT_FOUND,
     NOT_IMPLEMENTED,
-    PRECONDITION_FAILED,
     AmqpError,
 )
 from headrace_broker.runtime.port import (
@@ -55,12 +56,8 @@ from headrace_broker.runtime.port import (
 )
 
 
-class ChannelOverError(Exception):
-    """A channel has ended while one of its operations waited; there is nothing more to do."""
-
-
 @final
-class Channel(QueueListener, Passer):
+class Channel(QueueListener, Passer, Deferred):
     """One channel from channel.open to channel.close-ok.
 
     While an operation (`start`) is awaited, what comes waits, so that a channel's commands never
@@ -80,8 +77,7 @@ class Channel(QueueListener, Passer):
         replies: its consumer of direct replies, if it has one.
         last_queue: name of the queue that was declared last, "" for none.
         prefetch: for consumers that come, 0 for no limit.
-        flow: what stops its publishes.
-        holding: its inputs that wait.
+        flow, holding: what stops its publishes, and its inputs that wait.
     """
 
     def __init__(self, number: i64, outlet: Outlet, owner: ChannelOwner) -> None:
@@ -163,10 +159,7 @@ class Channel(QueueListener, Passer):
         self._enter(states.CHANNEL_INPUT_FAIL)
         if was_open:
             self.confirms.emit(self.outlet.out)
-            method = (int(index >> 16), int(index & 0xFFFF))
-            close = encode_close(int(self.number), error.code, error.text, *method)
-            self.outlet.out.write(close)
-            self.outlet.written()
+            self.outlet.send_close(self.number, error, index)
             self._release()
 
     def drop(self) -> None:
@@ -188,6 +181,7 @@ class Channel(QueueListener, Passer):
             elif isinstance(event, Acked):
                 self.deliveries.ack(event.delivery_tag, event.multiple)
             elif isinstance(event, Rejected):
+                self.outlet.effort.spend(REJECT_UNITS)
                 self.deliveries.settle(event.delivery_tag, event.multiple, settle_operation(event))
             elif isinstance(event, Method):
                 self._method(event, served)
@@ -201,6 +195,7 @@ class Channel(QueueListener, Passer):
         if input_kind(method) != states.CHANNEL_INPUT_METHOD:
             self._transition(method)
             return
+        self.outlet.effort.spend(METHOD_UNITS)
         if method.index == TX_COMMIT and self.transaction.has_publishes:
             limit = self.holding.limit(self.links, served)
             if limit != NO_LIMIT:
@@ -303,11 +298,10 @@ class Channel(QueueListener, Passer):
         """Handle what opens and closes the channel, and everything while it is not open."""
         kind = input_kind(event)
         before = self.state
+        self.outlet.effort.spend(CHANNEL_UNITS)
         if not self._enter(kind):
             index = input_index(event)
-            where = f"on channel {int(self.number)}, which is {states.CHANNEL_STATES[int(before)]}"
-            error = AmqpError(CHANNEL_ERROR, f"{method_name(int(index))} {where}")
-            self._owner.fail(error, index)
+            self._owner.fail(unexpected(self.number, before, index), index)
             return
         if kind == states.CHANNEL_INPUT_OPEN and self.state == states.CHANNEL_OPEN:
             self._begin()
@@ -364,10 +358,22 @@ class Channel(QueueListener, Passer):
             self._owner.crash(method_name(int(index)))
         self._owner.operation_ended()
 
+    def go_on_deferred(self) -> None:
+        """See `Deferred`; until now the channel counted as busy."""
+        self._busy = False
+        self._drain()
+
     def _drain(self) -> None:
-        """Go on with what waited: with what is held, which is older, first."""
+        """Go on with what waited: with what is held, which is older, first.
+
+        Where that is more than this turn allows, the channel stays busy until the next one.
+        """
         self.holding.go_on()
         while not self._busy:
+            if self.outlet.effort.is_spent and self.holding.waits_behind:
+                self._busy = True
+                self.outlet.defer(self)
+                break
             event = self.holding.take_behind()
             if event is None:
                 break
@@ -447,11 +453,7 @@ class Channel(QueueListener, Passer):
         if consumer != GET_CONSUMER and self.outlet.cancel_notify:
             self.on_cancelled(client, consumer, "timed out")
             return
-        text = (
-            f"delivery acknowledgement on channel {int(self.number)} timed out. "
-            "This timeout value can be configured, see consumers doc guide to learn more"
-        )
-        self.fail(AmqpError(PRECONDITION_FAILED, text), 0)
+        self.fail(timed_out(self.number), 0)
 
     def on_writable(self, client: QueueClient) -> None:
         """Go on with publishes, if this was the last congested queue."""

@@ -13,20 +13,41 @@ from headrace_broker.codecs.frame import (
     BASIC_REJECT,
     CHANNEL_CLOSE_OK,
 )
+from headrace_broker.codecs.method import method_name
 from headrace_broker.gateways.amqp.states import (
     CHANNEL_INPUT_CLOSE,
     CHANNEL_INPUT_CLOSE_OK,
     CHANNEL_INPUT_METHOD,
     CHANNEL_INPUT_OPEN,
+    CHANNEL_STATES,
 )
 from headrace_broker.model.message import Publish
-from headrace_broker.model.reply_code import AmqpError
+from headrace_broker.model.reply_code import CHANNEL_ERROR, PRECONDITION_FAILED, AmqpError
 from headrace_broker.runtime.port import MODIFY_FAILED, REJECT, RELEASE
 
 METHOD_OPEN: Final = 0x0014000A
 METHOD_CLOSE: Final = 0x00140028
 
 Input: TypeAlias = list[Publish] | Acked | Rejected | Method | ContentTooLarge
+
+
+class ChannelOverError(Exception):
+    """A channel has ended while one of its operations waited; there is nothing more to do."""
+
+
+def unexpected(number: i64, state: i64, index: i64) -> AmqpError:
+    """Return the error for a method that a channel must not be sent in its CHANNEL_* state."""
+    where = f"on channel {int(number)}, which is {CHANNEL_STATES[int(state)]}"
+    return AmqpError(CHANNEL_ERROR, f"{method_name(int(index))} {where}")
+
+
+def timed_out(number: i64) -> AmqpError:
+    """Return the error that closes a channel whose client did not acknowledge in time."""
+    text = (
+        f"delivery acknowledgement on channel {int(number)} timed out. "
+        "This timeout value can be configured, see consumers doc guide to learn more"
+    )
+    return AmqpError(PRECONDITION_FAILED, text)
 
 
 def input_index(event: Input) -> i64:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from typing import Final, final
 
 from mypy_extensions import i64
@@ -19,7 +20,7 @@ from headrace_broker.codecs.event import (
 )
 from headrace_broker.codecs.frame import HEARTBEAT_FRAME
 from headrace_broker.codecs.frame_parser import FrameParser
-from headrace_broker.codecs.method import decode_method, encode_close, method_name
+from headrace_broker.codecs.method import decode_method, method_name
 from headrace_broker.flow.activity import Activity
 from headrace_broker.gateways.amqp import handshake, states
 from headrace_broker.gateways.amqp.channel_port import ChannelOwner, Input, input_index
@@ -35,6 +36,9 @@ from headrace_broker.model.limits import (
     CLOSE_SECONDS_MAX,
     FRAME_BYTES_MAX,
     HANDSHAKE_SECONDS_MAX,
+    HEARTBEAT_UNITS,
+    LOOP_HELD_US,
+    METHOD_UNITS,
 )
 from headrace_broker.model.reply_code import (
     ACCESS_REFUSED,
@@ -75,6 +79,8 @@ class Connection(ChannelOwner):
         self._presence = Presence(self.outlet, info, self.channels)
         self._opening = Opening(info, self.outlet, self._parser, self._presence)
         self._pulse = Pulse()
+        self._left: deque[Step] = deque()  # was read and waits for another turn
+        self._left_octets: i64 = 0  # of the reads that it came in
         self._operations: i64 = 0
         self._still_s = 0.0  # for how long nothing that is held has moved while it is leaving
         shell.set_timer(HANDSHAKE_SECONDS_MAX)
@@ -89,18 +95,58 @@ class Connection(ChannelOwner):
         if self.state == states.CLOSED:
             return
         try:
-            for step in group_publishes(self._parser.feed(data)):
-                self._step(step)
-            self.channels.end_chunk()
-            self.outlet.flush_links()
-            self.outlet.share.parsed(self._parser.buffered_bytes, self._parser.missing_bytes)
+            steps = group_publishes(self._parser.feed(data))
+            if self._left:
+                self._left.extend(steps)
+                self._left_octets += len(data)
+            else:
+                self._handle(steps, len(data))
+            self._end_chunk()
         except Exception:  # noqa: BLE001 - only this connection ends
             self.crash("received octets")
+
+    def _handle(self, steps: list[Step], octets: i64) -> None:
+        """Handle what came, as far as this turn of the loop allows."""
+        began_us = self._broker.clock_us()
+        effort = self.outlet.effort
+        for done in range(len(steps)):
+            step = steps[done]
+            if effort.is_spent and not isinstance(step, (list, Acked)):
+                effort.defer()
+                self._left.extend(steps[done:])
+                self._left_octets = octets
+                self.outlet.wake()
+                break
+            self._step(step)
+        self.outlet.pause_for_effort(len(self._left) > 0)
+        now_us = self._broker.clock_us()
+        if now_us - began_us > LOOP_HELD_US:
+            self._broker.loop_watch.note(self.info, now_us - began_us, now_us)
+
+    def _handle_left(self) -> None:
+        """Handle what is left of earlier turns."""
+        steps = list(self._left)
+        octets = self._left_octets
+        self._left.clear()
+        self._left_octets = 0
+        self._handle(steps, octets)
+        self._end_chunk()
+
+    def _end_chunk(self) -> None:
+        self.channels.end_chunk()
+        self.outlet.flush_links()
+        parser = self._parser
+        partial = parser.buffered_bytes + self._left_octets
+        self.outlet.share.parsed(partial, parser.missing_bytes)
 
     def flush(self) -> None:
         """End a loop turn: write what has gathered."""
         try:
+            if self._left:
+                self._handle_left()
             self.outlet.flush()
+            if self._left:
+                self.outlet.wake()
             if self.outlet.brake.draining and not self.outlet.brake.is_holding:
                 self._drained()
         except Exception:  # noqa: BLE001 - only this connection ends
@@ -137,6 +183,8 @@ class Connection(ChannelOwner):
     def lost(self) -> None:
         """The socket is closed."""
         self._parser.discard()  # at once, not when all of this is collected as garbage
+        self._left.clear()
+        self._left_octets = 0
         self._enter(states.DROP)
         self.outlet.brake.draining = False
         self._close_channels()
@@ -171,9 +219,7 @@ class Connection(ChannelOwner):
             return
         _LOG.info("%s: closed: %s", self.info.name, error)
         self._close_channels()
-        method = (int(index >> 16), int(index & 0xFFFF))
-        self.outlet.out.write(encode_close(0, error.code, error.text, *method))
-        self.outlet.wake()
+        self.outlet.send_close(0, error, index)
         self._shell.set_timer(CLOSE_SECONDS_MAX)
 
     def crash(self, what: str) -> None:
@@ -210,6 +256,7 @@ class Connection(ChannelOwner):
             else:
                 self._method(step)
         elif isinstance(step, Heartbeat):
+            self.outlet.effort.spend(HEARTBEAT_UNITS)
             self._move(states.HEARTBEAT, 0)
         elif isinstance(step, Violation):
             error = AmqpError(int(step.code), step.text)
@@ -228,6 +275,7 @@ class Connection(ChannelOwner):
         self.outlet.send(0, handshake.start(self._broker.cluster_name, external))
 
     def _method(self, event: Method) -> None:
+        self.outlet.effort.spend(METHOD_UNITS)
         kind = CONNECTION_METHODS.get(int(event.index), states.NO_STATE)
         if self.state == states.CLOSING and kind == states.NO_STATE:
             return

@@ -164,6 +164,11 @@ class Holding(Waiter):
         """Whether a limit stops the channel."""
         return len(self._held) > 0
 
+    @property
+    def waits_behind(self) -> bool:
+        """Whether anything waits behind an operation."""
+        return len(self._behind) > 0
+
     # In
 
     def hold(self, event: Input) -> None:
@@ -361,6 +366,9 @@ class Holding(Waiter):
         gone: i64 = 0
         while self._held and not self._passer.is_busy:
             if gone >= octets and self._passer.is_open:
+                break
+            if self._brake.is_spent and not isinstance(self._held[0].event, list):
+                self._brake.wake()  # methods wait for another turn
                 break
             self._stopped = False
             self._octets_back = 0

@@ -11,7 +11,8 @@ from mypy_extensions import i64, trait
 from pamqp import base
 from typing_extensions import override
 
-from headrace_broker.codecs.method import encode_method
+from headrace_broker.codecs.method import encode_close, encode_method
+from headrace_broker.flow.effort import Effort
 from headrace_broker.flow.share import Reader
 from headrace_broker.gateways.amqp.brake import Brake
 from headrace_broker.gateways.amqp.confirming import Confirms
@@ -22,6 +23,7 @@ from headrace_broker.model.limits import (
     OUTPUT_BYTES_MAX,
     OUTPUT_FLUSH_BYTES,
 )
+from headrace_broker.model.reply_code import AmqpError
 from headrace_broker.runtime.port import Broker, ConnectionInfo
 
 _LOG: Final = logging.getLogger(__name__)
@@ -29,6 +31,7 @@ _LOG: Final = logging.getLogger(__name__)
 PAUSE_HELD: Final = 1  # too many octets of its publishes are held
 PAUSE_COMMANDS: Final = 2  # too many commands wait in a channel
 PAUSE_OUTPUT: Final = 4  # the client does not read what it is answered
+PAUSE_EFFORT: Final = 8  # what it has sent waits for another turn of the loop
 
 
 @trait
@@ -37,6 +40,15 @@ class Holder:
 
     def send_some(self) -> bool:
         """Send a part of what is held; False when nothing may be sent."""
+        raise AssertionError("abstract")
+
+
+@trait
+class Deferred:
+    """Has inputs that wait for another turn of the loop."""
+
+    def go_on_deferred(self) -> None:
+        """Handle what waits, as far as this turn allows."""
         raise AssertionError("abstract")
 
 
@@ -59,6 +71,7 @@ class Outlet(Reader):
         pauses: PAUSE_* bits, not 0: the socket is not read.
         brake: what stops its publishes, which does not stop the reading.
         share: what is held for it.
+        effort: what it may cause in this turn of the loop.
         channels_stopped: its channels were sent channel.flow to stop, new ones are too.
     """
 
@@ -83,6 +96,8 @@ class Outlet(Reader):
         self._confirming: list[Confirms] = []
         self._spent: list[Consumer] = []
         self._holders: deque[Holder] = deque()
+        self._deferred: list[Deferred] = []
+        self.effort = Effort(broker.effort_turns)
         self.share = broker.intake.open(self)
         self.brake = Brake(self, info)
 
@@ -96,6 +111,12 @@ class Outlet(Reader):
     def send(self, channel: i64, command: base.Frame) -> None:
         """Append a method frame."""
         self.out.write(encode_method(channel, command))
+        self.written()
+
+    def send_close(self, channel: i64, error: AmqpError, index: i64) -> None:
+        """Append channel.close, or for channel 0 connection.close, for a fault in a method."""
+        method = (int(index >> 16), int(index & 0xFFFF))
+        self.out.write(encode_close(int(channel), error.code, error.text, *method))
         self.written()
 
     def written(self) -> None:
@@ -142,6 +163,12 @@ class Outlet(Reader):
         self._holders.append(holder)
         self.wake()
 
+    def defer(self, deferred: Deferred) -> None:
+        """Have somebody go on in the next turn of the loop; once for each call."""
+        self.effort.defer()
+        self._deferred.append(deferred)
+        self.wake()
+
     def flush_links(self) -> None:
         """Flush the queue clients that were touched."""
         touched = self._touched
@@ -156,6 +183,10 @@ class Outlet(Reader):
         self._woken = False
         self._pump()
         self.brake.go_on()
+        deferred = self._deferred
+        self._deferred = []
+        for each in deferred:
+            each.go_on_deferred()
         self.flush_links()
         confirming = self._confirming
         self._confirming = []
@@ -219,6 +250,10 @@ class Outlet(Reader):
         """One more, or one less, channel has too many commands waiting."""
         self._stalled += 1 if stalled else -1
         self._pause(PAUSE_COMMANDS, self._stalled > 0)
+
+    def pause_for_effort(self, on: bool) -> None:
+        """What was read waits for another turn, or does so no more."""
+        self._pause(PAUSE_EFFORT, on)
 
     def _pause(self, cause: i64, on: bool) -> None:
         before = self.pauses

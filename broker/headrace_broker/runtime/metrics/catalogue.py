@@ -51,6 +51,12 @@ CLIENTS: Final = (
     Metric("channels_opened_total", COUNTER, "Channels that were opened."),
     Metric("channels_closed_total", COUNTER, "Channels that were closed."),
     Metric("channels_refused_total", COUNTER, "Channels that were one too many for their user."),
+    Metric(
+        "inputs_deferred_total",
+        COUNTER,
+        "Times that methods of a client waited for another turn of the loop.",
+    ),
+    Metric("loop_held_total", COUNTER, "Inputs of one client that kept the loop for over 50 ms."),
     Metric("logins_total", COUNTER, "Log-ins by result.", ("protocol", "result")),
     Metric(
         "http_requests_total",

@@ -40,6 +40,8 @@ def client_samples(broker: NodeBroker) -> Iterator[Sample]:
     yield Sample("channels_opened_total", opened)
     yield Sample("channels_closed_total", closed)
     yield Sample("channels_refused_total", broker.client_counts.refused_channels)
+    yield Sample("inputs_deferred_total", int(broker.effort_turns.deferred))
+    yield Sample("loop_held_total", int(broker.loop_watch.held))
     for key, count in broker.login_counts.items():
         yield Sample("logins_total", count, key)
 

@@ -1,0 +1,84 @@
+"""How much work other than publishes and acknowledgements a connection may cause in a turn.
+
+A method costs a node about as much as 30 publishes, and some 2,000 of them fit into what one read
+of a socket brings. So all connections together may cause a bounded number in a turn of the loop,
+in equal parts; what is left waits for the next turn, and its socket is not read meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import final
+
+from mypy_extensions import i64
+
+from headrace_broker.model.limits import CONTROL_TURN_UNITS, METHOD_UNITS
+
+
+@final
+class EffortTurns:
+    """The turns of a node's loop, as far as methods are handled in them.
+
+    Args:
+        call_soon: has a function called in the next turn of the loop.
+
+    Attributes:
+        number: of the turn; counts up.
+        units: what each connection may spend in this turn, at least one method's.
+        exhausted: connections that have spent all of it in this turn.
+        deferred: how often a connection had to wait with what it had left.
+    """
+
+    def __init__(self, call_soon: Callable[[Callable[[], None]], object]) -> None:
+        self.number: i64 = 0
+        self.units: i64 = CONTROL_TURN_UNITS
+        self.exhausted: i64 = 0
+        self.deferred: i64 = 0
+        self._call_soon = call_soon
+        self._asked = False
+        self._sharers: i64 = 1
+
+    def ask(self) -> None:
+        """Have another turn begin."""
+        if not self._asked:
+            self._asked = True
+            self._call_soon(self._begin)
+
+    def _begin(self) -> None:
+        self._asked = False
+        self.number += 1
+        # Who has come to the end of what was read needs a turn to read on, and is back then.
+        self._sharers = max(self.exhausted, self._sharers // 2, 1)
+        self.units = max(CONTROL_TURN_UNITS // self._sharers, METHOD_UNITS)
+        self.exhausted = 0
+
+
+@final
+class Effort:
+    """What a connection may still cause in this turn."""
+
+    def __init__(self, turns: EffortTurns) -> None:
+        self._turns = turns
+        self._number: i64 = -1
+        self._left: i64 = 0
+
+    def spend(self, units: i64) -> None:
+        """Something is done that costs so much."""
+        turns = self._turns
+        if self._number != turns.number:
+            self._number = turns.number
+            self._left = turns.units
+            turns.ask()
+        before = self._left
+        self._left = before - units
+        if before > 0 and self._left <= 0:
+            turns.exhausted += 1
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether what comes has to wait for another turn."""
+        return self._number == self._turns.number and self._left <= 0
+
+    def defer(self) -> None:
+        """Note that something has to wait."""
+        self._turns.deferred += 1
