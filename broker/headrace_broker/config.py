@@ -169,12 +169,15 @@ class RaftSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         election_ticks: a follower campaigns after n to 2n ticks without a leader.
         heartbeat_ticks: ticks between a leader's heartbeats, less than election_ticks.
         quiesce_ticks: idle ticks after which a queue's replicas fall silent; 0 never.
+        disk_stall_ms: milliseconds in which no step of a write ends, after which the node hands
+            over what it leads until its disk answers again; more than an ordinary stall takes.
     """
 
     tick_ms: Annotated[int, Meta(ge=10, le=1000)] = 100
     election_ticks: Annotated[int, Meta(ge=3, le=100)] = 10
     heartbeat_ticks: Annotated[int, Meta(ge=1, le=50)] = 1
     quiesce_ticks: Annotated[int, Meta(ge=0, le=10_000)] = 20
+    disk_stall_ms: Annotated[int, Meta(ge=100, le=600_000)] = 5000
 
 
 class LimitsSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

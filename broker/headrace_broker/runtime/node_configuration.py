@@ -43,6 +43,7 @@ def raft_options(
         ),
         log=LogOptions(segment_bytes=config.log.segment_bytes, cache_bytes=config.log.cache_bytes),
         snapshot_every_bytes=config.log.snapshot_every_bytes,
+        disk_stall_s=config.raft.disk_stall_ms / 1000,
         certificate=certificate,
         name_of=name_of,
         join_secrets=join_secrets,

@@ -52,6 +52,8 @@ class NodeStatusSource:
             return "the node is being drained for maintenance: connect to another one"
         if not self.accepting:
             return "the node has not joined the cluster: too few nodes are running"
+        if node.raft.disk_stalled:
+            return "the disk of the node hangs: it leads nothing, and what it knows grows old"
         if not self._node.raft.leader(CATALOG_GROUP):
             return "the catalog has no leader: too few nodes are running"
         return ""

@@ -24,6 +24,14 @@ class Writing:
         self.term = term
         self.vote = vote
 
+    def same(self, other: Writing) -> bool:
+        """Return whether it proves the same."""
+        return (
+            self.last_index == other.last_index
+            and self.term == other.term
+            and self.vote == other.vote
+        )
+
 
 @final
 class Durability:
@@ -47,8 +55,16 @@ class Durability:
         self.writing: list[Writing] = []
 
     def began(self, number: i64, last_index: i64, term: i64, vote: i64) -> None:
-        """Note that Ready `number` is being written: the whole log and hard state then."""
-        self.writing.append(Writing(number, last_index, term, vote))
+        """Note that Ready `number` is being written: the whole log and hard state then.
+
+        Of those in a row that write nothing the newest is kept: a disk that hangs must not make
+        the list grow with every message that waits for it.
+        """
+        added = Writing(number, last_index, term, vote)
+        writing = self.writing
+        if len(writing) >= 2 and writing[-2].same(added) and writing[-1].same(added):
+            writing.pop()
+        writing.append(added)
 
     def finished(self, number: i64) -> bool:
         """Note that everything up to Ready `number` is durable; return whether that is news."""

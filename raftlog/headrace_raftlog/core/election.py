@@ -34,8 +34,11 @@ def leader_missing(state: RaftState) -> None:
 
     A learner asks too, though it could not use the answers: the question wakes a silent group
     whose last words this member missed. One that left the group, or was not admitted yet, waits.
+    So does one whose disk does not answer, which no longer names a leader that it does not hear.
     """
-    if state.promotable:
+    if state.withheld:
+        become_follower(state, state.term, 0)
+    elif state.promotable:
         campaign(state)
     elif state.membership.contains(state.member):
         state.election_elapsed = 0
@@ -48,7 +51,7 @@ def campaign(state: RaftState) -> None:
 
     Leaders and members that may not lead do nothing.
     """
-    if state.role == LEADER or not state.promotable:
+    if state.role == LEADER or not state.promotable or state.withheld:
         return
     become_pre_candidate(state)
     state.votes[state.member] = True
@@ -58,7 +61,7 @@ def campaign(state: RaftState) -> None:
 
 def campaign_forced(state: RaftState) -> None:
     """Begin an election at once because the leader hands over. Source: thesis section 3.10."""
-    if state.role == LEADER or not state.promotable:
+    if state.role == LEADER or not state.promotable or state.withheld:
         return
     _start_election(state, FORCED)
 

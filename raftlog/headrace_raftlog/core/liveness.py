@@ -16,7 +16,7 @@ from headrace_raftlog.core.reconfiguration import is_changing
 from headrace_raftlog.core.replication import send_heartbeat
 from headrace_raftlog.core.roles import become_follower
 from headrace_raftlog.core.state import RaftState
-from headrace_raftlog.model.group import LEADER
+from headrace_raftlog.model.group import CANDIDATE, LEADER, PRE_CANDIDATE
 from headrace_raftlog.model.message import (
     APPEND_REPLY,
     HEARTBEAT,
@@ -104,6 +104,22 @@ def lose_leader(state: RaftState) -> None:
     lose_all(state)
     half: i64 = state.options.election_ticks // 2
     state.election_timeout = 1 + state.prng.below(half if half > 0 else 1)
+
+
+def withhold(state: RaftState) -> None:
+    """Give up an election that is under way: its vote would not become durable."""
+    state.withheld = True
+    if state.role in (PRE_CANDIDATE, CANDIDATE):
+        become_follower(state, state.term, 0)
+
+
+def resign(state: RaftState) -> None:
+    """Stop leading without a successor.
+
+    The heartbeat before it ends the silence of members that would not notice.
+    """
+    wake(state)
+    become_follower(state, state.term, 0)
 
 
 def wake_silently(state: RaftState) -> None:

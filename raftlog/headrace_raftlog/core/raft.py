@@ -127,6 +127,8 @@ class RaftCore(RaftState):
         """Take one message; those of other groups or for other members are disregarded."""
         if message.group != self.group or message.target != self.member:
             return
+        if self.withheld and message.kind in (PRE_VOTE, VOTE):
+            return  # the vote would not become durable, and who counts on it would fail
         if self.quiesced and not (
             liveness.is_late_answer(self, message) or liveness.is_repeated_quiesce(self, message)
         ):
@@ -238,6 +240,20 @@ class RaftCore(RaftState):
         liveness.wake(self)
         transfer.begin(self, progress)
         return True
+
+    def withhold(self, withheld: bool) -> None:
+        """Take no part in elections from now on, because the disk does not answer; or again.
+
+        A leader goes on leading until it has handed over (`transfer`), or `resign`.
+        """
+        if withheld and not self.withheld:
+            liveness.withhold(self)
+        self.withheld = withheld
+
+    def resign(self) -> None:
+        """Stop leading, and let the others elect; nothing happens unless this member leads."""
+        if self.role == LEADER:
+            liveness.resign(self)
 
     def restore(self, index: i64, term: i64, membership: Membership) -> bool:
         """Let a fetched snapshot take the place of everything up to `index`.

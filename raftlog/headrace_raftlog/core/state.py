@@ -47,6 +47,7 @@ class RaftState:
         send_dirty: a leader has something for its followers that the next Ready will carry.
         noop_index: index of the no-op this leader began its term with.
         quiesced: the group is silent and its timers stand still.
+        withheld: this member takes no part in elections: its disk does not answer.
 
     Raises:
         ValueError: the recovered hard state and log contradict each other.
@@ -103,6 +104,7 @@ class RaftState:
         self.idle_elapsed: i64 = 0
         self.election_timeout: i64 = 0
         self.quiesced = False
+        self.withheld = False
         self.draw_election_timeout()
 
         self.outbox: list[Message] = []

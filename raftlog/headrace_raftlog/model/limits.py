@@ -48,6 +48,9 @@ HELD_MESSAGES_MAX: Final = 4096  # messages; the oldest go first, their senders 
 HELD_BYTES_MAX: Final = 16 << 20  # bytes, likewise
 HELD_GROUP_MESSAGES_MAX: Final = 256  # messages of one group; the newest beyond it are dropped
 
+WRITING_MESSAGES_MAX: Final = 16  # messages of one group that wait for the same write; a disk that hangs lets no more gather
+HANDOVERS_PER_TICK: Final = 256  # led groups given up in one tick by a node whose disk hangs; 10,000 in some seconds
+
 # Core.
 GROUP_MEMBERS_MAX: Final = 16  # member ids in each part of a membership; voters are 1 to 7
 VOTERS_MAX: Final = 7  # of a group; more cost latency and add nothing
@@ -71,6 +74,10 @@ READ_CACHE_BYTES_MAX: Final = 8 << 20  # bytes of entries read from disk and kep
 READ_CACHE_ENTRY_BYTES_MAX: Final = 1 << 20  # bytes of one of them; longer ones hold one message, read once
 WRITE_BATCH_BYTES_MAX: Final = 8 << 20  # bytes in one write and sync; bounds how long one takes
 WRITE_JOB_BYTES_MAX: Final = 4 << 20  # bytes that stay together in one batch; bounds file waste
+DISK_STALL_S: Final = 5.0  # seconds in which no step of a write ends, after which the disk hangs. A step is 8 MiB written and synced, or 1 MiB zeroed: 5 s is a disk of 2 MB/s, far below what ordinary stalls of a busy one leave
+DISK_STALL_S_MIN: Final = 0.1  # seconds; below, an ordinary sync of a slow disk is taken for a stall
+DISK_STALL_S_MAX: Final = 600.0  # seconds; above, it is never noticed in time to matter
+DISK_STEADY_FRACTION: Final = 4  # of that time a step may take while a disk that hung is counted as answering again
 WRITE_BACKLOG_BYTES_MAX: Final = 256 << 20  # bytes not yet durable; past it the host takes no more
 OPEN_SEGMENTS_MAX: Final = 128  # file descriptors kept open for reading
 SNAPSHOT_INFLIGHT_BYTES_MAX: Final = 8 << 20  # bytes of snapshots queued for writing; appends come in between

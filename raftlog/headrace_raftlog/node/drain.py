@@ -7,23 +7,7 @@ from collections.abc import Callable, Collection
 
 from headrace_raftlog.model.group import LEADER
 from headrace_raftlog.model.limits import DRAIN_TRANSFERS_MAX
-from headrace_raftlog.model.membership import member_node
 from headrace_raftlog.node.host import Host
-from headrace_raftlog.node.hosted_group import HostedGroup
-
-
-def successor(hosted: HostedGroup, nodes_up: frozenset[int]) -> int:
-    """Return the voter that lacks least of the log, 0 if there is none on a node that is up."""
-    core = hosted.core
-    best = 0
-    best_match = -1
-    for member in core.membership.voters:
-        progress = core.progress(member)
-        if progress is None or member_node(member) not in nodes_up:
-            continue
-        if progress.match > best_match:
-            best, best_match = member, progress.match
-    return best
 
 
 async def drain(
@@ -43,7 +27,7 @@ async def drain(
             core = hosted.core
             if core.role != LEADER:
                 continue
-            target = successor(hosted, nodes_up)
+            target = hosted.successor(nodes_up)
             if not target:
                 continue
             under_way += 1

@@ -14,12 +14,14 @@ _SERVICES: Final = ("", SERVICE_NAME)
 
 
 class NodeHealth:
-    """Says SERVING while this node knows a leader of group 0, NOT_SERVING otherwise."""
+    """Says SERVING while this node knows a leader of group 0 and its disk does not hang."""
 
     def __init__(self) -> None:
         self._servicer = aio.HealthServicer()
         self._tasks: set[asyncio.Task[None]] = set()
         self._serving = True
+        self._led = False
+        self._stalled = False
         self.set_serving(False)
 
     def add_to(self, server: grpc.aio.Server) -> None:
@@ -27,7 +29,18 @@ class NodeHealth:
         health_pb2_grpc.add_HealthServicer_to_server(self._servicer, server)
 
     def set_serving(self, serving: bool) -> None:
+        """Note whether a leader is known."""
+        self._led = serving
+        self._answer()
+
+    def set_stalled(self, stalled: bool) -> None:
+        """Note whether the disk hangs."""
+        self._stalled = stalled
+        self._answer()
+
+    def _answer(self) -> None:
         """Change the answer, and tell those that watch."""
+        serving = self._led and not self._stalled
         if serving == self._serving:
             return
         self._serving = serving

@@ -7,7 +7,7 @@ that everything leaves in one append to the shared log and one frame per peer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from functools import partial
 from typing import Final, final
 
@@ -20,10 +20,11 @@ from headrace_raftlog.model.limits import SNAPSHOT_EVERY_BYTES, VOTERS_MAX
 from headrace_raftlog.model.membership import NOBODY, Membership, member_id, member_node
 from headrace_raftlog.model.message import JOIN, Message
 from headrace_raftlog.model.ready import Ready
-from headrace_raftlog.model.snapshot import Snapshot, SnapshotOffer
+from headrace_raftlog.model.snapshot import Snapshot
 from headrace_raftlog.node.commit_meter import CommitMeter
 from headrace_raftlog.node.handler import GroupHandler
 from headrace_raftlog.node.held_messages import HeldMessages
+from headrace_raftlog.node.host_port import HostPort
 from headrace_raftlog.node.hosted_group import HostedGroup, Writing
 from headrace_raftlog.node.reconciler import Joiner, Reconciler
 from headrace_raftlog.node.snapshots import SnapshotTaker
@@ -32,42 +33,6 @@ from headrace_raftlog.storage.shared_log import SharedLog
 
 _SEED_FACTOR: Final = 1_000_003  # spreads seeds of (member, group, boot)
 _LEADERLESS_LOOK_TICKS: Final = 64  # between two looks whether a member without leader must join
-
-
-@final
-class HostPort:
-    """What the host needs from the world around it.
-
-    Attributes:
-        post: queue a message; False when it is dropped.
-        flush: let queued messages leave.
-        call_soon: have a function called in the next turn of the event loop.
-        failed: called once with what the host cannot survive.
-        leader_changed: called with a group and the node id of its new leader, 0 for none known.
-        offered: called with a group whose leader has a snapshot that should be fetched.
-        nodes_up: returns the ids of the other nodes that are up.
-        random: returns a random number, 1 to 2**32 - 1.
-    """
-
-    def __init__(
-        self,
-        post: Callable[[Message], bool],
-        flush: Callable[[], None],
-        call_soon: Callable[[Callable[[], None]], object],
-        failed: Callable[[BaseException], None],
-        leader_changed: Callable[[int, int], None],
-        offered: Callable[[HostedGroup, SnapshotOffer], None],
-        nodes_up: Callable[[], Collection[int]],
-        random: Callable[[], int],
-    ) -> None:
-        self.post = post
-        self.flush = flush
-        self.call_soon = call_soon
-        self.failed = failed
-        self.leader_changed = leader_changed
-        self.offered = offered
-        self.nodes_up = nodes_up
-        self.random = random
 
 
 @final
@@ -80,6 +45,7 @@ class Host:
     Attributes:
         disk_full: whether proposals are refused because the log cannot grow.
         stopped: whether the host does nothing any more.
+        disk_stalled: whether the disk hangs: no group takes part in elections, or takes entries.
         messages_sent: Raft messages posted since the start, dropped ones included.
         member: this node's member id in groups that it founds or joins.
         boot: boot count of the data directory.
@@ -98,6 +64,7 @@ class Host:
     ) -> None:
         self.disk_full = False
         self.stopped = False
+        self.disk_stalled = False
         self.messages_sent: i64 = 0
         self.member = member
         self.boot = boot
@@ -139,6 +106,7 @@ class Host:
         config.membership = view.membership  # the object itself: many groups share it
         seed = (group * _SEED_FACTOR + view.member) * _SEED_FACTOR + self.boot
         core = RaftCore(config, self._options, view, view.hard_state, view.snapshot_index, seed)
+        core.withhold(self.disk_stalled)
         hosted = HostedGroup(group, core, view, handler)
         if snapshot is not None:
             self.snapshots.saved(hosted, snapshot)
@@ -225,6 +193,20 @@ class Host:
         self._mark(hosted)
         return begun
 
+    def resign(self, hosted: HostedGroup) -> None:
+        """Stop to lead a group that nobody takes over."""
+        hosted.core.resign()
+        self._mark(hosted)
+
+    def set_disk_stalled(self, stalled: bool) -> None:
+        """Have no group take part in elections while the disk hangs."""
+        self.disk_stalled = stalled
+        for hosted in self._groups.values():
+            hosted.handing_over = False
+            hosted.core.withhold(stalled)
+            if hosted.core.has_ready():
+                self._mark(hosted)
+
     def read_index(self, hosted: HostedGroup, context: i64) -> bool:
         """Begin a read, to be answered through the group's `reads`; False when it is refused."""
         if self.stopped:
@@ -280,14 +262,14 @@ class Host:
     def receive(self, messages: list[Message]) -> None:
         """Step the messages of one frame.
 
-        While the disk is far behind, messages with entries are dropped, as a network might: what
-        waits for the disk stays bounded however many groups there are. Their leaders find out by
-        their heartbeats, and send them again.
+        While the disk hangs or is far behind, messages with entries are dropped, as a network
+        might: what waits for the disk stays bounded however many groups there are. Their leaders
+        find out by their heartbeats, and send them again.
         """
         if self.stopped:
             return
         try:
-            backlogged = self._log.backlogged
+            backlogged = self.disk_stalled or self._log.backlogged
             for message in messages:
                 hosted = self._groups.get(message.group)
                 if message.kind == JOIN:
@@ -312,6 +294,8 @@ class Host:
             for token in tokens:
                 assert isinstance(token, Writing)
                 hosted = token.hosted
+                if hosted.writing is token:
+                    hosted.writing = None
                 if hosted.removed:
                     continue
                 self._post_all(hosted, token.messages)
@@ -416,10 +400,7 @@ class Host:
             ready = core.ready()
             self._post_all(hosted, ready.messages)
             if ready.must_sync or ready.messages_after_persist:
-                token = Writing(hosted, ready.number, ready.messages_after_persist)
-                self._log.append(
-                    hosted.group, ready.hard_state, ready.entries, ready.must_sync, token
-                )
+                self._write(hosted, ready)
             if ready.membership is not None or ready.offer is not None:
                 self._take_news(hosted, ready)
             if hosted.reads is not None:
@@ -440,6 +421,16 @@ class Host:
         for hosted in batch:
             if not hosted.removed:
                 self._finish(hosted)
+
+    def _write(self, hosted: HostedGroup, ready: Ready) -> None:
+        """Hand the writes of a Ready to the log, or let what only waits for earlier ones wait."""
+        waiting = hosted.writing
+        if waiting is not None and not ready.must_sync:
+            waiting.add(ready.number, ready.messages_after_persist)
+            return
+        token = Writing(hosted, ready.number, ready.messages_after_persist)
+        hosted.writing = token
+        self._log.append(hosted.group, ready.hard_state, ready.entries, ready.must_sync, token)
 
     def _take_news(self, hosted: HostedGroup, ready: Ready) -> None:
         if ready.membership is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import final
 
 from mypy_extensions import i64
@@ -9,7 +10,7 @@ from mypy_extensions import i64
 from headrace_raftlog.core.raft import RaftCore
 from headrace_raftlog.model.entry import ENTRY_NORMAL, Entry
 from headrace_raftlog.model.group import LEADER
-from headrace_raftlog.model.limits import ENTRY_COST_BYTES, VOTERS_MAX
+from headrace_raftlog.model.limits import ENTRY_COST_BYTES, VOTERS_MAX, WRITING_MESSAGES_MAX
 from headrace_raftlog.model.membership import member_node
 from headrace_raftlog.model.message import Message
 from headrace_raftlog.node.handler import GroupHandler
@@ -41,6 +42,8 @@ class HostedGroup:
         told_leader: member id of the leader that the application knows of.
         counted_term: up to here terms are counted as elections.
         reads: reads under way, None before the first.
+        writing: what waits for the newest write under way, None while nothing does.
+        handing_over: whether a transfer was begun since the disk stopped to answer.
     """
 
     def __init__(
@@ -63,6 +66,8 @@ class HostedGroup:
         self.voter_count: i64 = VOTERS_MAX
         self.joins: dict[int, int] | None = None
         self.reads: GroupReads | None = None
+        self.writing: Writing | None = None
+        self.handing_over = False
         self.told_leader: i64 = 0
         self.counted_term: i64 = core.term
         self._term: i64 = 0
@@ -71,6 +76,19 @@ class HostedGroup:
     def members_on(self, node: i64) -> list[int]:
         """Return the member ids of a node, older ones included."""
         return [m for m in self.core.membership.everyone() if member_node(m) == node]
+
+    def successor(self, nodes_up: Collection[int]) -> int:
+        """Return the voter that lacks least of the log, 0 if there is none on a node that is up."""
+        core = self.core
+        best = 0
+        best_match: i64 = -1
+        for member in core.membership.voters:
+            progress = core.progress(member)
+            if progress is None or member_node(member) not in nodes_up:
+                continue
+            if progress.match > best_match:
+                best, best_match = member, progress.match
+        return best
 
     def apply(self, committed: list[Entry]) -> i64:
         """Hand committed entries to the application, note them as applied; return their bytes."""
@@ -104,9 +122,20 @@ class HostedGroup:
 
 @final
 class Writing:
-    """The token of one Ready in the shared log: what may leave once it is durable."""
+    """The token of Readies in the shared log: what may leave once they are durable."""
 
     def __init__(self, hosted: HostedGroup, number: i64, messages: list[Message]) -> None:
         self.hosted = hosted
         self.number = number
         self.messages = messages
+
+    def add(self, number: i64, messages: list[Message]) -> None:
+        """Let the messages of a later Ready that writes nothing wait for this one.
+
+        Beyond WRITING_MESSAGES_MAX they are dropped, as a network might; who sent what they
+        answer repeats it.
+        """
+        self.number = number
+        room: i64 = WRITING_MESSAGES_MAX - len(self.messages)
+        if room > 0:
+            self.messages.extend(messages[:room])

@@ -1,4 +1,4 @@
-"""Reports of the log's threads, on their way to the host on the event loop."""
+"""What the log's writer thread reports, and whether it gets on, on its way to the host."""
 
 from __future__ import annotations
 
@@ -6,19 +6,47 @@ import asyncio
 import logging
 from typing import Final
 
+from headrace_raftlog.model.group import LEADER
+from headrace_raftlog.model.limits import HANDOVERS_PER_TICK
+from headrace_raftlog.node.disk_watch import DiskWatch
+from headrace_raftlog.node.health import NodeHealth
 from headrace_raftlog.node.host import Host
+from headrace_raftlog.node.hosted_group import HostedGroup
+from headrace_raftlog.node.options import NodeOptions
 from headrace_raftlog.storage.shared_log import SharedLog
 
 LOG: Final = logging.getLogger(__name__)
 
+STILL_TICKS: Final = 3  # ticks that count at most between two: the process itself stood still
+
 
 class LogReports:
-    """Takes the log's callbacks and passes them on, each in a turn of the event loop."""
+    """Takes the log's callbacks and passes them on, each in a turn of the event loop.
 
-    def __init__(self, log: SharedLog, host: Host, loop: asyncio.AbstractEventLoop) -> None:
+    Args:
+        log: the shared log.
+        host: of all groups.
+        loop: the event loop.
+        options: of the node: how often `tick` is called, and when a disk hangs.
+        health: is told when it does.
+    """
+
+    def __init__(
+        self,
+        log: SharedLog,
+        host: Host,
+        loop: asyncio.AbstractEventLoop,
+        options: NodeOptions,
+        health: NodeHealth,
+    ) -> None:
+        self._log = log
         self._host = host
         self._loop = loop
-        self._directory = log.directory
+        self._passed_s_max = options.tick_ms / 1000 * STILL_TICKS
+        self._stall_s = options.disk_stall_s
+        self._health = health
+        self._watch = DiskWatch(options.disk_stall_s)
+        self._ticked_at = loop.time()
         log.on_durable = self._durable
         log.on_full = self._full
         log.on_failed = self._failed
@@ -31,10 +59,65 @@ class LogReports:
             LOG.error(
                 "the disk of %s is full: proposals are refused until there is space; what was "
                 "accepted stays",
-                self._directory,
+                self._log.directory,
             )
         else:
-            LOG.warning("the disk of %s has space again", self._directory)
+            LOG.warning("the disk of %s has space again", self._log.directory)
+
+    def tick(self) -> None:
+        """Look whether the disk hangs; while it does, give up the groups that are led here."""
+        now = self._loop.time()
+        passed_s = min(now - self._ticked_at, self._passed_s_max)
+        self._ticked_at = now
+        _, _, step = self._log.writes()
+        if self._watch.tick(passed_s, step):
+            self._tell(self._watch.stalled)
+            self._host.set_disk_stalled(self._watch.stalled)
+            self._health.set_stalled(self._watch.stalled)
+        if self._watch.stalled and not self._host.stopped:
+            self._hand_over()
+
+    def _tell(self, stalled: bool) -> None:
+        groups = self._host.groups()
+        if stalled:
+            LOG.warning(
+                "the disk of %s has not finished a write for %.1f s (disk_stall_s is %.1f): this "
+                "node hands over the %d of its %d groups that it leads, and leads none until the "
+                "disk answers; look at the disk, its controller or its volume",
+                self._log.directory,
+                self._watch.stalled_s,
+                self._stall_s,
+                sum(hosted.core.role == LEADER for hosted in groups),
+                len(groups),
+            )
+        else:
+            LOG.warning(
+                "the disk of %s answers again; it hung for %.1f s, of which the last %.1f s went "
+                "well: this node may lead its %d groups again",
+                self._log.directory,
+                self._watch.stalled_s,
+                self._stall_s,
+                len(groups),
+            )
+
+    def _hand_over(self) -> None:
+        """Hand groups over to the member that lacks least, or else have the others elect."""
+        nodes_up = frozenset(self._host.nodes_up())
+        begun = 0
+        for hosted in self._host.groups():
+            if hosted.core.role == LEADER and not hosted.core.transferee:
+                self._leave(hosted, nodes_up)
+                begun += 1
+                if begun == HANDOVERS_PER_TICK:
+                    return
+
+    def _leave(self, hosted: HostedGroup, nodes_up: frozenset[int]) -> None:
+        if not hosted.handing_over:
+            hosted.handing_over = True
+            target = hosted.successor(nodes_up)
+            if target and self._host.transfer(hosted, target):
+                return
+        self._host.resign(hosted)
 
     def _durable(self, tokens: list[object]) -> None:
         self._loop.call_soon_threadsafe(self._host.durable, tokens)

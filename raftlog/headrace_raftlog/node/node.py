@@ -39,7 +39,8 @@ from headrace_raftlog.node.events import (
 from headrace_raftlog.node.formation import Formation, random_generation, stream_identity
 from headrace_raftlog.node.handler import GroupHandler
 from headrace_raftlog.node.health import NodeHealth
-from headrace_raftlog.node.host import Host, HostPort
+from headrace_raftlog.node.host import Host
+from headrace_raftlog.node.host_port import HostPort
 from headrace_raftlog.node.hosted_group import HostedGroup
 from headrace_raftlog.node.log_reports import LogReports
 from headrace_raftlog.node.options import NodeOptions
@@ -387,7 +388,7 @@ class RaftNode(GroupQueries, NodeStanding):
         self._host = Host(
             self.member, self.boot, options.core, self._log, port, options.snapshot_every_bytes
         )
-        self._log_reports = LogReports(self._log, self._host, self._loop)
+        self._log_reports = LogReports(self._log, self._host, self._loop, options, self._health)
         self._fetcher = SnapshotFetcher(self._host, self._transport.bulk, tick_s)
         self._barriers = ReadBarriers(self._host, lambda: self.boot, tick_s, silence_s_max)
         self._transport.bulk_servicer.source = HostedSource(self._host, self._log)
@@ -421,6 +422,7 @@ class RaftNode(GroupQueries, NodeStanding):
                 await asyncio.sleep(self.options.tick_ms / 1000)
                 self._transport.tick()
                 self._host.tick()
+                self._log_reports.tick()
         except Exception as error:  # noqa: BLE001  (outermost: reports it and stops)
             self._host.fail(error)
 

@@ -9,6 +9,9 @@ from typing import Final
 from headrace_raftlog.model.group import CoreOptions
 from headrace_raftlog.model.join_secret import JoinSecrets
 from headrace_raftlog.model.limits import (
+    DISK_STALL_S,
+    DISK_STALL_S_MAX,
+    DISK_STALL_S_MIN,
     NODE_ID_MAX,
     SNAPSHOT_EVERY_BYTES,
     TICK_MS_MAX,
@@ -36,6 +39,8 @@ class NodeOptions:
         tick_ms: milliseconds between two ticks, which is also the time between two beats. A peer
             that is silent for `core.election_ticks` of them is down.
         snapshot_every_bytes: bytes of entries that a group applies between two snapshots, at least.
+        disk_stall_s: seconds, DISK_STALL_S_MIN to DISK_STALL_S_MAX, after which a write of which no
+            step ends makes this node hand over what it leads, until its disk answers again.
         certificate: returns what this node shows to others and asks of them, looked at for each
             connection; None: nothing is encrypted, and everybody believed.
         name_of: returns the name of a node by its id, "" for one that is not known; with
@@ -55,6 +60,7 @@ class NodeOptions:
     frames_port: int = 0
     tick_ms: int = 100
     snapshot_every_bytes: int = SNAPSHOT_EVERY_BYTES
+    disk_stall_s: float = DISK_STALL_S
     certificate: Callable[[], NodeCertificate] | None = None
     name_of: Callable[[int], str] = str
     join_secrets: Callable[[], JoinSecrets | None] = lambda: None
@@ -77,6 +83,11 @@ class NodeOptions:
                 raise ValueError(f"peers has {address!r} for node {node}, not host:port")
         if not 0 <= self.frames_port <= PORT_MAX:
             raise ValueError(f"frames_port is {self.frames_port}, not within 0 to {PORT_MAX}")
+        if not DISK_STALL_S_MIN <= self.disk_stall_s <= DISK_STALL_S_MAX:
+            raise ValueError(
+                f"disk_stall_s is {self.disk_stall_s}, not within {DISK_STALL_S_MIN} to "
+                f"{DISK_STALL_S_MAX}"
+            )
         if not TICK_MS_MIN <= self.tick_ms <= TICK_MS_MAX:
             raise ValueError(
                 f"tick_ms is {self.tick_ms}, not within {TICK_MS_MIN} to {TICK_MS_MAX}"

@@ -56,6 +56,7 @@ class RaftFigures(NamedTuple):
         written_bytes: in batches.
         syncs: how long batches took to be durable.
         disk_full: whether the log has met a full disk.
+        disk_stalled: whether the disk hangs.
     """
 
     groups: int
@@ -77,6 +78,7 @@ class RaftFigures(NamedTuple):
     written_bytes: int
     syncs: Histogram
     disk_full: bool
+    disk_stalled: bool
 
 
 class GroupQueries:
@@ -85,6 +87,11 @@ class GroupQueries:
     _host: Host
     _log: SharedLog
     _damaged: dict[int, str]
+
+    @property
+    def disk_stalled(self) -> bool:
+        """Whether the disk hangs: this node leads nothing, and nothing is applied here."""
+        return self._host.disk_stalled
 
     def members(self, group: int) -> Membership:
         """Return who belongs to a group as far as this node knows.
@@ -219,7 +226,7 @@ class GroupQueries:
                 lags[node] = lags.get(node, 0) + lag
                 lag_max = max(lag_max, lag)
         ledger, commits = log.recovery.ledger, host.commits
-        syncs, written = log.writes()
+        syncs, written, _ = log.writes()
         return RaftFigures(
             groups=len(groups),
             led=led,
@@ -240,6 +247,7 @@ class GroupQueries:
             written_bytes=written,
             syncs=syncs,
             disk_full=host.disk_full,
+            disk_stalled=host.disk_stalled,
         )
 
     def progress(self, group: int) -> list[MemberProgress]:

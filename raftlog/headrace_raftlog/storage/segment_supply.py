@@ -63,6 +63,12 @@ class SegmentSupply:
         if not self._stepped:
             self._worker.start()
 
+    @property
+    def filled(self) -> int:
+        """Bytes of the file under preparation; to be read by any thread."""
+        draft = self._draft
+        return int(draft.filled) if draft is not None else 0
+
     def prepare(self, last: SegmentHeader, count: i64) -> None:
         """Have `count` bytes of the file behind `last` filled, in whole steps; waits for none.
 

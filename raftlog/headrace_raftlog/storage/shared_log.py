@@ -153,9 +153,9 @@ class SharedLog:
         self._queue.reap()
         return self._queue.backlog
 
-    def writes(self) -> tuple[Histogram, int]:
-        """Return how long batches took to write and sync, and how many bytes they had."""
-        return self._writer.syncs, self._writer.written
+    def writes(self) -> tuple[Histogram, int, tuple[int, int] | None]:
+        """Return times to write and sync batches, their bytes, and `LogWriter.under_way`."""
+        return self._writer.syncs, self._writer.written, self._writer.under_way
 
     @property
     def backlogged(self) -> bool:

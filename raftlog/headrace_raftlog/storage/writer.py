@@ -139,6 +139,8 @@ class LogWriter:
         self.failure: LogWriteError | None = None
         self.syncs = Histogram()
         self.written: i64 = 0
+        self._busy = False
+        self._batches: i64 = 0
         self._retry_seconds = options.full_retry_seconds
         self._seal_seconds = options.seal_seconds
         self._stepped = options.stepped
@@ -168,6 +170,14 @@ class LogWriter:
         self._supply.start()
         if not self._stepped:
             self._worker.start()
+
+    @property
+    def under_way(self) -> tuple[int, int] | None:
+        """Numbers that change with each step of a write that ends; None while nothing is written.
+
+        To be read by any thread. Waiting for space is not writing.
+        """
+        return (int(self._batches), self._supply.filled) if self._busy else None
 
     def submit(self, jobs: list[WriteJob]) -> None:
         """Hand jobs over; never blocks."""
@@ -283,6 +293,14 @@ class LogWriter:
 
     def _write_batch(self) -> None:
         """Write one batch; on an error it stays as it is and can be written again in place."""
+        self._busy = True
+        try:
+            self._write_next()
+        finally:
+            self._batches += 1
+            self._busy = False
+
+    def _write_next(self) -> None:
         if not self._batch and self._size == 0 and not self._compose():
             return
         position = self.position
@@ -421,6 +439,7 @@ class LogWriter:
         if position.offset + SECTOR_BYTES > position.header.size:
             return
         self._frame([], 0, 0, [])
+        self._busy = True
         try:
             write_all(self.files, position.fd, self._pieces, self._size, position.offset)
         except OSError as error:
@@ -429,6 +448,9 @@ class LogWriter:
         else:
             position.offset = sector_end(position.offset + self._size)
             position.number += 1
+        finally:
+            self._batches += 1
+            self._busy = False
         self._pieces, self._size = [], 0
 
     def _rotate(self) -> None:

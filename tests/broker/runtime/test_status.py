@@ -35,6 +35,7 @@ class Raft:
         self.damaged: dict[int, str] = {}
         self.refused: dict[int, str] = {}
         self.leaders: dict[int, int] = {0: 2}
+        self.disk_stalled = False
 
     def leader(self, group: int) -> int:
         return self.leaders.get(group, 0)
@@ -111,6 +112,13 @@ def test_formed_node_waits_for_the_catalog(world: World) -> None:
     assert world.status.closed_reason() == ""
     world.raft.leaders.clear()
     assert "no leader" in world.status.not_ready_reason()
+
+
+def test_node_whose_disk_hangs_says_so_and_serves_who_is_there(world: World) -> None:
+    world.status.accepting = True
+    world.raft.disk_stalled = True
+    assert "the disk of the node hangs" in world.status.not_ready_reason()
+    assert world.status.closed_reason() == ""
 
 
 def test_node_that_is_drained_is_closed_and_says_so(world: World) -> None:

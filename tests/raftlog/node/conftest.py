@@ -19,7 +19,8 @@ from headrace_raftlog.model.entry import Entry
 from headrace_raftlog.model.group import CoreOptions
 from headrace_raftlog.model.message import Message
 from headrace_raftlog.model.snapshot import SnapshotOffer
-from headrace_raftlog.node.host import Host, HostPort
+from headrace_raftlog.node.host import Host
+from headrace_raftlog.node.host_port import HostPort
 from headrace_raftlog.node.hosted_group import HostedGroup
 from headrace_raftlog.node.node import NodeOptions, RaftNode
 from headrace_raftlog.storage.files import Files

@@ -90,7 +90,7 @@ def test_a_group_that_is_removed_is_not_waited_for(world: Any) -> None:
 
 def test_batches_that_were_synced_are_timed(world: Any) -> None:
     lead(world, 1)
-    syncs, written = world.log.writes()
+    syncs, written, _ = world.log.writes()
     count = sum(syncs.counts)
     world.host.propose(1, bytes(1000), False)
     world.settle(1)

@@ -25,6 +25,7 @@ NODE: Final = (
     Metric("disk_free_bytes", GAUGE, "Free disk of the data directory."),
     Metric("disk_free_limit_bytes", GAUGE, "Free disk below which publishers are blocked."),
     Metric("disk_full", GAUGE, "1 while the log waits for disk."),
+    Metric("disk_stalled", GAUGE, "1 while the disk hangs, and the node leads nothing."),
     Metric(
         "certificate_expiry_timestamp_seconds",
         GAUGE,

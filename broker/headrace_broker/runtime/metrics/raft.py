@@ -43,3 +43,4 @@ def raft_samples(
     yield Sample("log_written_bytes_total", figures.written_bytes)
     yield Sample("log_sync_duration_seconds", figures.syncs)
     yield Sample("disk_full", figures.disk_full)
+    yield Sample("disk_stalled", figures.disk_stalled)

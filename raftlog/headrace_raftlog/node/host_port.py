@@ -1,0 +1,46 @@
+"""What the host needs from the world around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import final
+
+from headrace_raftlog.model.message import Message
+from headrace_raftlog.model.snapshot import SnapshotOffer
+from headrace_raftlog.node.hosted_group import HostedGroup
+
+
+@final
+class HostPort:
+    """What the host needs from the world around it.
+
+    Attributes:
+        post: queue a message; False when it is dropped.
+        flush: let queued messages leave.
+        call_soon: have a function called in the next turn of the event loop.
+        failed: called once with what the host cannot survive.
+        leader_changed: called with a group and the node id of its new leader, 0 for none known.
+        offered: called with a group whose leader has a snapshot that should be fetched.
+        nodes_up: returns the ids of the other nodes that are up.
+        random: returns a random number, 1 to 2**32 - 1.
+    """
+
+    def __init__(
+        self,
+        post: Callable[[Message], bool],
+        flush: Callable[[], None],
+        call_soon: Callable[[Callable[[], None]], object],
+        failed: Callable[[BaseException], None],
+        leader_changed: Callable[[int, int], None],
+        offered: Callable[[HostedGroup, SnapshotOffer], None],
+        nodes_up: Callable[[], Collection[int]],
+        random: Callable[[], int],
+    ) -> None:
+        self.post = post
+        self.flush = flush
+        self.call_soon = call_soon
+        self.failed = failed
+        self.leader_changed = leader_changed
+        self.offered = offered
+        self.nodes_up = nodes_up
+        self.random = random
