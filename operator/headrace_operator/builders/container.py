@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from headrace_operator.builders.cluster import Cluster, Manifest
 from headrace_operator.builders.config_file import FILE
-from headrace_operator.builders.secret import JOIN_KEY
+from headrace_operator.builders.secret import JOIN_KEY, client_names
 
 NAME: Final = "broker"
 DATA: Final = "/var/lib/headrace"  # mount point of the volume
@@ -79,6 +79,7 @@ def environment(cluster: Cluster) -> list[Manifest]:
         **_join_secret(cluster),
         **_listeners(cluster),
         **_metrics(cluster),
+        "HEADRACE_HTTP_HOSTS": ",".join(http_hosts(cluster)),
         **_node_tls(cluster),
         **_client_tls(cluster),
     }
@@ -167,6 +168,11 @@ def _client_tls(cluster: Cluster) -> dict[str, str]:
         where = CLIENT_CA if clients.ca_secret_name else CLIENT_TLS
         found["HEADRACE_TLS_CA_FILE"] = f"{where}/ca.crt"
     return found
+
+
+def http_hosts(cluster: Cluster) -> list[str]:
+    """Return the names by which nodes may be asked over HTTP; addresses need not be named."""
+    return sorted(name for name in client_names(cluster) if ":" not in name)
 
 
 def probes(cluster: Cluster) -> Manifest:

@@ -175,3 +175,14 @@ def test_a_secret_is_required_once_all_pods_have_it(make_cluster: Any, tmp_path:
     assert not is_proof_required(between, [given, given])  # one is being replaced
     assert is_proof_required(between, [given, given, given])
     assert is_proof_required(final, [new, given, given])
+
+
+def test_nodes_may_be_asked_over_http_by_the_names_of_their_services(
+    make_cluster: Any, tmp_path: Path
+) -> None:
+    clients = {"mode": "Operator", "extraNames": ["broker.example", "fd00::1"]}
+    config = loaded(make_cluster({"tls": {"clients": clients}}), tmp_path)
+    names = set(config.http.hosts)
+    assert {"mill", "mill.shop", "mill.shop.svc", "*.mill-nodes.shop.svc"} <= names
+    assert "broker.example" in names
+    assert not [name for name in names if ":" in name]
