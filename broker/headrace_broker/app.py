@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
+import socket
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from headrace_broker.gateways.grpc.leasing import LeaseService
 from headrace_broker.gateways.grpc.messaging import MessagingService
 from headrace_broker.gateways.grpc.server import GrpcServer, Service
 from headrace_broker.gateways.grpc.topology import TopologyService
+from headrace_broker.management.hosts import Hosts
 from headrace_broker.management.metric_server import MetricServer
 from headrace_broker.management.server import ManagementServer
 from headrace_broker.model.limits import GRPC_CONNECTIONS_MAX
@@ -73,12 +75,13 @@ async def serve(config: Config, stop: asyncio.Event, hang_up: asyncio.Event) -> 
         stack.push_async_callback(node.stop)
         status = NodeStatusSource(node)
         administration = NodeAdministration(node)
-        management = ManagementServer(status, administration)
+        hosts = Hosts(_names(config))
+        management = ManagementServer(status, administration, hosts=hosts)
         stack.push_async_callback(management.stop)
         for address, security in ((config.listeners.http, None), (config.listeners.https, tls)):
             if address:
                 await management.start(*split_address(address), security)
-        await _serve_metrics(node, status, administration, stack)
+        await _serve_metrics(node, status, administration, stack, hosts)
         files = (tls, cluster_tls, join_secret)
         renewed: list[Renewable] = [each for each in files if each is not None]
         renewing = asyncio.create_task(renew_forever(hang_up, *renewed), name="certificates")
@@ -113,17 +116,27 @@ def _cluster_tls(config: Config) -> ClusterTls | None:
     return found
 
 
+def _names(config: Config) -> list[str]:
+    """Return the names by which this node may be asked over HTTP."""
+    listeners = config.listeners
+    places = [node.address for node in config.cluster.nodes]
+    places += [config.cluster.listen, listeners.http, listeners.https, listeners.metrics]
+    hosts = [split_address(place)[0] for place in places if place]
+    return [*config.http.hosts, config.node.name, socket.gethostname(), *hosts]
+
+
 async def _serve_metrics(
     node: BrokerNode,
     status: NodeStatusSource,
     administration: NodeAdministration,
     stack: contextlib.AsyncExitStack,
+    hosts: Hosts,
 ) -> None:
     """Open the listener for metrics, if there is to be one, and have it closed with the stack."""
     config = node.config
     if not config.listeners.metrics:
         return
-    server = MetricServer(status, administration, config.metrics.anonymous)
+    server = MetricServer(status, administration, config.metrics.anonymous, hosts)
     stack.push_async_callback(server.stop)
     await server.start(*split_address(config.listeners.metrics))
     log.info("node %s serves metrics on %s", config.node.name, config.listeners.metrics)

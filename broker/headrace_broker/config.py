@@ -1,7 +1,8 @@
 """The configuration of one node: a TOML file, overridden by the environment.
 
 Every key `[section] key` may be overridden by the variable `HEADRACE_SECTION_KEY`, for instance
-HEADRACE_RAFT_TICK_MS=50; HEADRACE_CLUSTER_NODES is written `1=n1@host:port,2=n2@host:port`.
+HEADRACE_RAFT_TICK_MS=50; HEADRACE_CLUSTER_NODES is written `1=n1@host:port,2=n2@host:port`, and
+HEADRACE_HTTP_HOSTS `a.example,*.b.example`.
 Unknown keys and values out of range are refused, naming the key and what is allowed.
 """
 
@@ -19,6 +20,7 @@ from msgspec import Meta, Struct
 from headrace_broker.config_cluster import unproven_problem
 from headrace_broker.config_default_user import DefaultUserSection, default_user_problem
 from headrace_broker.config_explanation import explain, kinds
+from headrace_broker.config_http import HttpSection
 from headrace_broker.config_metrics import MetricsSection, TracingSection
 from headrace_broker.config_telemetry import TelemetrySection
 from headrace_broker.config_tls import (
@@ -284,6 +286,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     raft: RaftSection = msgspec.field(default_factory=RaftSection)
     limits: LimitsSection = msgspec.field(default_factory=LimitsSection)
     log: LogSection = msgspec.field(default_factory=LogSection)
+    http: HttpSection = msgspec.field(default_factory=HttpSection)
     logging: LoggingSection = msgspec.field(default_factory=LoggingSection)
     metrics: MetricsSection = msgspec.field(default_factory=MetricsSection)
     tracing: TracingSection = msgspec.field(default_factory=TracingSection)
@@ -373,6 +376,8 @@ def _place(name: str, sections: Collection[str]) -> tuple[str, str]:
 def _environment_value(section_type: Any, section: str, key: str, text: str) -> Any:
     if (section, key) == ("cluster", "nodes"):
         return [_environment_node(item) for item in text.split(",")]
+    if (section, key) == ("http", "hosts"):
+        return [item.strip() for item in text.split(",") if item.strip()]
     known = get_type_hints(section_type, include_extras=True)
     found = kinds(known.get(key))
     if int in found and re.fullmatch(r"-?[0-9]{1,18}", text):

@@ -49,7 +49,7 @@ def explain(
     else:
         shown = "the value" if where.endswith(_HIDDEN) else f"{value!r:.80}"
         what = f"{shown} is not allowed; it must be {_allowed(field, what)}"
-    label = sources.get(where) or (str(path) if path is not None else "configuration")
+    label = sources.get(where.partition("[")[0]) or (str(path) if path is not None else "configuration")
     return f"{label}: {where}: {what}"
 
 
@@ -59,6 +59,7 @@ def _walk(root: type[Struct], where: str, data: Any) -> tuple[Any, Any]:
     for token in re.findall(r"[^.\[\]]+", where):
         if token.isdigit():
             data = data[int(token)]
+            field = get_args(_plain(field))[0]
             continue
         field = get_type_hints(_element(field), include_extras=True)[token]
         data = data[token]

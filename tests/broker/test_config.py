@@ -121,7 +121,7 @@ def test_variables_of_other_programs_are_left_alone(tmp_path: Path) -> None:
             "[raftt]\n",
             "node.toml: raftt: unknown key; "
             "allowed are node, cluster, listeners, default_user, tls, cluster_tls, raft, limits, "
-            "log, logging, metrics, tracing, telemetry",
+            "log, http, logging, metrics, tracing, telemetry",
         ),
         (
             "[listeners]\nhttp = ''\n",
@@ -418,3 +418,16 @@ def test_letting_nodes_in_without_the_proof_needs_a_secret() -> None:
                 "HEADRACE_CLUSTER_JOIN_SECRET_FILE": "",
             },
         )
+
+
+def test_names_by_which_a_node_is_asked_come_as_a_list_or_with_commas(tmp_path: Path) -> None:
+    assert load(tmp_path, MINIMAL).http.hosts == ()
+    text = MINIMAL + '[http]\nhosts = ["a.example", "*.b.example"]\n'
+    assert load(tmp_path, text).http.hosts == ("a.example", "*.b.example")
+    environment = {"HEADRACE_HTTP_HOSTS": "c.example, *.d.example,"}
+    assert load(tmp_path, text, environment).http.hosts == ("c.example", "*.d.example")
+    bad = {"HEADRACE_HTTP_HOSTS": "a.example:15672"}
+    assert refusal(tmp_path, MINIMAL, bad) == (
+        "HEADRACE_HTTP_HOSTS: http.hosts[0]: 'a.example:15672' is not allowed; it must be the name "
+        "of a host, without a port, or '*.' and what names end with"
+    )

@@ -17,6 +17,7 @@ from typing import Any, Final
 import msgspec
 from typing_extensions import override
 
+from headrace_broker.cli.log_budget import LogBudget
 from headrace_broker.config import ConfigError, LoggingSection
 from headrace_broker.model.limits import (
     AUDIT_FILE_BYTES_MAX,
@@ -28,6 +29,7 @@ from headrace_broker.runtime.audit import LOG as AUDIT
 
 HUMAN_FORMAT: Final = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 JSON: Final = "json"
+BUDGET: Final = LogBudget()  # of all handlers together
 _NO_REQUEST: Final = "-"
 _FILE_MODE: Final = 0o600
 
@@ -120,6 +122,7 @@ def begin(level: str) -> None:
     logging.basicConfig(level=level.upper())
     for handler in logging.getLogger().handlers:
         handler.setFormatter(HumanFormatter())
+        handler.addFilter(BUDGET)
 
 
 def set_up(section: LoggingSection) -> None:
@@ -143,6 +146,7 @@ def set_up(section: LoggingSection) -> None:
             text = f"{section.audit_file}: cannot be written: {error.strerror}"
             raise ConfigError(f"logging.audit_file: {text}") from None
         file.setFormatter(kind())
+        file.addFilter(BUDGET)
         AUDIT.addHandler(file)
     AUDIT.setLevel(logging.INFO)  # whatever else is left out
 

@@ -18,6 +18,7 @@ from headrace_broker.management.access import (
 )
 from headrace_broker.management.answer import ApiError, amqp_refusal, error_answer
 from headrace_broker.management.entrance import Entrance, arrival
+from headrace_broker.management.hosts import Hosts
 from headrace_broker.management.request_id import HEADER, REQUEST_ID, name_request
 from headrace_broker.management.route import (
     ADMINISTRATOR,
@@ -32,6 +33,7 @@ from headrace_broker.model.reply_code import AmqpError
 from headrace_broker.runtime import audit
 from headrace_broker.runtime.audit import ACTOR
 from headrace_broker.runtime.metrics.requests import HttpMeter
+from headrace_broker.runtime.unproven_log import unproven
 
 COMPRESSED_BYTES_MIN: Final = 1024  # below it a packet is one packet either way
 PATH_LETTERS_MAX: Final = 512  # of a path in the log
@@ -54,10 +56,12 @@ class Guard:
     Args:
         entrance: finds out who asks.
         meter: counts them.
+        hosts: the names by which this node may be asked.
     """
 
-    def __init__(self, entrance: Entrance, meter: HttpMeter) -> None:
+    def __init__(self, entrance: Entrance, meter: HttpMeter, hosts: Hosts | None = None) -> None:
         self._entrance = entrance
+        self._hosts = hosts or Hosts()
         self._meter = meter
         self._open: set[str] = set()  # paths for which no log-in is asked
         self._headings: dict[str, str] = {}  # by path as aiohttp writes it
@@ -119,6 +123,7 @@ class Guard:
         handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
     ) -> web.StreamResponse:
         try:
+            self._hosts.check(request)
             if request.match_info.http_exception is not None and request.path not in self._open:
                 await self._log_in(request)  # what there is not is nobody's business either
             return await handler(request)
@@ -173,6 +178,7 @@ def _note(request: web.Request, status: int, seconds: float) -> None:
         status,
         1000 * seconds,
         REQUEST_ID.get(),
+        extra=unproven(request.remote or "") if who is None else None,
     )
 
 

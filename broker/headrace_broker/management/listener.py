@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any, Final
+from typing import Final
 
 from aiohttp import web
 
-from headrace_broker.model.limits import HTTP_CONNECTIONS_MAX, LISTEN_BACKLOG
+from headrace_broker.management.connection import HttpConnection
+from headrace_broker.model.limits import (
+    HTTP_CONNECTIONS_MAX,
+    HTTP_IDLE_SECONDS_MAX,
+    LISTEN_BACKLOG,
+)
 from headrace_broker.runtime.tls import ServerTls
 from headrace_broker.runtime.tls_server import TlsServer
+from headrace_broker.runtime.unproven_log import unproven
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -22,6 +28,7 @@ class HttpListener:
         server: answers them; other listeners may share it.
         tls: serve TLS so, None to serve in the clear.
         connections_max: further clients are refused by closing their socket.
+        idle_s: seconds until a connection without a request is closed.
     """
 
     def __init__(
@@ -29,7 +36,9 @@ class HttpListener:
         server: web.Server,
         tls: ServerTls | None = None,
         connections_max: int = HTTP_CONNECTIONS_MAX,
+        idle_s: float = HTTP_IDLE_SECONDS_MAX,
     ) -> None:
+        self._idle_s = idle_s
         self._http = server
         self._connections_max = connections_max
         self._tls = TlsServer(tls, self._admit, _forget) if tls is not None else None
@@ -63,11 +72,9 @@ class HttpListener:
         if self._tls is not None:
             count += self._tls.handshakes
         if count >= self._connections_max:
-            _LOG.warning("HTTP connection refused: there are %d", count)
+            _LOG.warning("HTTP connection refused: there are %d", count, extra=unproven(""))
             return None
-        protocol: Any = self._http()
-        assert isinstance(protocol, asyncio.BaseProtocol)
-        return protocol
+        return HttpConnection(self._http, self._idle_s)
 
 
 class _Refusal(asyncio.Protocol):

@@ -7,11 +7,13 @@ from aiohttp import web
 from headrace_broker.management.administration import Administration
 from headrace_broker.management.entrance import Entrance
 from headrace_broker.management.guard import Guard
+from headrace_broker.management.headers import protect_prepared
+from headrace_broker.management.hosts import Hosts
 from headrace_broker.management.listener import HttpListener
 from headrace_broker.management.metrics import MetricEndpoints
 from headrace_broker.management.route import MONITORING, NOBODY
 from headrace_broker.management.status_source import StatusSource
-from headrace_broker.model.limits import HTTP_IDLE_SECONDS_MAX, METRIC_CONNECTIONS_MAX
+from headrace_broker.model.limits import METRIC_CONNECTIONS_MAX
 
 
 class MetricServer:
@@ -21,17 +23,23 @@ class MetricServer:
         source: what the node tells of itself.
         node: whose metrics.
         anonymous: nobody is asked for a log-in.
+        hosts: the names by which the node may be asked.
     """
 
-    def __init__(self, source: StatusSource, node: Administration, anonymous: bool) -> None:
+    def __init__(
+        self,
+        source: StatusSource,
+        node: Administration,
+        anonymous: bool,
+        hosts: Hosts | None = None,
+    ) -> None:
         role = NOBODY if anonymous else MONITORING
-        guard = Guard(Entrance(source, node.view), node.metrics.http)
+        guard = Guard(Entrance(source, node.view), node.metrics.http, hosts)
         app = web.Application(middlewares=[guard.handle])
+        app.on_response_prepare.append(protect_prepared)
         for row in MetricEndpoints(node.metrics, source, role).routes():
             app.router.add_get(row.path, guard.guarded(row))
-        self._runner = web.AppRunner(
-            app, access_log=None, shutdown_timeout=0, keepalive_timeout=HTTP_IDLE_SECONDS_MAX
-        )
+        self._runner = web.AppRunner(app, shutdown_timeout=0)
         self._listener: HttpListener | None = None
 
     async def start(self, host: str, port: int) -> int:

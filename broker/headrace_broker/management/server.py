@@ -25,7 +25,9 @@ from headrace_broker.management.exchanges import ExchangeEndpoints
 from headrace_broker.management.flow import FlowEndpoints
 from headrace_broker.management.flow_limits import FlowLimitEndpoints
 from headrace_broker.management.guard import Guard
+from headrace_broker.management.headers import protect_prepared
 from headrace_broker.management.health import HealthEndpoints, State
+from headrace_broker.management.hosts import Hosts
 from headrace_broker.management.leases import LeaseEndpoints
 from headrace_broker.management.listener import HttpListener
 from headrace_broker.management.log_level import LogLevelEndpoints
@@ -48,7 +50,7 @@ from headrace_broker.management.topic_permissions import TopicPermissionEndpoint
 from headrace_broker.management.user_limits import UserLimitEndpoints
 from headrace_broker.management.users import UserEndpoints
 from headrace_broker.management.vhosts import VhostEndpoints
-from headrace_broker.model.limits import HTTP_IDLE_SECONDS_MAX, REQUEST_BODY_BYTES_MAX
+from headrace_broker.model.limits import REQUEST_BODY_BYTES_MAX
 from headrace_broker.runtime.tls import ServerTls
 
 SHUTDOWN_S_MAX: Final = 2.0  # seconds that open requests get at stop
@@ -71,6 +73,7 @@ class ManagementServer:
         source: what the node tells of itself; asked at each request.
         node: what is looked at and changed through it.
         clock: seconds of a clock that never goes back.
+        hosts: the names by which the node may be asked.
     """
 
     def __init__(
@@ -78,7 +81,9 @@ class ManagementServer:
         source: StatusSource,
         node: Administration,
         clock: Callable[[], float] = time.monotonic,
+        hosts: Hosts | None = None,
     ) -> None:
+        self._hosts = hosts
         self._source = source
         self._node = node
         self._clock = clock
@@ -108,9 +113,7 @@ class ManagementServer:
         if self._runner is None:
             self._runner = web.AppRunner(
                 self.application(),
-                access_log=None,
                 shutdown_timeout=SHUTDOWN_S_MAX,
-                keepalive_timeout=HTTP_IDLE_SECONDS_MAX,
             )
             await self._runner.setup()
         self._entrance.tls = tls or self._entrance.tls
@@ -188,8 +191,9 @@ class ManagementServer:
 
     def application(self) -> web.Application:
         """Return the routes, without a listener."""
-        guard = Guard(self._entrance, self._node.metrics.http)
+        guard = Guard(self._entrance, self._node.metrics.http, self._hosts)
         app = web.Application(middlewares=[guard.handle], client_max_size=REQUEST_BODY_BYTES_MAX)
+        app.on_response_prepare.append(protect_prepared)
         rows = self.routes()
         # With a slash at the end, too: some clients of RabbitMQ ask so.
         also = [row._replace(path=f"{row.path}/") for row in rows if row.role != NOBODY]

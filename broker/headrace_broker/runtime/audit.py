@@ -11,8 +11,10 @@ from contextvars import ContextVar
 from typing import Any, Final, NamedTuple
 
 from headrace_broker.model.limits import AUDIT_VALUE_CHARACTERS_MAX
+from headrace_broker.runtime.unproven_log import unproven
 
 DONE: Final = "done"
+LOGIN: Final = "login"  # an action, of those who have not proven who they are
 
 LOG: Final = logging.getLogger("headrace.audit")
 
@@ -66,7 +68,8 @@ def record_by(actor: Actor, action: str, target: str, outcome: str = DONE, **det
     fields |= details
     shown = {key: _bounded(value) for key, value in fields.items() if value not in ("", None)}
     line = " ".join(f"{key}={_quoted(value)}" for key, value in shown.items())
-    LOG.info("%s", line, extra={"fields": shown})
+    more = unproven(actor.peer.rpartition(":")[0].strip("[]")) if action == LOGIN else {}
+    LOG.info("%s", line, extra={"fields": shown, **more})
 
 
 def _bounded(value: Any) -> Any:

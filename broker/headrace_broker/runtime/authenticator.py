@@ -14,6 +14,7 @@ from headrace_broker.model.limits import LOGINS_CHECKED_MAX
 from headrace_broker.runtime import audit
 from headrace_broker.runtime.login_limit import LoginLimit
 from headrace_broker.runtime.password import PasswordChecker
+from headrace_broker.runtime.unproven_log import unproven
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -128,7 +129,8 @@ class Authenticator:
             audit.record("login", name, "refused")
             wait_s = self._limit.failed(name, host)
             if wait_s:
-                _LOG.warning("log-ins from %s are not looked at for %d s", host, wait_s)
+                text = "log-ins from %s are not looked at for %d s"
+                _LOG.warning(text, host, wait_s, extra=unproven(host))
             return Verdict(False)
         self._limit.succeeded(name, host)
         if kept is not user and not await self.renew(user, kept):

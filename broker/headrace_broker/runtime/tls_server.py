@@ -20,6 +20,7 @@ from headrace_broker.model.limits import (
 )
 from headrace_broker.runtime.receive_buffer import bound_receive_buffer
 from headrace_broker.runtime.tls import ServerTls
+from headrace_broker.runtime.unproven_log import unproven
 from headrace_raftlog.accepting import accept
 
 ACCEPT_PAUSE_SECONDS: Final = 1.0  # after a failed accept: the process has no descriptors left
@@ -121,10 +122,12 @@ class TlsServer:
                 ssl_shutdown_timeout=CLOSE_SECONDS_MAX,
             )
         except ssl.SSLError as error:
-            _LOG.warning("%s: TLS handshake failed: %s", address, _reason(error))
+            _LOG.warning(
+                "%s: TLS handshake failed: %s", address, _reason(error), extra=_of(address)
+            )
             self._failed(protocol)
         except OSError as error:
-            _LOG.info("%s: gone during the TLS handshake: %s", address, error)
+            _LOG.info("%s: gone during the TLS handshake: %s", address, error, extra=_of(address))
             self._failed(protocol)
 
     def _shaken(
@@ -133,6 +136,10 @@ class TlsServer:
         if handshake.cancelled():  # perhaps before it began
             self._failed(protocol)
             client.close()
+
+
+def _of(address: Any) -> dict[str, str]:
+    return unproven(str(address[0]) if isinstance(address, tuple) else "")
 
 
 def _reason(error: ssl.SSLError) -> str:

@@ -179,7 +179,8 @@ class BulkServicer(RaftBulkServicer):
                 raise StreamRefusedError(f"node {peer.node} fetches for member {member}")
         except StreamRefusedError as refusal:
             if self._told.is_new(str(refusal)):
-                LOG.warning("refused a fetch from %s: %s", context.peer(), refusal)
+                text = "refused a fetch from %s: %s"
+                LOG.warning(text, context.peer(), refusal, extra={"unproven": ""})
             await _refuse(context, grpc.StatusCode.FAILED_PRECONDITION, str(refusal))
         if self.active >= BULK_STREAMS_MAX:
             text = f"{self.active} fetches are under way, the maximum is {BULK_STREAMS_MAX}"

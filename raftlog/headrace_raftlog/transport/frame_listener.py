@@ -146,7 +146,7 @@ class FrameListener:
     def tell(self, text: str) -> None:
         """Log why somebody was refused, once: who it is may try for ever."""
         if self._told.is_new(text):
-            LOG.warning("%s", text)
+            LOG.warning("%s", text, extra={"unproven": ""})
 
     async def _accept(self, listening: socket.socket) -> None:
         while True:

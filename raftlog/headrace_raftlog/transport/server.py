@@ -171,7 +171,7 @@ class StreamServicer(RaftTransportServicer):
         text = str(refusal)
         may_last = isinstance(refusal, (StrangerError, RemovedError, UnprovenError))
         if not may_last or self._told.is_new(text):
-            LOG.warning("refused a stream from %s: %s", caller, text)
+            LOG.warning("refused a stream from %s: %s", caller, text, extra={"unproven": ""})
 
 
 async def _refuse(context: Context, text: str, metadata: Sequence[tuple[str, str]]) -> NoReturn:

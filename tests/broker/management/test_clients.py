@@ -230,7 +230,7 @@ def test_a_reason_that_is_no_utf_8_is_told_as_far_as_it_is(busy):
             login = base64.b64encode(b"guest:guest")
             path = f"/api/connections/{name_of(2)}".encode()
             writer.write(
-                b"DELETE %b HTTP/1.1\r\nHost: n1\r\nAuthorization: Basic %b\r\n"
+                b"DELETE %b HTTP/1.1\r\nHost: localhost\r\nAuthorization: Basic %b\r\n"
                 b"X-Reason: too \xff loud\r\nConnection: close\r\n\r\n" % (path, login)
             )
             answer = await reader.read()

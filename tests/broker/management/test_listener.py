@@ -26,10 +26,10 @@ def serve(body: Callable[[int], Awaitable[None]], *arguments: Any, idle_s: float
     async def main() -> None:
         app = web.Application()
         app.router.add_get("/{path}", answer)
-        runner = web.AppRunner(app, access_log=None, keepalive_timeout=idle_s)
+        runner = web.AppRunner(app)
         await runner.setup()
         assert runner.server is not None
-        listener = HttpListener(runner.server, *arguments)
+        listener = HttpListener(runner.server, *arguments, idle_s=idle_s)
         port = await listener.start("127.0.0.1", 0)
         try:
             async with asyncio.timeout(30):

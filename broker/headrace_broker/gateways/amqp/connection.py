@@ -50,6 +50,7 @@ from headrace_broker.model.reply_code import (
     AmqpError,
 )
 from headrace_broker.runtime.port import Broker, ConnectionInfo
+from headrace_broker.runtime.unproven_log import unproven
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -217,14 +218,22 @@ class Connection(ChannelOwner):
             if self.state == states.CLOSED:
                 self._shell.disconnect()
             return
-        _LOG.info("%s: closed: %s", self.info.name, error)
+        if before < states.RUNNING:
+            _LOG.info("%s: closed: %s", self.info.name, error, extra=unproven(self._host))
+        else:
+            _LOG.info("%s: closed: %s", self.info.name, error)
         self._close_channels()
         self.outlet.send_close(0, error, index)
         self._shell.set_timer(CLOSE_SECONDS_MAX)
 
     def crash(self, what: str) -> None:
         """Log the exception being handled and close the connection with INTERNAL_ERROR."""
-        _LOG.exception("%s: while handling %s", self.info.name, what)
+        _LOG.exception(
+            "%s: while handling %s",
+            self.info.name,
+            what,
+            extra=unproven(self._host) if self.state < states.RUNNING else None,
+        )
         self.fail(AmqpError(INTERNAL_ERROR, f"a fault of the broker while handling {what}"), 0)
 
     def operation_started(self) -> None:
@@ -328,7 +337,8 @@ class Connection(ChannelOwner):
             self._enter(states.AUTHENTICATED)
             self.outlet.send(0, handshake.tune(self._broker.limits))
             return
-        _LOG.warning("%s: log-in of '%s' refused", self.info.name, self.info.user)
+        text = "%s: log-in of '%s' refused"
+        _LOG.warning(text, self.info.name, self.info.user, extra=unproven(self._host))
         if self._opening.tell_refusal:
             text = handshake.refusal(self.info.mechanism, wait_s)
             self.fail(AmqpError(ACCESS_REFUSED, text), 0)

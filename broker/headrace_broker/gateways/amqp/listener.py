@@ -20,6 +20,7 @@ from headrace_broker.runtime.port import Broker
 from headrace_broker.runtime.receive_buffer import bound_receive_buffer
 from headrace_broker.runtime.tls import ServerTls
 from headrace_broker.runtime.tls_server import TlsServer
+from headrace_broker.runtime.unproven_log import unproven
 
 SHUTTING_DOWN: Final = "the broker is shutting down"
 
@@ -147,7 +148,9 @@ class AmqpListener:
 
     def _admit(self) -> AmqpProtocol | None:
         if len(self._protocols) >= self._connections_max:
-            _LOG.warning("connection refused: there are %d", len(self._protocols))
+            _LOG.warning(
+                "connection refused: there are %d", len(self._protocols), extra=unproven("")
+            )
             self._broker.client_counts.refused_connections[BY_NODE] += 1
             return None
         assert self._pace is not None, "nobody is accepted before the start"
