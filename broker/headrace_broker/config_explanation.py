@@ -49,7 +49,8 @@ def explain(
     else:
         shown = "the value" if where.endswith(_HIDDEN) else f"{value!r:.80}"
         what = f"{shown} is not allowed; it must be {_allowed(field, what)}"
-    label = sources.get(where.partition("[")[0]) or (str(path) if path is not None else "configuration")
+    file = str(path) if path is not None else "configuration"
+    label = sources.get(where.partition("[")[0]) or file
     return f"{label}: {where}: {what}"
 
 

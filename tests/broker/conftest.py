@@ -43,6 +43,7 @@ from headrace_broker.runtime.authenticator import Verdict
 from headrace_broker.runtime.browsing import Page
 from headrace_broker.runtime.catalog_service import CatalogUnavailableError
 from headrace_broker.runtime.client_list import ClientListing
+from headrace_broker.runtime.clock import Clock
 from headrace_broker.runtime.counts import QueueCounts
 from headrace_broker.runtime.flow_settings import FlowSettings, Setting
 from headrace_broker.runtime.inquiry import ANSWER_SECONDS_MAX, Close, Inquiries, List, Stats
@@ -270,6 +271,7 @@ class FakeNode:
         self.lost = False
         self.here: set[str] = set()
         self.messages: dict[str, int] = {}
+        self.clock = Clock()
         self.message_service = FakeMessages()
         self.purged: list[str] = []
         self.closed: list[tuple[str, str]] = []

@@ -26,10 +26,22 @@ def state_of(row: Row) -> str:
     return "draining" if row["being_drained"] else "running"
 
 
+def clock_of(row: Row) -> str:
+    """Return how far a node's wall clock is from the cluster's, with "!" for a warning."""
+    skew = row.get("clock_skew_ms")  # older nodes do not say
+    if skew is None:
+        return "-"
+    return f"{skew:+d} ms" + (" !" if row.get("clock_warning") else "")
+
+
 @node.command("list")
 @click.pass_obj
 def list_nodes(session: Session) -> None:
-    """List the nodes of the cluster and what they do."""
+    """List the nodes of the cluster and what they do.
+
+    The clock is how far a node's wall clock is from the median; "!" marks one that is too far, or
+    whose queues are, of which the log of every node says more.
+    """
     columns: dict[str, Column] = {
         "id": "id",
         "name": "name",
@@ -39,6 +51,7 @@ def list_nodes(session: Session) -> None:
         "replicas": "replicas",
         "leaving": "leaving",
         "connections": "connections",
+        "clock": clock_of,
     }
     session.print_rows(session.get(path_of("cluster", "nodes")), columns)
 

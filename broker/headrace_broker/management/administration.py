@@ -16,9 +16,10 @@ from headrace_broker.model.archive import ArchiveStatus
 from headrace_broker.model.definition import Binding, Exchange, Node, Queue, User
 from headrace_broker.model.limits import LISTING_ROWS_MAX
 from headrace_broker.model.stats import StatsRow
-from headrace_broker.model.status import LeaseGroupStatus, MemberStatus, NodeLoad
+from headrace_broker.model.status import ClockStatus, LeaseGroupStatus, MemberStatus, NodeLoad
 from headrace_broker.runtime.browsing import Page
 from headrace_broker.runtime.client_list import ClientListing
+from headrace_broker.runtime.clock import Clock
 from headrace_broker.runtime.counts import QueueCounts
 from headrace_broker.runtime.flow_report import FlowReport
 from headrace_broker.runtime.inquiry import ANSWER_SECONDS_MAX, Stats
@@ -86,6 +87,9 @@ class OperationsPort(Protocol):
 
     def up(self) -> frozenset[int]:
         """Return the ids of the nodes that run."""
+
+    def clock(self, node: int) -> ClockStatus | None:
+        """Return how a node's clocks stand, None while they were not measured."""
 
     def placed_on(self, node: int) -> list[Queue]:
         """Return the queues with a replica on a node."""
@@ -180,6 +184,10 @@ class Administration(Protocol):
     @property
     def view(self) -> CatalogView:
         """The catalog."""
+
+    @property
+    def clock(self) -> Clock:
+        """The time by which queues go."""
 
     @property
     def topology(self) -> TopologyPort:

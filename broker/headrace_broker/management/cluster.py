@@ -62,6 +62,8 @@ class ClusterNodeView(msgspec.Struct):
         connections: of clients, likewise.
         replicas: of queues that it has, or is about to give up.
         leaving: of these, those that are on their way to other nodes.
+        clock_skew_ms: its wall clock less the median of the cluster's; None while not measured.
+        clock_warning: what is wrong with its clock or with the time of its queues, "" for nothing.
     """
 
     id: int
@@ -75,6 +77,8 @@ class ClusterNodeView(msgspec.Struct):
     connections: int | None
     replicas: int
     leaving: int
+    clock_skew_ms: int | None
+    clock_warning: str
 
 
 class ForgetView(msgspec.Struct):
@@ -161,6 +165,7 @@ class ClusterEndpoints:
     def _view(self, node: Node, loads: dict[int, NodeLoad]) -> ClusterNodeView:
         load = loads.get(node.id)
         placed = self._node.operations.placed_on(node.id)
+        clock = self._node.operations.clock(node.id)
         idle = load is None or (load.leaders == load.alone and load.connections == 0)
         return ClusterNodeView(
             node.id,
@@ -174,6 +179,8 @@ class ClusterEndpoints:
             load.connections if load is not None else None,
             len(placed),
             sum(node.id in queue.leaving for queue in placed),
+            clock.skew_ms if clock is not None else None,
+            clock.warning if clock is not None else "",
         )
 
     async def _join(self, request: web.Request) -> web.Response:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from typing import Annotated, Final, Literal
 
 import msgspec
@@ -94,16 +92,10 @@ class MessageEndpoints:
 
     Args:
         node: what is asked.
-        clock_ms: Unix time.
     """
 
-    def __init__(
-        self,
-        node: Administration,
-        clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
-    ) -> None:
+    def __init__(self, node: Administration) -> None:
         self._node = node
-        self._clock_ms = clock_ms
 
     def routes(self) -> list[Route]:
         """Return what is answered."""
@@ -143,7 +135,7 @@ class MessageEndpoints:
         if encoding not in (ENCODING_AUTO, ENCODING_BASE64):
             raise bad_request(f"encoding: must be auto or base64, not '{encoding}'")
         page = await self._node.message_service.browse(queue, after, limit, octets)
-        return json_answer(render_page(page, encoding, self._clock_ms()))
+        return json_answer(render_page(page, encoding, int(self._node.clock.queue_ms())))
 
     async def _delete(self, request: web.Request) -> web.Response:
         queue = await self._queue(request)

@@ -53,6 +53,14 @@ def render_node(status: NodeStatus, stats: NodeStats | None, now_ms: int) -> dic
     }
     if stats is not None:
         body |= _render_stats(stats, now_ms)
+    clock = status.clock
+    if clock is not None:
+        body |= {
+            "clock_skew_ms": clock.skew_ms,
+            "clock_skew_bound_ms": clock.bound_ms,
+            "queue_clock_lead_ms": clock.lead_ms,
+            "clock_warning": clock.warning,
+        }
     resources = status.resources
     if resources is not None:
         body |= {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Sequence
 from typing import Any, Final, Literal
 
@@ -47,11 +46,6 @@ from headrace_broker.model.status import QueueStatus
 COUNTS_SECONDS_MAX: Final = 2.0  # for what other nodes say in a listing; the rest is without counts
 FLOWS_SECONDS_MAX: Final = 1.0  # likewise for what moves in queues; the rest is listed as calm
 COUNTS_AT_ONCE: Final = 64  # questions to leaders under way for one listing
-
-
-def unix_ms() -> int:
-    """Return Unix time in milliseconds."""
-    return time.time_ns() // 1_000_000
 
 
 Known = tuple[QueueStatus, QueueStats | None]
@@ -139,7 +133,7 @@ class QueueEndpoints:
         view = self._node.view
         found = [queue for queue in view.queues(vhost) if who.sees(view, queue.vhost)]
         found.sort(key=lambda queue: (queue.vhost, queue.name))
-        ages, now_ms = asked_ages(request), unix_ms()
+        ages, now_ms = asked_ages(request), int(self._node.clock.queue_ms())
 
         async def prepare(queues: Sequence[Queue]) -> list[Known]:
             return await self._known(queues, ages)
@@ -246,7 +240,7 @@ class QueueEndpoints:
                     status, flow=await self._node.flow_report.queue(queue)
                 )
         stats = (await self._stats([queue], ages)).get((queue.vhost, queue.name))
-        body = _rendered((status, stats), ages, unix_ms())
+        body = _rendered((status, stats), ages, int(self._node.clock.queue_ms()))
         return json_answer(chosen(body, columns(request)))
 
     async def _put(self, request: web.Request) -> web.Response:

@@ -367,6 +367,8 @@ NodeView = _view(
         **dict.fromkeys(("fd_total", "sockets_total", "proc_total", "gc_num"), int),
         **dict.fromkeys(("context_switches", "mem_limit", "mem_total", "mem_stage"), int),
         "disk_free_limit": int,
+        **dict.fromkeys(("clock_skew_ms", "clock_skew_bound_ms", "queue_clock_lead_ms"), int),
+        "clock_warning": str,
         **dict.fromkeys(("running", "being_drained", "mem_alarm", "disk_free_alarm"), bool),
         **dict.fromkeys(("partitions", "cluster_links", "enabled_plugins"), list[str]),
         "catalog": list[ReplicaView],

@@ -76,6 +76,7 @@ class NodeStatus(msgspec.Struct, frozen=True):
         quarantined: of the answering node only, empty for the others.
         resources: memory and disk, None of a node that has not told them.
         being_drained: it is to lead nothing and to take no clients.
+        clock: None while it was not measured.
     """
 
     id: int
@@ -87,6 +88,23 @@ class NodeStatus(msgspec.Struct, frozen=True):
     quarantined: tuple[DamageStatus, ...] = ()
     resources: ResourceStatus | None = None
     being_drained: bool = False
+    clock: ClockStatus | None = None
+
+
+class ClockStatus(msgspec.Struct, frozen=True):
+    """How a node's clocks stand to the median of the wall clocks that the answering node hears.
+
+    Attributes:
+        skew_ms: its wall clock less the median.
+        bound_ms: by how much that may be wrong.
+        lead_ms: the time by which its queues go, less the median.
+        warning: what is wrong with that, "" for nothing.
+    """
+
+    skew_ms: int
+    bound_ms: int
+    lead_ms: int
+    warning: str = ""
 
 
 class ResourceStatus(msgspec.Struct, frozen=True):

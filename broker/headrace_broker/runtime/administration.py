@@ -14,6 +14,7 @@ from headrace_broker.runtime import audit
 from headrace_broker.runtime.archive_desk import ArchiveDesk
 from headrace_broker.runtime.catalog_service import CatalogUnavailableError
 from headrace_broker.runtime.client_list import ClientListing
+from headrace_broker.runtime.clock import Clock
 from headrace_broker.runtime.counts import QueueCounts
 from headrace_broker.runtime.flow_report import FlowReport
 from headrace_broker.runtime.leader_client import LeaderUnavailableError, QueueGoneError
@@ -37,6 +38,7 @@ class NodeAdministration:
 
     Attributes:
         view: the catalog as applied here.
+        clock: the time by which queues go.
         topology: declares and deletes queues, exchanges and bindings.
         message_service: looks at, removes and moves single messages.
         flow_report: why publishers are slow, and who causes it.
@@ -51,6 +53,7 @@ class NodeAdministration:
 
     def __init__(self, node: BrokerNode) -> None:
         self.view: CatalogView = node.catalog.catalog
+        self.clock: Clock = node.clock
         self.topology: Topology = node.topology
         self.message_service = MessageService(node.broker, node.router, node.browsing)
         self.flow_report: FlowReport = node.flow_report

@@ -12,6 +12,7 @@ from headrace_broker.model.flow import LIMIT_DISK, LIMIT_MEMORY
 from headrace_broker.runtime.alarms import AlarmBoard
 
 CLEAR: Final = 0
+CLOCK: Final = "clock"  # the resource of warnings of clocks, which block nobody
 
 Key = tuple[str, str]  # node and resource
 
@@ -21,7 +22,7 @@ class Scarcity(NamedTuple):
 
     Attributes:
         node: name.
-        resource: "memory" or "disk".
+        resource: "memory", "disk" or CLOCK, whose stage is STAGE_RELIEF and which has no figures.
         stage: CLEAR, STAGE_RELIEF or STAGE_ALARM of `flow.alarm`.
         since_ms: Unix time at which this node saw the stage.
         used: bytes of memory.
@@ -89,7 +90,19 @@ class AlarmWatch:
                 figures = _figures(report, limit)
                 reason = _reason(report, limit, stage, name)
                 found[key] = Scarcity(name, resource, stage, since, *figures, reason)
+        found.update(self._clocks(now))
         self._since = {key: (each.stage, each.since_ms) for key, each in found.items()}
+        return found
+
+    def _clocks(self, now: int) -> dict[Key, Scarcity]:
+        """Return the warnings of clocks."""
+        if self._board.clocks is None:
+            return {}
+        found: dict[Key, Scarcity] = {}
+        for node, reason in self._board.clocks.warnings.items():
+            key = (self._name(node), CLOCK)
+            since = self._since[key][1] if key in self._since else now
+            found[key] = Scarcity(*key, STAGE_RELIEF, since, 0, 0, 0, 0, reason)
         return found
 
     def clear(self, key: Key) -> Scarcity:

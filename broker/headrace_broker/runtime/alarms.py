@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from headrace_broker.flow.alarm import RESOURCES, Alarm, ClusterAlarms, NodeReport
 from headrace_broker.model.flow import NO_LIMIT
 from headrace_broker.model.limits import ALARM_LEASE_MS, ALARM_RENEW_MS
+from headrace_broker.runtime.cluster_clock import ClusterClock
 from headrace_broker.runtime.pb.cluster_pb2 import AlarmReport, ClusterPayload
 
 _FIELDS: Final = (
@@ -45,6 +46,7 @@ class AlarmBoard:
         names: of all nodes by id; they may change.
         boot: returns this node's boot count.
         send: carries a payload to a node; False when it did not leave.
+        clocks: measures the nodes' clocks by the reports; None for not.
 
     Attributes:
         own: what this node says of itself; its owner changes it and calls `tell`.
@@ -60,7 +62,9 @@ class AlarmBoard:
         boot: Callable[[], int],
         send: Callable[[int, bytes], bool],
         clock_ns: Callable[[], int] = time.monotonic_ns,
+        clocks: ClusterClock | None = None,
     ) -> None:
+        self.clocks = clocks
         self.own = NodeReport(node, number=1)
         self.limit = NO_LIMIT
         self.reason = ""
@@ -97,7 +101,10 @@ class AlarmBoard:
         ]
 
     def watch(self, callback: Callable[[], None]) -> None:
-        """Call `callback` whenever `limit` or `reason` have changed; it may not block."""
+        """Call `callback` whenever `limit`, `reason` or a warning of clocks has changed.
+
+        It may not block.
+        """
         self._watchers.append(callback)
 
     def start(self) -> None:
@@ -112,6 +119,8 @@ class AlarmBoard:
                     *(name, ALARM_LEASE_MS),
                 )
         self._look()
+        if self.clocks is not None and self.clocks.look():
+            self._tell_watchers()
         self._handle = asyncio.get_running_loop().call_later(ALARM_RENEW_MS / 1000, self.start)
 
     def stop(self) -> None:
@@ -131,6 +140,8 @@ class AlarmBoard:
 
     def peer_up(self, peer: int) -> None:
         """A node can be reached: it hears how this one is."""
+        if self.clocks is not None:
+            self.clocks.peer_up(peer)
         self._report(peer)
 
     def receive(self, peer: int, message: AlarmReport) -> None:
@@ -138,8 +149,12 @@ class AlarmBoard:
         report = NodeReport(peer, message.boot, message.number)
         for field in _FIELDS:
             setattr(report, field, getattr(message, field))
-        if self._cluster.take(report, self._now_us()):
-            self._look()
+        if not self._cluster.take(report, self._now_us()):
+            return
+        clocks = self.clocks if message.HasField("clock") else None
+        if clocks is not None and clocks.receive(peer, message.clock):
+            self._report(peer)
+        self._look()
 
     def _peers(self) -> list[int]:
         return [peer for peer in self._names if peer != self._node]
@@ -149,6 +164,8 @@ class AlarmBoard:
         message = AlarmReport(boot=self._boot(), number=self._number)
         for field in _FIELDS:
             setattr(message, field, getattr(self.own, field))
+        if self.clocks is not None:
+            message.clock.CopyFrom(self.clocks.reading(peer))
         self._send(peer, ClusterPayload(alarm=message).SerializeToString())
 
     def _look(self) -> None:
@@ -176,6 +193,9 @@ class AlarmBoard:
             more = len(self._since_us) - 1
             self.reason = alarms[node, self.limit].describe(self.node_name)
             self.reason += f" (and {more} more)" if more else ""
+        self._tell_watchers()
+
+    def _tell_watchers(self) -> None:
         for watcher in list(self._watchers):
             watcher()
 

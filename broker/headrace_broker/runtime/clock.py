@@ -22,3 +22,17 @@ class Clock:
     def monotonic_us(self) -> i64:
         """Return the same in microseconds, for what is short."""
         return time.monotonic_ns() // 1000
+
+    def boottime_us(self) -> i64:
+        """Return the microseconds since the machine was started, time asleep included."""
+        return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
+
+    def queue_ms(self) -> i64:
+        """Return the Unix time by which queues go; here it follows the wall clock wherever it goes.
+
+        See `SteadyClock`, by which nodes go.
+        """
+        return self.unix_ms()
+
+    def witness(self, stamp_ms: i64) -> None:
+        """Take note of the newest stamp in the log of a queue that this node begins to lead."""

@@ -41,7 +41,7 @@ class Duties:
         return FIRST_VERSION
 
     def queue_due(self, queue: Queue, due_ms: i64) -> None:
-        """Call `QueueHost.tick` at this Unix time."""
+        """Call `QueueHost.tick` at this time of the node's queues."""
 
     def dead_lettered(self, queue: Queue, arguments: dict[str, Any], letters: list[Letter]) -> None:
         """Take messages on their way to a dead letter exchange."""
@@ -100,7 +100,7 @@ class LeaderDuties(Duties):
         self.on_dead_lettered: Callable[[Queue, int, int], None] = _nobody_counts
         self._led: set[int] = set()  # of which `on_led` has told
         self._effective = EffectiveArguments(view)
-        self._ticks = QueueTimer(self._tick, clock.unix_ms)
+        self._ticks = QueueTimer(self._tick, clock.queue_ms)
         self._expiries = QueueTimer(self._look_at_expiry, clock.monotonic_ms)
 
     def stop(self) -> None:
@@ -222,7 +222,7 @@ class LeaderDuties(Duties):
         asyncio.get_running_loop().call_soon(self._tick_now, group)
 
     def _tick_now(self, group: int) -> None:
-        self._tick(group, int(self._clock.unix_ms()))
+        self._tick(group, int(self._clock.queue_ms()))
 
     @override
     def dead_letters_forgotten(self, queue: Queue, ids: list[int]) -> None:

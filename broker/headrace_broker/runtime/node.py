@@ -25,6 +25,7 @@ from headrace_broker.runtime.broker import NodeBroker
 from headrace_broker.runtime.browsing import BrowsingClient
 from headrace_broker.runtime.catalog_service import CatalogService, CatalogUnavailableError
 from headrace_broker.runtime.client_list import ClientList
+from headrace_broker.runtime.cluster_clock import ClusterClock
 from headrace_broker.runtime.counts import CountsClient
 from headrace_broker.runtime.dead_letter_carrier import Carrier
 from headrace_broker.runtime.dead_letter_office import DeadLetterOffice
@@ -52,6 +53,7 @@ from headrace_broker.runtime.replica_report import ReplicaReport
 from headrace_broker.runtime.replies import Replies
 from headrace_broker.runtime.resources import Resources
 from headrace_broker.runtime.router import Router
+from headrace_broker.runtime.steady_clock import SteadyClock
 from headrace_broker.runtime.telemetry.telemetry import Telemetry
 from headrace_broker.runtime.topology import Topology
 from headrace_raftlog.model.membership import member_node
@@ -79,6 +81,8 @@ class BrokerNode:
         catalog: cluster metadata.
         flow_settings: keeps the limits of flow control up to date.
         alarms: whether publishers are blocked, and why.
+        clock: the time by which queues go here.
+        clocks: how far those of the nodes are apart.
         resources: memory and disk of this node.
         hosting: queues on this node and sessions of its gateways.
         broker: what gateways use.
@@ -129,13 +133,17 @@ class BrokerNode:
         self._make_cluster(nodes)
         others = list(self.directory.others)
         self.peers_up: dict[int, int] = dict.fromkeys(others, 0)
-        self.alarms = AlarmBoard(node, self.names, lambda: self.raft.boot, self.raft.send)
+        self.clock = SteadyClock()
+        self.clocks = ClusterClock(self.clock, node, self.names)
+        self.alarms = AlarmBoard(
+            node, self.names, lambda: self.raft.boot, self.raft.send, clocks=self.clocks
+        )
         self.resources = Resources(config, self.raft, self.flow_settings, self.alarms)
         self.router = Router(self.catalog.catalog)
         self.catalog.binding_problem = self.router.routing.load_problem
         self.replies = Replies(node, self.raft.send)
         send = self.raft.send
-        hosting = self.hosting = Hosting(self.raft, node, others, send, ledger=self.ledger)
+        hosting = self.hosting = Hosting(self.raft, node, others, send, self.clock, self.ledger)
         for look in (self.ledger.look, self.hosting.queue_gates.look, self.hosting.intake.look):
             self.flow_settings.watch(look)
         reach = (node, hosting.hosts, hosting.locate, send, self.queue_exists)
@@ -153,7 +161,7 @@ class BrokerNode:
         self.hosting.on_session_over = charges.end
         expiries = self._make_letters()
         self.duties = hosting.duties = LeaderDuties(
-            hosting.hosts, self.catalog.catalog, self.letters, self.reaper.drop_expired
+            hosting.hosts, self.catalog.catalog, self.letters, self.reaper.drop_expired, self.clock
         )
         expiries.wake = self.duties.tick_soon
         self.hosting.on_unused = self.reaper.drop_unused
@@ -201,6 +209,7 @@ class BrokerNode:
             self.directory.others,
             self.catalog.submit,
             self._catalog_voters,
+            self.clocks.status,
         )
         report = ReplicaReport(
             self.config.node.id,

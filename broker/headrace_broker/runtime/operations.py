@@ -28,7 +28,7 @@ from headrace_broker.model.reply_code import (
     AmqpError,
     UpgradePendingError,
 )
-from headrace_broker.model.status import LedQueue, MemberStatus, NodeLoad
+from headrace_broker.model.status import ClockStatus, LedQueue, MemberStatus, NodeLoad
 from headrace_broker.runtime.catalog_service import CatalogUnavailableError
 from headrace_broker.runtime.inquiry import (
     Inquiries,
@@ -80,6 +80,10 @@ class RebalanceStatus(msgspec.Struct):
     after: dict[str, int] = {}
 
 
+def _unmeasured(node: int) -> ClockStatus | None:
+    return None
+
+
 class Surroundings(NamedTuple):
     """What operations know of the cluster.
 
@@ -91,6 +95,7 @@ class Surroundings(NamedTuple):
         others: name by id of the other nodes; they may change.
         submit: has the catalog make a change.
         catalog_voters: returns the ids of the nodes that vote on the catalog.
+        clock: returns how a node's clocks stand, None while they were not measured.
     """
 
     node: int
@@ -100,6 +105,7 @@ class Surroundings(NamedTuple):
     others: Mapping[int, str]
     submit: Callable[[AnyCommand], Awaitable[Result]]
     catalog_voters: Callable[[], Collection[int]]
+    clock: Callable[[int], ClockStatus | None] = _unmeasured
 
 
 class Operations:
@@ -132,6 +138,10 @@ class Operations:
     def up(self) -> frozenset[int]:
         """Return the ids of the nodes that run."""
         return self._around.up()
+
+    def clock(self, node: int) -> ClockStatus | None:
+        """Return how a node's clocks stand, None while they were not measured."""
+        return self._around.clock(node)
 
     # Replicas
 

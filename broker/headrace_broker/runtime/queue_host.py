@@ -5,7 +5,6 @@ from __future__ import annotations
 from array import array
 from typing import Any, Final, final
 
-from librt.strings import read_i64_be
 from mypy_extensions import i64
 from typing_extensions import override
 
@@ -20,6 +19,7 @@ from headrace_broker.core.queue.command import (
     encode_node_down,
     passes_publishes,
     stamp_command,
+    stamp_of,
 )
 from headrace_broker.core.queue.command_decoder import decode_command
 from headrace_broker.core.queue.delivery import group_by_entry
@@ -44,7 +44,7 @@ from headrace_broker.core.queue.leader_command import (
     encode_tick,
 )
 from headrace_broker.core.queue.lease_effect import LeaseGone
-from headrace_broker.core.queue.queue_machine import MACHINE_VERSION, QueueMachine
+from headrace_broker.core.queue.queue_machine import QueueMachine
 from headrace_broker.core.queue.settings import DEAD_LETTER_AT_MOST_ONCE
 from headrace_broker.flow.rate_history import Moves
 from headrace_broker.model.definition import Queue
@@ -59,20 +59,17 @@ from headrace_broker.runtime.known_command import as_known, may_be_carried_out
 from headrace_broker.runtime.lane_port import HostEnd, Reach
 from headrace_broker.runtime.letter import Letter, cut_letters, in_lots
 from headrace_broker.runtime.letter_cause import LetterCauses
+from headrace_broker.runtime.machine_version import check_version
 from headrace_broker.runtime.queue_log import BUSY, TAKEN, QueueLog
 from headrace_broker.runtime.queue_meter import QueueMeter
+from headrace_broker.runtime.queue_time import QueueTime
 from headrace_broker.runtime.rounds import Rounds
 from headrace_broker.runtime.session_telling import tell_session
 from headrace_broker.runtime.ticking import Ticking
 from headrace_broker.runtime.trace_port import TRACING
 from headrace_raftlog.model.entry import Entry
-from headrace_raftlog.model.errors import RaftLogError
 
 NO_ARGUMENTS: Final[dict[str, Any]] = {}  # one for all queues that are led elsewhere
-
-
-class MachineVersionError(RaftLogError):
-    """A queue's log holds what only newer code understands: the node must not go on with it."""
 
 
 @final
@@ -90,6 +87,7 @@ class QueueHost(HostEnd):
         used_ms: when the queue was used last, on the monotonic clock, as far as this leader knows.
         moves: messages that came and went while this replica led.
         meter: of this leadership's commands, None when not leading.
+        time: of the queue, where this replica leads.
     """
 
     def __init__(
@@ -118,7 +116,8 @@ class QueueHost(HostEnd):
         self._filtering: Filtering | None = None
         self._early: dict[int, None] = {}  # sessions that asked before this replica served
         self._configured = b""  # the newest CONFIGURE in the log
-        self._ticking = Ticking(queue, watcher)
+        self.time = QueueTime(self._clock)
+        self._ticking = Ticking(queue, watcher, self.time)
         self._causes = LetterCauses()
         self._rounds = Rounds(self._propose_for)
 
@@ -172,7 +171,7 @@ class QueueHost(HostEnd):
 
     def propose(self, data: bytes) -> i64:
         """Append a command with this moment's time stamp."""
-        stamped = stamp_command(self._clock.unix_ms(), data)
+        stamped = stamp_command(self.time.stamp(), data)
         outcome = self.log.propose(stamped, passes_publishes(data))
         if outcome == TAKEN and self.meter is not None:
             self._rounds.proposed(data)
@@ -251,7 +250,7 @@ class QueueHost(HostEnd):
         """
         kind: i64 = data[STAMP_OCTETS] if len(data) > STAMP_OCTETS else 0
         if kind == CONFIGURE and len(data) > STAMP_OCTETS + 2:
-            self._check_version(data[STAMP_OCTETS + 2])
+            check_version(self.queue, data[STAMP_OCTETS + 2])
         counts = self.serving and kind in (SETTLE, SETTLE_LEASES)
         before: i64 = self.machine.held_count if counts else 0
         leased: i64 = self.machine.leased_count
@@ -285,15 +284,6 @@ class QueueHost(HostEnd):
                 self._filtering.applied(data)
             self._rounds.applied(kind)
 
-    def _check_version(self, version: i64) -> None:
-        if version > MACHINE_VERSION:
-            queue = self.queue
-            raise MachineVersionError(
-                f"queue '{queue.name}' in vhost '{queue.vhost}' (group {queue.group}) has been"
-                f" brought to machine version {version}, and this node knows versions up to"
-                f" {MACHINE_VERSION} only: start it with a release as new as its peers'"
-            )
-
     def snapshot(self) -> tuple[bytes, array[int]]:
         """Return the machine's state, and the positions of the entries that hold its messages."""
         return self.machine.snapshot(), self.log.kept(self.machine.live_entries())
@@ -307,7 +297,7 @@ class QueueHost(HostEnd):
         """
         assert not self.serving, "a leader has nothing to learn"
         machine = QueueMachine.restore(state)
-        self._check_version(machine.version)
+        check_version(self.queue, machine.version)
         self.log.replaced()
         self.machine = machine
 
@@ -327,6 +317,7 @@ class QueueHost(HostEnd):
             self._filtering.reset()
         self.arguments = NO_ARGUMENTS
         if serving:
+            self.time.begin(self.machine.now_ms)
             self._configured = encode_configure(self.machine.version, self.machine.settings)
             if self.configure():
                 return
@@ -370,7 +361,7 @@ class QueueHost(HostEnd):
         self.used_ms = self._clock.monotonic_ms()
 
     def tick(self, now_ms: i64) -> None:
-        """Have the machine do what is due at this Unix time; called when the node was asked to."""
+        """Have the machine do what is due; called at this time of the node when it was asked to."""
         if self.serving:
             machine = self.machine
             sends_letters = machine.settings.dead_letter == DEAD_LETTER_AT_MOST_ONCE
@@ -380,9 +371,8 @@ class QueueHost(HostEnd):
     def _ticked(self, data: bytes) -> None:
         """Go on at once when a tick, whose work is bounded, has left something that was due."""
         self._ticking.applied()
-        stamp = read_i64_be(data, 0)
-        if 0 < self.machine.due_ms() <= stamp:
-            self.tick(stamp)
+        if 0 < self.machine.due_ms() <= stamp_of(data):
+            self.tick(self._clock.queue_ms())
 
     # Dead letters that are kept
 

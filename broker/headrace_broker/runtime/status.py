@@ -141,6 +141,7 @@ class NodeStatusSource:
                 catalog=tuple(each for each in catalog if each.node == member.name),
                 quarantined=self._damages() if member.id == own else (),
                 resources=self._resources(member.id),
+                clock=node.clocks.status(member.id),
             )
             for member in node.directory.nodes()
         )

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import final
+from typing import Final, final
 
 from mypy_extensions import i64
 
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import TICK_HELD_MS_MAX, TIMER_STEP_MS
 from headrace_broker.runtime.host_watcher import HostWatcher
+from headrace_broker.runtime.queue_time import QueueTime
+
+NEVER_MS: Final = 1 << 62  # later than any stamp
 
 
 @final
@@ -19,10 +22,12 @@ class Ticking:
     to wait for, and a comparison for each command of one that has.
     """
 
-    def __init__(self, queue: Queue, watcher: HostWatcher) -> None:
+    def __init__(self, queue: Queue, watcher: HostWatcher, time: QueueTime) -> None:
         self._queue = queue
         self._watcher = watcher
+        self._time = time
         self._armed_ms: i64 = 0  # when the node calls, 0 for not
+        self._due_ms: i64 = NEVER_MS  # for what it calls, of the queue's time
         self._under_way = False
         self._held_since_ms: i64 = 0  # since when dead letters must leave first, 0 for not
 
@@ -33,14 +38,27 @@ class Ticking:
         self._held_since_ms = 0
 
     def arm(self, due_ms: i64) -> None:
-        """Ask to be called at `due_ms` (0: nothing is due ever) or less than a step later."""
-        if due_ms > 0 and not self._under_way:
-            step = -(-due_ms // TIMER_STEP_MS) * TIMER_STEP_MS
-            if self._armed_ms == 0 or step < self._armed_ms:
-                self._wake_at(step)
+        """Ask to be called when it is `due_ms` for the queue, or less than a step later.
+
+        Args:
+            due_ms: 0 where nothing is due ever.
+        """
+        if due_ms > 0 and not self._under_way and (self._armed_ms == 0 or due_ms < self._due_ms):
+            self._arm(due_ms, self._time.node_ms(due_ms))
+
+    def _arm(self, due_ms: i64, node_ms: i64) -> None:
+        step = -(-node_ms // TIMER_STEP_MS) * TIMER_STEP_MS
+        if self._armed_ms == 0 or step < self._armed_ms:
+            self._wake_at(step)
+        self._due_ms = due_ms
 
     def is_time(self, due_ms: i64, now_ms: i64, sends_letters: bool) -> bool:
         """Return whether to propose a TICK in answer to a call of the node.
+
+        Args:
+            due_ms: when something is due, of the queue's time; 0 for never.
+            now_ms: of the node's time.
+            sends_letters: what is due makes dead letters.
 
         While the dead letters of the queue, or of the node, cannot leave fast enough, what would
         make more of them waits, but not longer than TICK_HELD_MS_MAX.
@@ -48,8 +66,9 @@ class Ticking:
         self._armed_ms = 0
         if self._under_way or due_ms == 0:
             return False
-        if due_ms > now_ms:
-            self.arm(due_ms)
+        wake_ms = self._time.node_ms(due_ms)
+        if wake_ms > now_ms:
+            self._arm(due_ms, wake_ms)
             return False
         if sends_letters and self._watcher.dead_letters_congested(self._queue):
             if self._held_since_ms == 0:
@@ -74,4 +93,5 @@ class Ticking:
 
     def _wake_at(self, step: i64) -> None:
         self._armed_ms = step
+        self._due_ms = NEVER_MS
         self._watcher.queue_due(self._queue, step)

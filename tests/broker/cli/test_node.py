@@ -11,6 +11,7 @@ from tests.broker.cli.fake_api import FakeApi
 
 from headrace_broker.cli.api_client import ApiAnswer, ApiError
 from headrace_broker.cli.main import main
+from headrace_broker.cli.node import clock_of
 
 NODE = "/api/cluster/nodes/n%2F2"
 
@@ -50,9 +51,10 @@ def test_a_listing_says_how_each_node_is(api: FakeApi, more: dict[str, Any], sta
     api.answers.append(ApiAnswer(200, [row(**more)]))
     heads, line = run("list").stdout.splitlines()
     assert heads.split() == [
-        *("id", "name", "address", "state", "leaders", "replicas", "leaving", "connections")
+        *("id", "name", "address", "state", "leaders", "replicas", "leaving", "connections"),
+        "clock",
     ]
-    assert " ".join(line.split()) == f"2 n/2 h:1 {state} 3 5 0 7"
+    assert " ".join(line.split()) == f"2 n/2 h:1 {state} 3 5 0 7 -"
     assert requests(api) == [("GET", "/api/cluster/nodes", None)]
 
 
@@ -157,3 +159,16 @@ def test_a_node_that_is_not_there_and_one_that_does_not_answer(api: FakeApi) -> 
 def test_programs_get_all_there_is_of_the_nodes(api: FakeApi) -> None:
     api.answers.append(ApiAnswer(200, [row()]))
     assert msgspec.json.decode(run("list", "-o", "json").stdout) == [row()]
+
+
+@pytest.mark.parametrize(
+    ("row", "shown"),
+    [
+        ({}, "-"),  # an older node answers
+        ({"clock_skew_ms": None, "clock_warning": ""}, "-"),
+        ({"clock_skew_ms": -3, "clock_warning": ""}, "-3 ms"),
+        ({"clock_skew_ms": 7000, "clock_warning": "ahead"}, "+7000 ms !"),
+    ],
+)
+def test_clock_of_a_node_is_shown_as_far_as_it_is_known(row: dict[str, Any], shown: str) -> None:
+    assert clock_of(row) == shown

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -127,6 +127,9 @@ class StoppedClock(Clock):
     def monotonic_ms(self) -> int:
         return self.ms
 
+    def boottime_us(self) -> int:
+        return self.ms * 1000
+
 
 class Listener(QueueListener):
     """A channel that only takes notes."""
@@ -207,11 +210,11 @@ class World:
         cut: whether payloads between the nodes are lost.
         full: node ids to which payloads are refused, as by a full outbox.
         urgent: of each entry, whether it may pass others.
-        clock: gives the time stamps of commands.
+        clock: gives the time stamps of commands, where nodes have none of their own.
         log: all entries; `settle_down` applies what is new on both nodes.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clocks: Mapping[int, Clock] | None = None) -> None:
         self.leader = 1
         self.busy = False
         self.cut = False
@@ -236,7 +239,8 @@ class World:
         for node in self.queue.members:
             board = self.boards[node]
             log = SharedLog(self, node)
-            host = QueueHost(self.queue, node, log, board, self.watcher, self.clock)
+            clock = (clocks or {}).get(node, self.clock)
+            host = QueueHost(self.queue, node, log, board, self.watcher, clock)
             self.hosts[node] = host
             board.hosts[self.queue.group] = host
         self.hosts[1].leadership(1, 1, True)

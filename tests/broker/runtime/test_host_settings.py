@@ -9,7 +9,7 @@ from headrace_broker.core.queue.command_decoder import decode_command
 from headrace_broker.core.queue.leader_command import Configure, encode_configure
 from headrace_broker.core.queue.queue_machine import MACHINE_VERSION
 from headrace_broker.core.queue.settings import QueueSettings, encode_settings
-from headrace_broker.runtime.queue_host import MachineVersionError
+from headrace_broker.runtime.machine_version import MachineVersionError
 from headrace_raftlog.model.entry import ENTRY_NORMAL, Entry
 
 

@@ -16,7 +16,9 @@ from headrace_broker.management.rendering import render_nodes
 from headrace_broker.model.definition import Node, User
 from headrace_broker.model.status import DamageStatus, ReplicaStatus
 from headrace_broker.runtime.alarms import AlarmBoard
+from headrace_broker.runtime.cluster_clock import ClusterClock
 from headrace_broker.runtime.status import NodeStatusSource
+from headrace_broker.runtime.steady_clock import SteadyClock
 from headrace_broker.runtime.traffic import Traffic
 from headrace_raftlog.model.membership import Membership
 
@@ -74,6 +76,7 @@ class World:
             broker=SimpleNamespace(connections={}),
             peers_up=self.peers_up,
             alarms=self.alarms,
+            clocks=ClusterClock(SteadyClock(), 1, {1: "n1"}),
             names=self.names,
             directory=SimpleNamespace(nodes=self.catalog.nodes),
             maintenance=self.maintenance,

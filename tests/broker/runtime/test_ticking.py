@@ -8,6 +8,7 @@ from headrace_broker.core.queue.command import STAMP_OCTETS, TICK
 from headrace_broker.core.queue.queue_machine import MACHINE_VERSION
 from headrace_broker.core.queue.settings import DEAD_LETTER_AT_MOST_ONCE, QueueSettings
 from headrace_broker.model.limits import TICK_HELD_MS_MAX, TIMER_STEP_MS
+from headrace_broker.runtime.queue_time import QueueTime
 from headrace_broker.runtime.ticking import Ticking
 
 
@@ -153,7 +154,7 @@ def test_ticks_of_a_queue_without_dead_letters_wait_for_none(world, clock, liste
 
 
 def test_congestion_that_ends_begins_anew(world):
-    ticking = Ticking(world.queue, world.watcher)
+    ticking = Ticking(world.queue, world.watcher, QueueTime(world.clock))
     world.watcher.congested = True
     assert not ticking.is_time(1, 1000, True)
     world.watcher.congested = False

@@ -120,6 +120,11 @@ class QueueMachine:
         return self._state.version
 
     @property
+    def now_ms(self) -> i64:
+        """The latest time stamp of any command, Unix time in ms."""
+        return self._state.now_ms
+
+    @property
     def settings(self) -> QueueSettings:
         """Return the settings of the last CONFIGURE; not to be changed."""
         return self._state.settings

@@ -11,9 +11,9 @@ from headrace_broker.flow.alarm import STAGE_ALARM, STAGE_RELIEF
 from headrace_broker.gateways.grpc.pb import flow_pb2 as messages
 from headrace_broker.gateways.grpc.watching import Watches
 from headrace_broker.model.limits import ALARM_LOOK_MS, WATCH_HEARTBEAT_MS
-from headrace_broker.runtime.alarm_watch import CLEAR, AlarmWatch, Key, Scarcity
+from headrace_broker.runtime.alarm_watch import CLEAR, CLOCK, AlarmWatch, Key, Scarcity
 
-_KINDS: Final = {"memory": messages.MEMORY, "disk": messages.DISK}
+_KINDS: Final = {"memory": messages.MEMORY, "disk": messages.DISK, CLOCK: messages.CLOCK}
 _STAGES: Final = {
     CLEAR: messages.ALARM_CLEAR,
     STAGE_RELIEF: messages.ALARM_RELIEF,

@@ -136,7 +136,9 @@ class Look:
 
     async def _queues(self, view: View, who: Caller) -> Maker:
         found = await self._flow(QUEUE)
-        return lambda: rows.queues(found, view.name, who, self._view, self._status.queue)
+        return lambda: rows.queues(
+            found, view.name, who, self._view, self._status.queue, int(self._node.clock.queue_ms())
+        )
 
     async def _queue(self, view: View, who: Caller) -> Maker:
         queue = self._view.queue(view.vhost, view.name)
@@ -148,7 +150,8 @@ class Look:
         except TimeoutError:
             found = None
         status = self._status.queue(view.vhost, view.name)
-        return lambda: rows.queue(status, found, self._view)
+        now_ms = int(self._node.clock.queue_ms())
+        return lambda: rows.queue(status, found, self._view, now_ms)
 
     # Clients
 

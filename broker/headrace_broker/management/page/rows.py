@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
@@ -48,7 +47,9 @@ def key_of(vhost: str, name: str) -> str:
 
 def cluster(overview: Overview, alarms: Sequence[AlarmStatus], missing: tuple[str, ...]) -> Values:
     """Return what stands in the page's head."""
+    clocks = [each.clock for each in overview.nodes if each.clock is not None]
     return {
+        "warnings": [clock.warning for clock in clocks if clock.warning],
         "about": {
             "cluster": overview.cluster_name,
             "node": overview.node,
@@ -137,6 +138,7 @@ def queues(
     who: Caller,
     view: CatalogView,
     status: Callable[[str, str], QueueStatus | None],
+    now_ms: int,
 ) -> Values:
     """Return queues whose names hold a text: those that leaders call the largest, then others.
 
@@ -146,6 +148,7 @@ def queues(
         who: asks.
         view: the catalog.
         status: what this node knows of a queue.
+        now_ms: of the time of queues.
     """
     flows = {(row.vhost, row.name): row for row in found.queues()}
     fits = [
@@ -155,7 +158,6 @@ def queues(
     ]
     fits.sort(key=lambda name: (_fullest(flows.get(name)), name))
     values: Values = {}
-    now_ms = time.time_ns() // 1_000_000
     for vhost, name in fits[:PAGE_TABLE_ROWS_MAX]:
         known = status(vhost, name)
         if known is None:
@@ -171,14 +173,16 @@ def queues(
     return values
 
 
-def queue(status: QueueStatus | None, found: Explanation | None, view: CatalogView) -> Values:
-    """Return what there is to say of one queue."""
+def queue(
+    status: QueueStatus | None, found: Explanation | None, view: CatalogView, now_ms: int
+) -> Values:
+    """Return what there is to say of one queue, at that time of queues."""
     values: Values = {}
     if status is None:
         return values
     flow = found.details.get("queue") if found is not None else None
     flow = flow if isinstance(flow, QueueFlow) and flow.node else None
-    row = render_listed(msgspec.structs.replace(status, flow=flow), time.time_ns() // 1_000_000)
+    row = render_listed(msgspec.structs.replace(status, flow=flow), now_ms)
     values["queue"] = {**row, **_queue_row(row, flow)}
     if found is not None:
         values["why"] = render_explanation(found, view)

@@ -34,6 +34,19 @@ NODE: Final = (
     ),
     Metric("cluster_nodes", GAUGE, "Nodes of the cluster, as the catalog has them."),
     Metric("peer_up", GAUGE, "1 for another node that is heard.", ("peer",)),
+    Metric(
+        "clock_skew_seconds",
+        GAUGE,
+        "A node's wall clock less the median of those heard here; none while not measured.",
+        ("node",),
+    ),
+    Metric(
+        "queue_clock_lead_seconds",
+        GAUGE,
+        "The time by which a node's queues go less that median; likewise.",
+        ("node",),
+    ),
+    Metric("clock_warning", GAUGE, "1 while one of the two is too far away.", ("node",)),
     Metric("catalog_has_leader", GAUGE, "1 while the catalog has a leader: a quorum of nodes."),
     Metric("catalog_leader", GAUGE, "1 on the node that leads the catalog."),
 )

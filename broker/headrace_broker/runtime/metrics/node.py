@@ -67,6 +67,12 @@ class NodeSamples:
         for peer, name in node.names.items():
             if peer != own:
                 yield Sample("peer_up", node.peers_up.get(peer, 0) > 0, (name,))
+        for each, name in node.names.items():
+            clock = node.clocks.status(each)
+            if clock is not None:
+                yield Sample("clock_skew_seconds", clock.skew_ms / 1000, (name,))
+                yield Sample("queue_clock_lead_seconds", clock.lead_ms / 1000, (name,))
+                yield Sample("clock_warning", bool(clock.warning), (name,))
         leader = node.raft.leader(CATALOG_GROUP)
         yield Sample("catalog_has_leader", leader != 0)
         yield Sample("catalog_leader", leader == own)

@@ -1130,6 +1130,7 @@ class AlarmReport(_message.Message):
     DISK_FULL_FIELD_NUMBER: _builtins.int
     DISK_FREE_FIELD_NUMBER: _builtins.int
     DISK_LIMIT_FIELD_NUMBER: _builtins.int
+    CLOCK_FIELD_NUMBER: _builtins.int
     boot: _builtins.int
     """Reports are numbered within a boot; one that is not newer than the last is passed over."""
     number: _builtins.int
@@ -1143,6 +1144,10 @@ class AlarmReport(_message.Message):
     disk_full: _builtins.bool
     disk_free: _builtins.int
     disk_limit: _builtins.int
+    @_builtins.property
+    def clock(self) -> Global___ClockReading:
+        """Missing where the node does not measure clocks: see runtime/cluster_clock.py."""
+
     def __init__(
         self,
         *,
@@ -1156,14 +1161,57 @@ class AlarmReport(_message.Message):
         disk_full: _builtins.bool = ...,
         disk_free: _builtins.int = ...,
         disk_limit: _builtins.int = ...,
+        clock: Global___ClockReading | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["boot", b"boot", "disk_alarm", b"disk_alarm", "disk_free", b"disk_free", "disk_full", b"disk_full", "disk_limit", b"disk_limit", "memory_limit", b"memory_limit", "memory_stage", b"memory_stage", "memory_total", b"memory_total", "memory_used", b"memory_used", "number", b"number"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["boot", b"boot", "clock", b"clock", "disk_alarm", b"disk_alarm", "disk_free", b"disk_free", "disk_full", b"disk_full", "disk_limit", b"disk_limit", "memory_limit", b"memory_limit", "memory_stage", b"memory_stage", "memory_total", b"memory_total", "memory_used", b"memory_used", "number", b"number"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AlarmReport: _TypeAlias = AlarmReport  # noqa: Y015
+
+@_typing.final
+class ClockReading(_message.Message):
+    """Travels with reports. The reading that a node got last from another goes back to that, so that both
+    know a round trip, and by it how far their clocks are apart.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WALL_MS_FIELD_NUMBER: _builtins.int
+    QUEUE_MS_FIELD_NUMBER: _builtins.int
+    AGE_MS_FIELD_NUMBER: _builtins.int
+    SENT_US_FIELD_NUMBER: _builtins.int
+    ECHO_US_FIELD_NUMBER: _builtins.int
+    HELD_US_FIELD_NUMBER: _builtins.int
+    wall_ms: _builtins.int
+    """Unix time by the sender's wall clock, in ms."""
+    queue_ms: _builtins.int
+    """Unix time by which its queues go, in ms, and for how long it has kept that."""
+    age_ms: _builtins.int
+    sent_us: _builtins.int
+    """When it was sent, in us of a clock of the sender's."""
+    echo_us: _builtins.int
+    """`sent_us` of the receiver's last reading and how long ago the sender got it; 0 without one."""
+    held_us: _builtins.int
+    def __init__(
+        self,
+        *,
+        wall_ms: _builtins.int = ...,
+        queue_ms: _builtins.int = ...,
+        age_ms: _builtins.int = ...,
+        sent_us: _builtins.int = ...,
+        echo_us: _builtins.int = ...,
+        held_us: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["age_ms", b"age_ms", "echo_us", b"echo_us", "held_us", b"held_us", "queue_ms", b"queue_ms", "sent_us", b"sent_us", "wall_ms", b"wall_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ClockReading: _TypeAlias = ClockReading  # noqa: Y015
 
 @_typing.final
 class LeaseCommand(_message.Message):

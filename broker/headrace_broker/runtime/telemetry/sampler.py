@@ -202,7 +202,7 @@ class SampleTaker:
             int(machine.ready_octets),
             int(machine.unsettled_count),
             int(machine.unsettled_octets),
-            max(moment.at_ms - oldest_ms, 0) if oldest_ms else None,
+            max(int(host.time.stamp()) - oldest_ms, 0) if oldest_ms else None,
             count,
             _busy(host) if count <= BUSY_CONSUMERS_MAX else None,
             machine.saturated,

@@ -78,6 +78,9 @@ class StoppedClock(Clock):
     def monotonic_ms(self) -> int:
         return self.ms
 
+    def boottime_us(self) -> int:
+        return self.ms * 1000
+
 
 class World:
     """A server, its client, and the queue "work" with its host."""

@@ -113,13 +113,13 @@ def test_so_many_connections_are_shown(node):
 
 def test_queues_are_those_that_one_may_see_what_leaders_say_first(queues):
     listing = Listing([flow("/", "b", 102, ready=7, ready_octets=70), flow("hidden", "d", 104)])
-    found = rows.queues(listing, "", ADMIN, queues.view, queues.queue)
+    found = rows.queues(listing, "", ADMIN, queues.view, queues.queue, 0)
     assert list(found) == ["%2F/b", "%2F/a", "%2F/c", "hidden/d", rows.MORE]
     assert found["%2F/b"]["messages_ready"] == 7
     assert found["%2F/a"]["messages_ready"] == 0  # of the replica here
-    seen = rows.queues(listing, "", STRANGER, queues.view, queues.queue)
+    seen = rows.queues(listing, "", STRANGER, queues.view, queues.queue, 0)
     assert list(seen) == [rows.MORE]
-    assert list(rows.queues(listing, "C", ADMIN, queues.view, queues.queue)) == [
+    assert list(rows.queues(listing, "C", ADMIN, queues.view, queues.queue, 0)) == [
         "%2F/c",
         rows.MORE,
     ]

@@ -54,12 +54,20 @@ class _AlarmKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_AlarmKind.V
     ALARM_KIND_UNSPECIFIED: _AlarmKind.ValueType  # 0
     MEMORY: _AlarmKind.ValueType  # 1
     DISK: _AlarmKind.ValueType  # 2
+    CLOCK: _AlarmKind.ValueType  # 3
+    """A node's clock, or the time of its queues, is far from the cluster's clocks: a warning (ALARM_RELIEF)
+    that blocks nobody.
+    """
 
 class AlarmKind(_AlarmKind, metaclass=_AlarmKindEnumTypeWrapper): ...
 
 ALARM_KIND_UNSPECIFIED: AlarmKind.ValueType  # 0
 MEMORY: AlarmKind.ValueType  # 1
 DISK: AlarmKind.ValueType  # 2
+CLOCK: AlarmKind.ValueType  # 3
+"""A node's clock, or the time of its queues, is far from the cluster's clocks: a warning (ALARM_RELIEF)
+that blocks nobody.
+"""
 Global___AlarmKind: _TypeAlias = AlarmKind  # noqa: Y015
 
 @_typing.final

@@ -46,6 +46,8 @@ export class Frame {
     this.navigation.addEventListener("click", () => this.menu(menu, false));
     this.lost = h("p", { class: "banner lost", role: "status", hidden: true }, "The node does not answer; figures are as they were.");
     this.alarm = h("div", { class: "banner alarm", role: "alert", hidden: true });
+    this.warning = h("div", { class: "banner alarm", role: "status", hidden: true });
+    this.warnings = "";
     this.main = h("main", { id: "main", tabindex: "-1" });
     root.replaceChildren(
       h("header", { class: "head" },
@@ -56,7 +58,7 @@ export class Frame {
           h("button", { type: "button", class: "quiet help", "aria-label": "Shortcuts", title: "Shortcuts (?)", onclick: showHelp }, "?"),
           h("span", { class: "user", title: `tags: ${this.session.tags.join(", ")}` }, this.session.user),
           h("button", { type: "button", class: "quiet", onclick: this.leave }, "Log out"))),
-      this.lost, this.alarm, this.main);
+      this.lost, this.alarm, this.warning, this.main);
   }
 
   menu(button, open) {
@@ -98,6 +100,7 @@ export class Frame {
     const alarms = values.get("alarms") ?? [];
     const text = alarms.map((alarm) => alarm.reason).join("; ");
     if (text !== "" || this.alarms !== "") this.showAlarms(alarms);
+    this.showWarnings(values.get("warnings") ?? []);
     this.view?.cluster?.(values);
   }
 
@@ -108,6 +111,16 @@ export class Frame {
     this.alarm.hidden = names === "";
     this.alarm.replaceChildren(h("strong", {}, "Publishers are blocked in the whole cluster."),
       h("ul", {}, alarms.map((alarm) => h("li", {}, alarm.reason))));
+  }
+
+  /** Say what is wrong and blocks nobody: clocks. */
+  showWarnings(warnings) {
+    const text = warnings.join("; ");
+    if (text === this.warnings) return;
+    if (text !== "" && this.warnings === "") announce(`Warning: ${text}`);
+    this.warnings = text;
+    this.warning.hidden = text === "";
+    this.warning.replaceChildren(h("strong", {}, "Clocks differ; nobody is blocked."), h("ul", {}, warnings.map((each) => h("li", {}, each))));
   }
 
   heard(heard) {
