@@ -131,3 +131,16 @@ def name_of(member: i64) -> str:
     generation: i64 = member >> NODE_BITS
     node: i64 = member_node(member)
     return f"{node}.{generation:x}" if generation else str(node)
+
+
+def can_do_without(members: Membership, node: i64) -> bool:
+    """Return whether a group could go on without the members of a node.
+
+    That takes a majority of the voters on other nodes, of both electorates while it is joint. True
+    for a membership of nobody: of such a group nothing was promised here.
+    """
+    for electorate in (members.voters, members.outgoing):
+        others = [member for member in electorate if member_node(member) != node]
+        if electorate and 2 * len(others) <= len(electorate):
+            return False
+    return True

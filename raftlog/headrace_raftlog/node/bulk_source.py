@@ -55,3 +55,22 @@ class HostedSource:
         except CorruptLogError:
             LOG.exception("group %d: entry %d cannot be served", group, index)
             return None
+
+    def stored_entry(self, group: int, index: int, term: int, member: int) -> Entry | None:
+        """See `BulkSource`: from the log, so that a suspended group is served too."""
+        if self._host.stopped or not self._log.known(group):
+            raise LookupError(f"group {group} is not served here")
+        view = self._log.group(group)
+        if index > view.snapshot_index and term and view.term_at(index) != term:
+            if view.member != member:
+                raise LookupError(f"group {group}: the member here is another one")
+            return None
+        if not view.has(index):
+            raise KeyError(f"group {group} keeps no entry {index}")
+        try:
+            entry = view.entry(index)
+        except CorruptLogError as error:
+            raise LookupError(f"group {group}: entry {index} is damaged here too") from error
+        if term and entry.term != term:
+            raise KeyError(f"group {group}: entry {index} is of term {entry.term}")
+        return entry

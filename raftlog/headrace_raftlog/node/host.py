@@ -13,25 +13,24 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from headrace_raftlog.core.raft import RaftCore
 from headrace_raftlog.model.entry import Entry
-from headrace_raftlog.model.group import BUSY, LEADER, NOT_LEADER, CoreOptions, GroupConfig
+from headrace_raftlog.model.group import BUSY, LEADER, NOT_LEADER, CoreOptions
 from headrace_raftlog.model.limits import SNAPSHOT_EVERY_BYTES, VOTERS_MAX
 from headrace_raftlog.model.membership import NOBODY, Membership, member_id, member_node
 from headrace_raftlog.model.message import JOIN, Message
 from headrace_raftlog.model.ready import Ready
 from headrace_raftlog.model.snapshot import Snapshot
 from headrace_raftlog.node.commit_meter import CommitMeter
+from headrace_raftlog.node.group_opening import core_of, open_view
 from headrace_raftlog.node.handler import GroupHandler
 from headrace_raftlog.node.held_messages import HeldMessages
 from headrace_raftlog.node.host_port import HostPort
 from headrace_raftlog.node.hosted_group import HostedGroup, Writing
 from headrace_raftlog.node.reconciler import Joiner, Reconciler
 from headrace_raftlog.node.snapshots import SnapshotTaker
-from headrace_raftlog.storage.group_log import StoredGroup
+from headrace_raftlog.storage.lost_entries import lost_indexes
 from headrace_raftlog.storage.shared_log import SharedLog
 
-_SEED_FACTOR: Final = 1_000_003  # spreads seeds of (member, group, boot)
 _LEADERLESS_LOOK_TICKS: Final = 64  # between two looks whether a member without leader must join
 
 
@@ -98,41 +97,50 @@ class Host:
         """
         if group in self._groups:
             raise ValueError(f"group {group} exists on this node")
-        view = self._open(group, Membership(voters, learners))
-        snapshot = self._log.read_snapshot(group)
-        if snapshot is not None:
-            handler.restore(snapshot.state)
-        config = GroupConfig(group, view.member, ())
-        config.membership = view.membership  # the object itself: many groups share it
-        seed = (group * _SEED_FACTOR + view.member) * _SEED_FACTOR + self.boot
-        core = RaftCore(config, self._options, view, view.hard_state, view.snapshot_index, seed)
-        core.withhold(self.disk_stalled)
+        founders = Membership(voters, learners)
+        view = open_view(self._log, group, self.member, founders, self._port.random)
+        core = core_of(view, self._options, self.boot, self.disk_stalled)
         hosted = HostedGroup(group, core, view, handler)
-        if snapshot is not None:
-            self.snapshots.saved(hosted, snapshot)
         self._groups[group] = hosted
         view.on_read = partial(self._entries_read, hosted)
-        for message in self._held.take(group):
-            core.step(message)
+        held = self._held.take(group)
+        if self._log.is_kept(group):
+            hosted.suspended = True
+            return
+        if lost_indexes(view):
+            hosted.suspended = True
+            self._port.suspended(hosted)
+            return
+        self._take_snapshot_of(hosted)
+        for message in held:
+            hosted.core.step(message)
         if campaign:
-            core.campaign()
+            hosted.core.campaign()
         self._joiner.look_at(hosted)
         self._mark(hosted)
 
-    def _open(self, group: i64, founders: Membership) -> StoredGroup:
-        """Return the log of a group; begin it where this node has nothing of it, or damage.
+    def resume(self, hosted: HostedGroup) -> None:
+        """Let a suspended group take part: nothing of its log is missing any more.
 
-        What was lost or is damaged may have been promised to others: it takes part again only as
-        somebody else.
+        It has done nothing since this node started, and begins with what its log holds now.
         """
-        if group in self._log.quarantined:
-            member = member_id(member_node(self.member), self._port.random())
-            return self._log.begin(group, member, NOBODY)
-        view = self._log.group(group)
-        if view.member != 0:
-            return view
-        known = founders if founders.contains(self.member) else NOBODY
-        return self._log.begin(group, self.member, known)
+        if hosted.removed or self.stopped:
+            return
+        try:
+            assert hosted.suspended, "a group is resumed once"
+            hosted.core = core_of(hosted.view, self._options, self.boot, self.disk_stalled)
+            self._take_snapshot_of(hosted)
+            hosted.suspended = False
+            self._joiner.look_at(hosted)
+            self._mark(hosted)
+        except Exception as error:  # noqa: BLE001  (outermost: reports it and stops)
+            self._fail(error)
+
+    def _take_snapshot_of(self, hosted: HostedGroup) -> None:
+        snapshot = self._log.read_snapshot(hosted.group)
+        if snapshot is not None:
+            hosted.handler.restore(snapshot.state)
+            self.snapshots.saved(hosted, snapshot)
 
     def remove_group(self, group: i64) -> None:
         """Stop a group and forget its log for good; nothing happens if it is not there."""
@@ -177,7 +185,7 @@ class Host:
     def propose(self, group: i64, data: bytes, urgent: bool) -> int:
         """Append one entry; return its index, QUEUED, NOT_LEADER or BUSY."""
         hosted = self._groups.get(group)
-        if hosted is None or self.stopped:
+        if hosted is None or self.stopped or hosted.suspended:
             return NOT_LEADER
         if hosted.core.role == LEADER and (self.disk_full or self._log.backlogged):
             return BUSY
@@ -189,7 +197,7 @@ class Host:
 
     def transfer(self, hosted: HostedGroup, target: i64) -> bool:
         """Begin to hand the leadership over to a member; False where that cannot be."""
-        begun = hosted.core.transfer(target)
+        begun = not hosted.suspended and hosted.core.transfer(target)
         self._mark(hosted)
         return begun
 
@@ -209,7 +217,7 @@ class Host:
 
     def read_index(self, hosted: HostedGroup, context: i64) -> bool:
         """Begin a read, to be answered through the group's `reads`; False when it is refused."""
-        if self.stopped:
+        if self.stopped or hosted.suspended:
             return False
         asked = hosted.core.read_index(context)
         self._mark(hosted)
@@ -272,6 +280,8 @@ class Host:
             backlogged = self.disk_stalled or self._log.backlogged
             for message in messages:
                 hosted = self._groups.get(message.group)
+                if hosted is not None and hosted.suspended:
+                    continue
                 if message.kind == JOIN:
                     if hosted is not None:
                         self._reconciler.joins(hosted, message.source)
@@ -319,7 +329,7 @@ class Host:
             awake: list[HostedGroup] = []
             for hosted in self._awake:
                 core = hosted.core
-                if hosted.removed or core.quiesced:
+                if hosted.removed or core.quiesced or hosted.suspended:
                     hosted.awake = False
                     continue
                 awake.append(hosted)
@@ -355,6 +365,8 @@ class Host:
                 self._held.drop_from(peer)
             for hosted in self._groups.values():
                 core = hosted.core
+                if hosted.suspended:
+                    continue
                 if core.role == LEADER:
                     members = hosted.members_on(peer)
                     if not members:
@@ -463,6 +475,8 @@ class Host:
 
     def _mark(self, hosted: HostedGroup) -> None:
         """Have a group served in the next turn, and ticked until its core falls silent again."""
+        if hosted.suspended:
+            return
         if not hosted.awake:
             hosted.awake = True
             self._awake.append(hosted)

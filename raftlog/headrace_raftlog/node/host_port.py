@@ -1,4 +1,4 @@
-"""What the host needs from the world around it."""
+"""What a host needs from the world around it."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ class HostPort:
         offered: called with a group whose leader has a snapshot that should be fetched.
         nodes_up: returns the ids of the other nodes that are up.
         random: returns a random number, 1 to 2**32 - 1.
+        suspended: called with a group that lacks entries which its log should hold.
     """
 
     def __init__(
@@ -35,6 +36,7 @@ class HostPort:
         offered: Callable[[HostedGroup, SnapshotOffer], None],
         nodes_up: Callable[[], Collection[int]],
         random: Callable[[], int],
+        suspended: Callable[[HostedGroup], None],
     ) -> None:
         self.post = post
         self.flush = flush
@@ -44,3 +46,4 @@ class HostPort:
         self.offered = offered
         self.nodes_up = nodes_up
         self.random = random
+        self.suspended = suspended

@@ -30,6 +30,8 @@ class HostedGroup:
         dirty: whether it waits for the next turn of the pump.
         awake: whether its core is ticked.
         removed: whether it is gone; everything still under way for it is dropped.
+        suspended: whether it stands still, as if this node were down: entries that its member may
+            have acknowledged are damaged here, and are put back first.
         durable_number: newest Ready known to be durable.
         touched: whether `durable_number` is news to the core.
         leaderless_ticks: ticks since a leader was known.
@@ -56,6 +58,7 @@ class HostedGroup:
         self.dirty = False
         self.awake = False
         self.removed = False
+        self.suspended = False
         self.durable_number: i64 = 0
         self.touched = False
         self.leaderless_ticks: i64 = 0

@@ -43,13 +43,14 @@ from headrace_raftlog.node.host import Host
 from headrace_raftlog.node.host_port import HostPort
 from headrace_raftlog.node.hosted_group import HostedGroup
 from headrace_raftlog.node.log_reports import LogReports
+from headrace_raftlog.node.mending import Mender
 from headrace_raftlog.node.options import NodeOptions
 from headrace_raftlog.node.queries import GroupQueries
 from headrace_raftlog.node.reads import ReadBarriers
 from headrace_raftlog.node.snapshot_fetch import SnapshotFetcher
 from headrace_raftlog.node.standing import NodeStanding
+from headrace_raftlog.node.startup import open_directory
 from headrace_raftlog.storage.identity import Identity
-from headrace_raftlog.storage.shared_log import SharedLog
 from headrace_raftlog.transport.identity import StreamIdentity
 from headrace_raftlog.transport.security import security_of
 from headrace_raftlog.transport.transport import Transport
@@ -103,6 +104,7 @@ class RaftNode(GroupQueries, NodeStanding):
         self._health: NodeHealth
         self._log_reports: LogReports
         self._fetcher: SnapshotFetcher
+        self._mender: Mender
         self._barriers: ReadBarriers
 
     @property
@@ -122,7 +124,7 @@ class RaftNode(GroupQueries, NodeStanding):
         `wait_formed`.
 
         Raises:
-            CorruptLogError: stored data is damaged; nothing was changed.
+            CorruptLogError: stored data is damaged, and nobody is known to have it; it stays.
             IdentityError: the data directory is another node's.
             LogLockedError: another process uses the data directory.
             ValueError: the cluster's name is too long or empty.
@@ -133,18 +135,10 @@ class RaftNode(GroupQueries, NodeStanding):
         options = self.options
         self._loop = asyncio.get_running_loop()
         directory = options.data_dir
-        identity = await asyncio.to_thread(Identity.open, directory, options.cluster, options.node)
+        identity, self._log = await open_directory(options)
         self._formation = Formation(identity, directory, tuple(options.peers), self._become)
         self.boot = identity.boot
-        self._log = await asyncio.to_thread(SharedLog.open, directory, options.log, identity)
         self._damaged = dict(self._log.quarantined)
-        for group, reason in self._damaged.items():
-            LOG.error(
-                "group %d is damaged on this node: %s. It takes part in it no more, and joins it "
-                "again as a new member, which gets everything from the others",
-                group,
-                reason,
-            )
         try:
             await self._start_network()
         except BaseException:
@@ -179,6 +173,7 @@ class RaftNode(GroupQueries, NodeStanding):
         if self._tasks:
             await asyncio.wait(self._tasks)
         await self._fetcher.stop()
+        await self._mender.stop()
         await self._transport.stop()
         await asyncio.to_thread(self._log.close)
 
@@ -384,12 +379,14 @@ class RaftNode(GroupQueries, NodeStanding):
             self._offered,
             self._nodes_up,
             random_generation,
+            lambda hosted: self._mender.suspended(hosted),
         )
         self._host = Host(
             self.member, self.boot, options.core, self._log, port, options.snapshot_every_bytes
         )
         self._log_reports = LogReports(self._log, self._host, self._loop, options, self._health)
         self._fetcher = SnapshotFetcher(self._host, self._transport.bulk, tick_s)
+        self._mender = Mender(self._host, self._log, self._transport.bulk, tick_s)
         self._barriers = ReadBarriers(self._host, lambda: self.boot, tick_s, silence_s_max)
         self._transport.bulk_servicer.source = HostedSource(self._host, self._log)
         events.host = self._host

@@ -137,7 +137,11 @@ class Joiner:
 
     def _should_ask(self, hosted: HostedGroup) -> bool:
         core = hosted.core
-        if hosted.removed or (hosted.desired is not None and self._node not in hosted.desired):
+        if (
+            hosted.removed
+            or hosted.suspended
+            or (hosted.desired is not None and self._node not in hosted.desired)
+        ):
             return False
         if not core.membership.contains(core.member):
             return True

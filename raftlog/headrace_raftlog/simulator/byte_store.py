@@ -40,7 +40,6 @@ from headrace_raftlog.simulator.store import Store
 from headrace_raftlog.storage.group_log import StoredGroup
 from headrace_raftlog.storage.memory_files import MemoryFiles
 from headrace_raftlog.storage.options import LogOptions
-from headrace_raftlog.storage.record import HEADER_BYTES
 from headrace_raftlog.storage.segment import segment_name
 from headrace_raftlog.storage.shared_log import SharedLog
 
@@ -48,6 +47,7 @@ DIRECTORY: Final = "log"
 SEGMENT_BYTES: Final = (12 << 10, 32 << 10)  # small, so that there are several
 COLLECT_BYTES: Final = 4 << 10  # copied at most by one step of garbage collection
 COLLECTED: Final = 0.1  # probability of such a step with each sync
+GROUP_AT: Final = 16  # where a record's header says whose it is
 BEFORE_DAMAGE_BYTES: Final = 2 << 10  # behind a damaged record: then it is no torn end
 
 
@@ -161,7 +161,10 @@ class ByteStore(Store):
 
     @override
     def damage(self, group: int) -> bool:
-        """See `Store.damage`: a bit of the oldest entry, where it cannot pass for a torn end."""
+        """See `Store.damage`: a bit in the header of the oldest entry, where it is no torn end.
+
+        Nothing says then whose the record was.
+        """
         durable = self.durable.get(group)
         if durable is None or not durable.items:
             return False
@@ -174,7 +177,7 @@ class ByteStore(Store):
             return False
         path = f"{DIRECTORY}/{segment_name(location >> 32)}"
         data = bytearray(self.files.file(path).written)
-        data[(location & 0xFFFFFFFF) + HEADER_BYTES] ^= 1 << self.loop.rng.randrange(8)
+        data[(location & 0xFFFFFFFF) + GROUP_AT] ^= 1 << self.loop.rng.randrange(8)
         self.files.put(path, bytes(data))
         self._damaged[group] = True
         return True

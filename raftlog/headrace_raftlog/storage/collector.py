@@ -92,7 +92,7 @@ class Collector:
         table, ledger = self._table, self._table.ledger
         pins: set[int] = set()
         for known in table.quarantined.values():
-            if known.location == 0:
+            if known.location == 0 or known.kept:
                 return []
             pins.add(known.sequence)
         out: list[int] = []

@@ -10,22 +10,12 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from headrace_raftlog.model.entry import ENTRY_CONFIG, Entry, HardState
-from headrace_raftlog.model.errors import CorruptLogError
 from headrace_raftlog.model.log import GroupLog
 from headrace_raftlog.model.membership import NOBODY, Membership
 from headrace_raftlog.storage.accounting import Ledger
 from headrace_raftlog.storage.disk_reads import tell_nobody
-from headrace_raftlog.storage.record import (
-    HEADER_BYTES,
-    RECORD_ENTRY,
-    RECORD_INCOMING,
-    decode_entry,
-    record_bytes,
-    record_group_at,
-    record_index_at,
-    record_term_at,
-    record_type_at,
-)
+from headrace_raftlog.storage.entry_run import read_run
+from headrace_raftlog.storage.record import HEADER_BYTES
 from headrace_raftlog.storage.segment import SegmentReader
 from headrace_raftlog.storage.snapshot_record import StoredSnapshot
 from headrace_raftlog.storage.sparse_index import HINTED, LENGTH_MASK, SparseIndex
@@ -65,6 +55,9 @@ class StoredGroup(GroupLog):
         incoming: entries fetched from a peer ahead of an install; None for none.
         fetched: those of them that are not durable; None for none.
         configs: indexes behind the snapshot of entries of kind ENTRY_CONFIG; None for none.
+        lost: by index, where the records stand that are not intact: of these entries only term and
+            length are known. None for none.
+        state_lost: whether `hard_state` was put in the place of one whose vote is not readable.
         ledger: accounts of the segments.
         read_at: location behind the entry that was prepared last.
         on_read: called when `at_hand` may say more than before.
@@ -99,6 +92,8 @@ class StoredGroup(GroupLog):
         self.configs: list[int] | None = None
         self.read_at: i64 = 0
         self.on_read: Callable[[], None] = tell_nobody
+        self.lost: dict[int, int] | None = None
+        self.state_lost = False
 
     def first_index(self) -> i64:
         """Return the index behind the snapshot: the lowest that `entries` can give."""
@@ -237,32 +232,9 @@ class StoredGroup(GroupLog):
         return stop
 
     def _read(self, location: i64, size: i64, low: i64, stop: i64, out: list[Entry]) -> None:
-        sequence: i64 = location >> 32
-        offset: i64 = location & 0xFFFFFFFF
-        data = self.reader.read(sequence, offset, size)
-        position: i64 = 0
-        index: i64 = low
-        while index < stop:
-            taken: i64 = record_bytes(data, position, len(data), self.reader.salt)
-            if taken < 0 or not self._is_record_of(data, position, index):
-                raise CorruptLogError(
-                    self.reader.path(sequence),
-                    offset + position,
-                    f"entry {index} of group {self.group} is not intact there",
-                )
-            out.append(decode_entry(data, position))
-            position += taken
-            index += 1
-
-    def _is_record_of(self, data: bytes, position: i64, index: i64) -> bool:
-        record_type: i64 = record_type_at(data, position)
-        if record_group_at(data, position) != self.group:
-            return False
-        if record_index_at(data, position) != index:
-            return False
-        if index <= self.snapshot_index:
-            return record_type in (RECORD_ENTRY, RECORD_INCOMING)
-        return record_type == RECORD_ENTRY and record_term_at(data, position) == self.term_at(index)
+        logged: i64 = self.snapshot_index
+        terms = [self.term_at(at) if at > logged else 0 for at in range(low, stop)]
+        read_run(self.reader, self.group, location, size, low, terms, out)
 
     def location_of(self, index: i64) -> i64:
         """Return where an entry of the log, or a live one before it, is durable; 0 for nowhere."""
@@ -480,6 +452,7 @@ class StoredGroup(GroupLog):
             if index <= self.last and i64(self.locations[at]) == old:
                 self._move_hint(self.lengths[at], old, location)
                 self.locations[at] = location
+                self._found_again(index, old)
                 return True
             sparse = self.incoming
         at = sparse.find(index) if sparse is not None else -1
@@ -487,7 +460,17 @@ class StoredGroup(GroupLog):
             return False
         self._move_hint(sparse.lengths[at], old, location)
         sparse.locations[at] = location
+        self._found_again(index, old)
         return True
+
+    def _found_again(self, index: i64, old: i64) -> None:
+        """Note that a lost entry has an intact record again, and need not stay in memory."""
+        lost = self.lost
+        if lost is not None and lost.get(index) == old:
+            del lost[index]
+            self.recent.pop(index, None)
+            if not lost:
+                self.lost = None
 
     def _move_hint(self, length: i64, old: i64, location: i64) -> None:
         if length & HINTED:

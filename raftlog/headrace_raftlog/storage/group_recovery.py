@@ -73,6 +73,7 @@ class FoundGroup:
         state: newest hard state.
         state_at: its location, 0 for none.
         state_era: its era.
+        state_lost: whether its vote is not readable, and its term the next one therefore.
         snapshot: the effective record with the highest index, or None.
         snapshot_era: its era.
         parts: locations and lengths of snapshot parts, by serial and number.
@@ -88,6 +89,10 @@ class FoundGroup:
         configs: indexes in the run of entries of kind ENTRY_CONFIG.
         strays: entries outside the run.
         incoming: entries fetched from a peer.
+        lost: index and location of each entry whose record is not intact but for its header.
+        lost_base_era: highest era of such a record that began the group, -1 for none.
+        lost_snapshots: era, index and term of such records that made a snapshot effective.
+        lost_reason: where one of the last two kinds stands.
         problem: what does not fit though its checksum is right; '' for nothing.
         problem_at: location of that record.
     """
@@ -104,6 +109,7 @@ class FoundGroup:
         self.state = HardState(0, 0, 0)
         self.state_at: i64 = 0
         self.state_era: i64 = 0
+        self.state_lost = False
         self.snapshot: StoredSnapshot | None = None
         self.snapshot_era: i64 = 0
         self.parts: dict[int, dict[int, tuple[int, int]]] = {}
@@ -119,6 +125,10 @@ class FoundGroup:
         self.configs: list[int] = []
         self.strays: Strays | None = None
         self.incoming: Strays | None = None
+        self.lost: list[tuple[int, int]] = []
+        self.lost_base_era: i64 = -1
+        self.lost_snapshots: list[tuple[int, int, int]] = []
+        self.lost_reason = ""
         self.problem = ""
         self.problem_at: i64 = 0
 
@@ -235,6 +245,16 @@ class FoundGroup:
             self.state_era = era
             self.state = state
             self.state_at = location
+            self.state_lost = False
+
+    def take_lost_state(self, era: i64, term: i64, commit: i64, location: i64) -> None:
+        """Take in a hard state whose vote is not readable.
+
+        The member goes on in the next term, in which it has given no vote: its terms are durable
+        before anything is done in them.
+        """
+        self.take_state(era, HardState(term + 1, 0, commit), location)
+        self.state_lost = self.state_at == location
 
     def take_base(
         self, era: i64, member: i64, membership: Membership, location: i64, size: i64
@@ -251,6 +271,7 @@ class FoundGroup:
         if self.state_era < era:
             self.state_era = 0
             self.state_at = 0
+            self.state_lost = False
             self.state = HardState(0, 0, 0)
         if self.snapshot_era < era:
             self.snapshot = None

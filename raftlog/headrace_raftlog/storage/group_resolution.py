@@ -12,6 +12,7 @@ from headrace_raftlog.model.entry import ENTRY_CONFIG, HardState
 from headrace_raftlog.model.errors import CorruptLogError
 from headrace_raftlog.storage.group_log import STATE_BYTES, StoredGroup
 from headrace_raftlog.storage.group_recovery import FoundGroup, Strays
+from headrace_raftlog.storage.lost_entries import drop_incoming, lose
 from headrace_raftlog.storage.record import HEADER_BYTES
 from headrace_raftlog.storage.snapshot_record import StoredSnapshot
 from headrace_raftlog.storage.snapshot_store import read_data
@@ -46,6 +47,7 @@ class Resolution:
         view.base_at = found.base_at
         view.base_bytes = found.base_bytes
         view.state_at = found.state_at
+        view.state_lost = found.state_lost
         live: array[int] = array("Q")
         if found.snapshot is not None:
             live = self._take_snapshot(found.snapshot)
@@ -53,8 +55,33 @@ class Resolution:
             self._take_live(live)
         if not self.problem:
             self._take_log()
+        if not self.problem:
+            self._take_lost()
         commit: i64 = max(view.snapshot_index, min(found.state.commit, view.last))
         view.hard_state = HardState(found.state.term, found.state.vote, commit)
+
+    def _take_lost(self) -> None:
+        """Note which entries are known by their headers alone; judge what else was not intact.
+
+        A membership has to be read before the group can be served. A lost base, or a lost
+        snapshot, is none that counts when what is there reaches as far.
+        """
+        found, view = self._found, self.view
+        configs: set[int] = set(view.configs) if view.configs is not None else set()
+        for index, location in found.lost:
+            if view.incoming is not None and view.incoming_at(index) == location:
+                drop_incoming(view, index)
+            elif view.location_of(index) == location:
+                lose(view, index)
+                if index in configs:
+                    self.problem = f"entry {index} of group {found.group}, a membership, is damaged"
+                    self.problem_at = location
+        if found.lost_base_era > found.base_era:
+            self.problem = found.lost_reason
+        for era, index, term in found.lost_snapshots:
+            covered = index <= view.snapshot_index or view.term_at(index) == term
+            if found.base_era <= era and (era > view.era or not covered):
+                self.problem = found.lost_reason
 
     def _take_snapshot(self, stored: StoredSnapshot) -> array[int]:
         found, view = self._found, self.view

@@ -14,6 +14,7 @@ from headrace_raftlog.model.membership import decode_membership, name_of
 from headrace_raftlog.storage.file_list import decode_files, decode_gone
 from headrace_raftlog.storage.file_survey import read_file
 from headrace_raftlog.storage.files import Files
+from headrace_raftlog.storage.lost_entries import lost_indexes
 from headrace_raftlog.storage.record import (
     RECORD_BASE,
     RECORD_ENTRY,
@@ -79,6 +80,7 @@ class VerifyReport:
         torn: the remains of a write that a crash cut off, which the next start cuts; or None.
         damaged: what else is not intact.
         quarantined: groups that a node would not serve, and why.
+        lost: by group, entries that a node would fetch from its peers before it serves the group.
         refused: why a node would not start at all, '' when it would.
     """
 
@@ -90,6 +92,7 @@ class VerifyReport:
     torn: Damage | None = None
     damaged: list[Damage] = field(default_factory=list)
     quarantined: dict[int, str] = field(default_factory=dict)
+    lost: dict[int, list[int]] = field(default_factory=dict)
     refused: str = ""
 
     @property
@@ -185,6 +188,8 @@ def _judged(directory: str, files: Files, report: VerifyReport) -> VerifyReport:
     finally:
         recovery.reader.close()
     report.groups = len(recovery.groups)
+    lost = {group: lost_indexes(view) for group, view in recovery.groups.items()}
+    report.lost = {group: indexes for group, indexes in lost.items() if indexes}
     report.quarantined = {group: q.reason for group, q in recovery.quarantined.items()}
     report.damaged = [
         Damage(recovery.reader.path(stretch.sequence), stretch.offset, stretch.reason)

@@ -10,18 +10,26 @@ from headrace_raftlog.storage.files import Files
 from headrace_raftlog.storage.identity import Identity
 from headrace_raftlog.storage.options import LogOptions
 from headrace_raftlog.storage.recovery import Recovery
-from headrace_raftlog.storage.segment import SEGMENT_HEADER_BYTES, SegmentDraft, SegmentHeader
+from headrace_raftlog.storage.repair import repair
+from headrace_raftlog.storage.segment import (
+    SEGMENT_HEADER_BYTES,
+    SegmentDraft,
+    SegmentHeader,
+    SegmentReader,
+)
+from headrace_raftlog.storage.write_job import WriteJob, quarantine_job, state_job
 from headrace_raftlog.storage.writer import WriterPosition
 
 LOCK_NAME: Final = "lock"
 
 
 def lock_directory(files: Files, directory: str) -> int:
-    """Lock a log's directory; return the descriptor that holds the lock.
+    """Lock a log's directory, created with its parents; return what holds the lock.
 
     Raises:
         LogLockedError: it is in use.
     """
+    files.make_directory(directory)
     path = os.path.join(directory, LOCK_NAME)
     try:
         return files.lock(path)
@@ -46,6 +54,24 @@ def check_identity(identity: Identity | None, header: SegmentHeader, path: str) 
         )
 
 
+def recover(
+    files: Files, directory: str, reader: SegmentReader, identity: Identity | None
+) -> Recovery:
+    """Read a log back and make it writable; see `SharedLog.open`.
+
+    Raises:
+        CorruptLogError: something is damaged, and it is not known what; nothing was changed.
+        IdentityError: the segments are another node's; nothing was changed.
+        OSError: as the system says.
+    """
+    recovery = Recovery(files, directory, reader)
+    recovery.run()
+    for header in recovery.headers:
+        check_identity(identity, header, reader.path(header.sequence))
+    repair(recovery)
+    return recovery
+
+
 def find_position(
     files: Files, recovery: Recovery, options: LogOptions, identity: Identity | None
 ) -> WriterPosition:
@@ -65,3 +91,21 @@ def find_position(
     header = SegmentHeader(1, options.segment_bytes, salt, node, cluster)
     draft = SegmentDraft(files, recovery.directory, header)
     return WriterPosition(header, draft.finish(), SEGMENT_HEADER_BYTES, 1, 1, [])
+
+
+def found_jobs(salt: int, recovery: Recovery) -> list[WriteJob]:
+    """Encode what a later start must know of the damage that this one found.
+
+    That is which groups are quarantined, and the hard states that took the place of lost ones.
+    """
+    jobs = [
+        quarantine_job(salt, group, known.era, known.reason)
+        for group, known in recovery.quarantined.items()
+        if known.location == 0
+    ]
+    jobs.extend(
+        state_job(salt, view, view.hard_state)
+        for view in recovery.groups.values()
+        if view.state_lost
+    )
+    return jobs

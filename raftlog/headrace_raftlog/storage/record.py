@@ -55,6 +55,8 @@ FLAG_COPY: Final = 1  # a record that was moved here; it was written first somew
 
 _CHECKSUM: Final = Struct("<I")
 _FIELDS: Final = Struct("<IBBBxIQQQ")  # length, type, kind, flags, era, group, term, index
+_CHECK_AT: Final = 11  # where the check of a header's own fields stands, 0 in old records
+_CHECK_MODULUS: Final = 227  # prime with 2 as a primitive root: notices every single flipped bit
 _VOTE: Final = Struct("<Q")
 _COPY: Final = bytes([FLAG_COPY])
 _SECTOR_ZEROS: Final = bytes(SECTOR_BYTES)
@@ -84,7 +86,9 @@ def encode_record(
         payload: what follows, possibly empty.
         flags: FLAG_COPY or 0.
     """
-    fields = _FIELDS.pack(len(payload), record_type, kind, flags, era, group, term, index)
+    fields = _with_check(
+        _FIELDS.pack(len(payload), record_type, kind, flags, era, group, term, index)
+    )
     checksum: int = extend(salt, fields)
     if payload:
         checksum = extend(checksum, payload)
@@ -114,8 +118,28 @@ def encode_state(salt: i64, era: i64, group: i64, state: HardState) -> bytes:
 
 def encode_copy(salt: i64, data: bytes, start: i64, stop: i64) -> bytes:
     """Return the intact record at `start` as a copy: the same but for its flag and checksum."""
-    rest = data[start + 4 : start + 10] + _COPY + data[start + 11 : stop]
+    fields = data[start + 4 : start + 10] + _COPY + b"\0" + data[start + 12 : start + HEADER_BYTES]
+    rest = _with_check(fields) + data[start + HEADER_BYTES : stop]
     return _CHECKSUM.pack(extend(salt, rest)) + rest
+
+
+def _with_check(fields: bytes) -> bytes:
+    """Return a header without its checksum, 36 bytes, with the check of its fields in place."""
+    check: int = int.from_bytes(fields, "little") % _CHECK_MODULUS + 1
+    at: i64 = _CHECK_AT - 4
+    return fields[:at] + bytes([check]) + fields[at + 1 :]
+
+
+def header_is_checked(data: bytes, start: i64) -> bool:
+    """Return whether the header at `start` fits its own check, whatever became of the payload.
+
+    False for a header of an old record, which has none.
+    """
+    if start + HEADER_BYTES > len(data) or data[start + _CHECK_AT] == 0:
+        return False
+    at: i64 = start + _CHECK_AT
+    fields = data[start + 4 : at] + b"\0" + data[at + 1 : start + HEADER_BYTES]
+    return int.from_bytes(fields, "little") % _CHECK_MODULUS + 1 == data[at]
 
 
 def encode_groups(groups: list[int]) -> bytes:

@@ -18,6 +18,7 @@ from headrace_raftlog.storage.record import (
     RECORD_FILES,
     RECORD_GONE,
     RECORD_INCOMING,
+    RECORD_NAMES,
     RECORD_PART,
     RECORD_QUARANTINE,
     RECORD_SNAPSHOT,
@@ -63,6 +64,7 @@ class Quarantine:
         sequence: segment with the damage, 0 when it is only known from an earlier start.
         location: of the record that says so, 0 while it is not durable.
         size: bytes of that record.
+        kept: whether the group could not go on without what is left of it here.
     """
 
     def __init__(self, reason: str, era: i64, origin: i64, sequence: i64) -> None:
@@ -72,6 +74,7 @@ class Quarantine:
         self.sequence = sequence
         self.location: i64 = 0
         self.size: i64 = 0
+        self.kept = False
 
 
 @final
@@ -137,6 +140,45 @@ class Replay:
                     found.take_state(era, decode_state(data, start), base | start)
                 else:
                     self._take_other(found, record_type, data, start, base | start, path)
+
+    def take_lost(self, data: bytes, start: i64, sequence: i64, path: str) -> list[int]:
+        """Take in a record that is not intact but for its header.
+
+        An entry keeps its place; its body has to come from elsewhere. Of a hard state the vote is
+        lost: the member takes the next term, in which it has given none. Any other record is missed
+        when nothing newer took its place.
+
+        Returns:
+            Groups concerned: none or one.
+        """
+        length, record_type, kind, flags, era, group, term, index = record_fields(data, start)
+        if record_type in (RECORD_FILES, RECORD_GONE):
+            return []
+        location: i64 = (sequence << 32) | start
+        reason = (
+            f"{path}: damaged record at byte {start}: {RECORD_NAMES[record_type]} of group {group}"
+        )
+        if record_type in (RECORD_TOMBSTONE, RECORD_QUARANTINE):
+            self.suspect(group, sequence, reason)
+            return [group]
+        found = self._find(group, sequence)
+        if found is None:
+            return []
+        if record_type == RECORD_ENTRY:
+            found.lost.append((index, location))
+            found.take_entry(era, index, term, location, length, kind, flags & FLAG_COPY != 0)
+        elif record_type == RECORD_INCOMING:
+            found.lost.append((index, location))
+            found.take_incoming(era, index, term, location, length)
+        elif record_type == RECORD_STATE:
+            found.take_lost_state(era, term, index, location)
+        elif record_type == RECORD_BASE:
+            found.lost_base_era = max(found.lost_base_era, era)
+            found.lost_reason = reason
+        elif record_type == RECORD_SNAPSHOT:
+            found.lost_snapshots.append((era, index, term))
+            found.lost_reason = reason
+        return [group]
 
     def _find(self, group: i64, sequence: i64) -> FoundGroup | None:
         """Return what is known of a group, None when it was removed."""

@@ -10,16 +10,20 @@ from typing import final
 from mypy_extensions import i64
 
 from headrace_raftlog.model.errors import CorruptLogError
+from headrace_raftlog.model.membership import can_do_without
 from headrace_raftlog.storage.accounting import Ledger
+from headrace_raftlog.storage.damaged_batch import read_damaged_batch
 from headrace_raftlog.storage.file_list import FileSpan
 from headrace_raftlog.storage.file_survey import Survey
 from headrace_raftlog.storage.files import Files
 from headrace_raftlog.storage.group_log import StoredGroup
 from headrace_raftlog.storage.group_recovery import FoundGroup
 from headrace_raftlog.storage.group_resolution import Resolution, count_live
+from headrace_raftlog.storage.lost_entries import newest_membership
 from headrace_raftlog.storage.membership_pool import MembershipPool
 from headrace_raftlog.storage.record import (
     HEADER_BYTES,
+    SECTOR_BYTES,
     Batch,
     head_number_at,
     read_batch,
@@ -192,8 +196,7 @@ class Recovery:
             if later >= 0:
                 after = head_number_at(data, later, salt)
             stop: i64 = later if later >= 0 else end
-            self._lose(data, batch, header, after, stop, path)
-            return later
+            return self._lose(data, batch, header, after, stop, path)
         if end == batch.start:
             return -1
         if self.torn is not None:
@@ -201,15 +204,21 @@ class Recovery:
         size = claimed_bytes(data, batch, salt)
         if size and sector_end(batch.start + size) < end:
             stop = sector_end(batch.start + size)
-            self._lose(data, batch, header, batch.number + 1, stop, path)
-            return stop
+            return self._lose(data, batch, header, batch.number + 1, stop, path)
         self.torn = Torn(header.sequence, batch.start, batch.damage, end, batch.reason)
         return -1
 
     def _lose(
         self, data: bytes, batch: Batch, header: SegmentHeader, after: i64, stop: i64, path: str
-    ) -> None:
-        """Pass over damaged batches up to `after`, when it is known whom they concern."""
+    ) -> i64:
+        """Pass over damaged batches up to `after`, when it is known whom they concern.
+
+        Returns:
+            Where to go on reading.
+        """
+        again = self._take_rest(data, batch, header, path)
+        if again > 0:
+            return again
         named = named_groups(data, batch.start, stop, header.salt)
         groups: set[int] = set()
         for number in range(batch.number, after):
@@ -228,6 +237,37 @@ class Recovery:
         self._number = after
         self.last_sequence = header.sequence
         self.end = stop
+        return stop
+
+    def _take_rest(self, data: bytes, batch: Batch, header: SegmentHeader, path: str) -> i64:
+        """Take what is intact of a damaged batch whose records can be told apart.
+
+        Returns:
+            Where to go on reading, 0 for a batch whose records cannot be told apart.
+        """
+        salt: i64 = header.salt
+        later: i64 = later_head(data, batch.start + SECTOR_BYTES, len(data), batch.number, salt)
+        stop: i64 = later if later >= 0 else len(data)
+        known = read_damaged_batch(data, batch.start, batch.number, stop, salt)
+        if known is None or known.end > stop:
+            return 0
+        reason = f"{path}: damaged record at byte {batch.damage}: {batch.reason}"
+        whole = Batch(batch.number, batch.start)
+        affected = set(known.unknown)
+        for at in range(len(known.offsets)):
+            offset = known.offsets[at]
+            if known.intact[at]:
+                whole.offsets = [offset]
+                self.replay.take(data, whole, header.sequence, path)
+            elif offset not in known.blind:
+                affected.update(self.replay.take_lost(data, offset, header.sequence, path))
+        for group in known.unknown:
+            self.replay.suspect(group, header.sequence, reason)
+        self._note(header, batch, batch.reason, sorted(affected))
+        self._number = batch.number + 1
+        self.last_sequence = header.sequence
+        self.end = known.end
+        return known.end
 
     def _note(self, header: SegmentHeader, batch: Batch, reason: str, groups: list[int]) -> None:
         self.damaged.append(DamagedStretch(header.sequence, batch.damage, reason, groups))
@@ -243,8 +283,7 @@ class Recovery:
         """Judge each group as a whole, now that all that is left of it is known."""
         self.quarantined = self.replay.quarantined
         for found in self.replay.groups.values():
-            if found.group not in self.quarantined:
-                self._resolve_group(found)
+            self._resolve_group(found)
         self.replay.groups = {}
         for tomb in self.replay.removed.values():
             self.ledger.add(tomb.location, HEADER_BYTES)
@@ -259,6 +298,10 @@ class Recovery:
         view = StoredGroup(found.group, self.reader, self.ledger)
         resolution = Resolution(found, view)
         resolution.run()
+        known = self.quarantined.get(found.group)
+        if known is not None:
+            known.kept = self._is_needed(view)
+            return
         if not resolution.problem:
             self.groups[found.group] = view
             view.membership = self.memberships.share(view.membership)
@@ -268,4 +311,10 @@ class Recovery:
         reason = resolution.problem
         if at:
             reason = f"{self.reader.path(at >> 32)}: byte {at & 0xFFFFFFFF}: {reason}"
-        self.quarantined[found.group] = Quarantine(reason, found.era, found.origin, 0)
+        known = Quarantine(reason, found.era, found.origin, 0)
+        known.kept = self._is_needed(view)
+        self.quarantined[found.group] = known
+
+    def _is_needed(self, view: StoredGroup) -> bool:
+        """Return whether a quarantined group could not go on without this node's member."""
+        return not can_do_without(newest_membership(view), self.headers[0].node)

@@ -22,11 +22,11 @@ from headrace_raftlog.storage.group_log import StoredGroup
 from headrace_raftlog.storage.group_table import GroupTable
 from headrace_raftlog.storage.identity import Identity
 from headrace_raftlog.storage.job_queue import JobQueue
-from headrace_raftlog.storage.opening import check_identity, find_position, lock_directory
+from headrace_raftlog.storage.lost_entries import put_back
+from headrace_raftlog.storage.opening import find_position, found_jobs, lock_directory, recover
 from headrace_raftlog.storage.options import LogOptions
 from headrace_raftlog.storage.record import BATCH_FRAME_BYTES, GROUP_FRAME_BYTES, HEADER_BYTES
 from headrace_raftlog.storage.recovery import Recovery
-from headrace_raftlog.storage.repair import repair
 from headrace_raftlog.storage.segment import SEGMENT_HEADER_BYTES, SegmentReader
 from headrace_raftlog.storage.snapshot_store import (
     INSTALLED,
@@ -40,7 +40,7 @@ from headrace_raftlog.storage.write_job import (
     base_job,
     delete_job,
     incoming_jobs,
-    quarantine_job,
+    mend_job,
     state_job,
     tombstone_job,
 )
@@ -117,20 +117,17 @@ class SharedLog:
             OSError: as the system says.
         """
         disk = files if files is not None else Files()
-        disk.make_directory(directory)
         lock = lock_directory(disk, directory)
         reader = SegmentReader(disk, directory)
         try:
-            recovery = Recovery(disk, directory, reader)
-            recovery.run()
-            for header in recovery.headers:
-                check_identity(identity, header, reader.path(header.sequence))
-            repair(recovery)
+            recovery = recover(disk, directory, reader, identity)
             position = find_position(disk, recovery, options, identity)
             reader.salt = position.header.salt
             log = SharedLog(disk, options, lock, recovery, position)
             log._writer.start()
-            log._mark_quarantined()
+            if jobs := found_jobs(log._salt, recovery):
+                log._queue.gather(jobs)
+                log.flush()
             return log
         except BaseException:
             reader.close()
@@ -196,6 +193,10 @@ class SharedLog:
         `begin` with a new member id makes such a group usable again.
         """
         return {group: known.reason for group, known in self._table.quarantined.items()}
+
+    def is_kept(self, group: int) -> bool:
+        """Return whether a quarantined group's data must stay: too few other nodes have it."""
+        return group in self._table.quarantined and self._table.quarantined[group].kept
 
     def groups(self) -> list[int]:
         """Return the ids of all groups that are neither removed nor quarantined, ascending."""
@@ -279,8 +280,8 @@ class SharedLog:
             view.hard_state = hard_state
             self._queue.replace_state(group)
         if must_sync or entries:
-            jobs = append_jobs(self._salt, view, hard_state, entries, token, self._job_bytes_max)
-            self._queue.gather(jobs)
+            limit = self._job_bytes_max
+            self._queue.gather(append_jobs(self._salt, view, hard_state, entries, token, limit))
             return
         if hard_state is not None:
             self._queue.defer_state(group, state_job(self._salt, view, hard_state))
@@ -383,6 +384,13 @@ class SharedLog:
             view.add_incoming(fresh)
             self._queue.gather(incoming_jobs(self._salt, view, fresh, self._job_bytes_max))
 
+    def mend(self, group: int, entry: Entry) -> bool:
+        """Put a lost entry back as a peer holds it; False when it is not lost, or another one."""
+        fits = put_back(self.group(group), entry)
+        if fits:
+            self._queue.gather([mend_job(self._salt, self.group(group), entry)])
+        return fits
+
     def missing(self, group: int, live: array[int], commit_index: int) -> list[int]:
         """Return which live entries of a peer's snapshot are to be fetched before its install.
 
@@ -483,14 +491,6 @@ class SharedLog:
                     f"entry {entry.index} has {len(entry.data)} bytes, "
                     f"a segment takes {self._entry_bytes_max}"
                 )
-
-    def _mark_quarantined(self) -> None:
-        """Have it written which groups were found damaged, so that no later start forgets it."""
-        for group, known in self._table.quarantined.items():
-            if known.location == 0:
-                job = quarantine_job(self._salt, group, known.era, known.reason)
-                self._queue.gather([job])
-        self.flush()
 
     def _snapshot_write(
         self, view: StoredGroup, snapshot: Snapshot, token: object, kind: i64

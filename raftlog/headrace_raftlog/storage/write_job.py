@@ -10,9 +10,12 @@ from mypy_extensions import i64
 from headrace_raftlog.model.entry import Entry, HardState
 from headrace_raftlog.storage.group_log import STATE_BYTES, StoredGroup
 from headrace_raftlog.storage.record import (
+    FLAG_COPY,
     GROUP_FRAME_BYTES,
     HEADER_BYTES,
     RECORD_BASE,
+    RECORD_ENTRY,
+    RECORD_INCOMING,
     RECORD_QUARANTINE,
     RECORD_TOMBSTONE,
     encode_entry,
@@ -184,6 +187,31 @@ def incoming_jobs(
         jobs.append(job)
         at = _fill(job, salt, entries, at, bytes_max)
     return jobs
+
+
+def mend_job(salt: i64, group: StoredGroup, entry: Entry) -> WriteJob:
+    """Encode an entry anew whose record is not intact; where that stands, it is superseded.
+
+    It counts like a copy that collection moves: in its own era, behind the original.
+    """
+    job = WriteJob(None, None, JOB_MOVE)
+    job.groups.append(group.group)
+    index: i64 = entry.index
+    record_type = RECORD_ENTRY if index > group.snapshot_index else RECORD_INCOMING
+    head = encode_record(
+        salt,
+        record_type,
+        entry.kind,
+        group.era_of(index),
+        group.group,
+        entry.term,
+        index,
+        entry.data,
+        FLAG_COPY,
+    )
+    job.add(head + entry.data)
+    job.moved.append(Moved(record_type, group.group, index, group.location_of(index), job.size))
+    return job
 
 
 def state_job(salt: i64, group: StoredGroup, state: HardState) -> WriteJob:

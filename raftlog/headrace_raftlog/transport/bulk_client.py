@@ -61,6 +61,10 @@ class GoneError(FetchFailedError):
     """The peer no longer has what was asked for; it has a newer snapshot, or none at all."""
 
 
+class DeniedError(FetchFailedError):
+    """The log of the member asked does not have the entry: another one stands there, or none."""
+
+
 def ranges_of(indexes: list[int]) -> list[tuple[int, int]]:
     """Return the runs (first, last) of ascending indexes, at most what one call may ask for."""
     out: list[tuple[int, int]] = []
@@ -154,6 +158,42 @@ class BulkClient:
                     yield whole
         reader.finish()
 
+    async def stored_entry(
+        self, peer: int, group: int, member: int, of_member: int, index: int, term: int
+    ) -> Entry:
+        """Fetch one entry of a peer's log, committed or not.
+
+        Args:
+            peer: node id.
+            group: incarnation id.
+            member: member id of this node in the group.
+            of_member: that of the peer.
+            index: index of the entry.
+            term: its term, 0 for a committed one.
+
+        Raises:
+            DeniedError: the log of `of_member` does not have it.
+            GoneError: it is committed, and went with a snapshot.
+            FetchFailedError: the peer cannot be reached, refuses, cannot tell, or breaks off.
+            FrameError: it sent what no correct peer sends.
+        """
+        request = EntriesRequest(
+            group=group,
+            member=member,
+            ranges=[IndexRange(first=index, last=index)],
+            terms=[term],
+            of_member=of_member,
+            cut=True,
+        )
+        channel = self._channel(peer)
+        fetch = _stub(channel).FetchEntries
+        reader = _EntryReader([(index, index)], term or _INDEX_MAX)
+        async with aclosing(self._parts(peer, channel, fetch, request)) as parts:
+            async for part in parts:
+                for entry in reader.take(part.entries):
+                    return entry
+        raise FrameError("an entry is missing from a complete answer")
+
     def _channel(self, peer: int) -> grpc.aio.Channel:
         channel = self._channels.get(peer)
         if channel is None:
@@ -199,6 +239,8 @@ class BulkClient:
             text = f"node {peer}: {error.code().name}: {error.details()!r}"
             if error.code() == grpc.StatusCode.NOT_FOUND:
                 raise GoneError(text) from error
+            if error.code() == grpc.StatusCode.OUT_OF_RANGE:
+                raise DeniedError(text) from error
             if error.code() == grpc.StatusCode.UNAVAILABLE:
                 await self.close(peer)  # it would not try again for a while by itself
             raise FetchFailedError(text) from error

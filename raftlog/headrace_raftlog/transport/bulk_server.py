@@ -54,6 +54,23 @@ class BulkSource(Protocol):
     def entry(self, group: int, index: int) -> Entry | None:
         """Return a committed entry, None where it is not there or no longer."""
 
+    def stored_entry(self, group: int, index: int, term: int, member: int) -> Entry | None:
+        """Return an entry of a term that the log of a member holds, committed or not.
+
+        Args:
+            group: incarnation id.
+            index: its index.
+            term: its term, 0 for a committed one.
+            member: this node's member, without whom None says nothing.
+
+        Returns:
+            None where the log has another entry there, or ends before it.
+
+        Raises:
+            KeyError: the entry went with a snapshot.
+            LookupError: it cannot be told.
+        """
+
 
 class NoSource:
     """A source of nothing: of a node that does not host groups."""
@@ -72,6 +89,10 @@ class NoSource:
         """See `BulkSource`."""
         del group, index
         return None
+
+    def stored_entry(self, group: int, index: int, term: int, member: int) -> Entry | None:
+        """See `BulkSource`."""
+        raise LookupError(f"no group {group}, entry {index} of {term} for {member}")
 
 
 class BulkServicer(RaftBulkServicer):
@@ -136,13 +157,10 @@ class BulkServicer(RaftBulkServicer):
         try:
             part = EntriesPart()
             size = 0
+            terms = iter(request.terms)
             for wanted in request.ranges:
                 for index in range(wanted.first, wanted.last + 1):
-                    await self._prepare(request.group, index)
-                    entry = self.source.entry(request.group, index)
-                    if entry is None:
-                        text = f"group {request.group} has no entry {index} any more"
-                        await _refuse(context, grpc.StatusCode.NOT_FOUND, text)
+                    entry = await self._entry(request, index, next(terms, None), context)
                     if size and size + len(entry.data) > BULK_CHUNK_BYTES:
                         yield part
                         part = EntriesPart()
@@ -157,6 +175,29 @@ class BulkServicer(RaftBulkServicer):
                 yield part
         finally:
             self.active -= 1
+
+    async def _entry(
+        self, request: EntriesRequest, index: int, term: int | None, context: Context
+    ) -> Entry:
+        """Return an entry; end the call where there is none."""
+        group = request.group
+        gone = f"group {group} has no entry {index} any more"
+        await self._prepare(group, index)
+        if term is None:
+            entry = self.source.entry(group, index)
+            if entry is None:
+                await _refuse(context, grpc.StatusCode.NOT_FOUND, gone)
+            return entry
+        try:
+            entry = self.source.stored_entry(group, index, term, request.of_member)
+        except KeyError:
+            await _refuse(context, grpc.StatusCode.NOT_FOUND, gone)
+        except LookupError as error:
+            await _refuse(context, grpc.StatusCode.UNAVAILABLE, str(error))
+        if entry is None:
+            text = f"group {group} has no entry {index} of term {term}"
+            await _refuse(context, grpc.StatusCode.OUT_OF_RANGE, text)
+        return entry
 
     async def _prepare(self, group: int, index: int) -> None:
         """Wait until an entry can be given without waiting for the disk, on the event loop."""

@@ -249,6 +249,7 @@ class World:
         self.log.on_durable = self._from_writer
         self.offers: list[tuple[HostedGroup, SnapshotOffer]] = []
         self.up: list[int] = []
+        self.suspended: list[HostedGroup] = []
         port = HostPort(
             self._post,
             self._flush,
@@ -258,6 +259,7 @@ class World:
             lambda hosted, offer: self.offers.append((hosted, offer)),
             lambda: self.up,
             lambda: 77,
+            self.suspended.append,
         )
         self.host = Host(1, 1, options, self.log, port)
 

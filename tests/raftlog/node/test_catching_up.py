@@ -341,13 +341,13 @@ def test_member_that_waits_to_be_admitted_neither_votes_nor_campaigns(
     run(body())
 
 
-def flip(directory: Path, text: bytes) -> None:
-    """Flip a bit of a stored entry."""
+def flip(directory: Path, text: bytes, before: int = 0) -> None:
+    """Flip a bit of a stored entry, or so many bytes before it."""
     for path in directory.glob("*.log"):
         content = bytearray(path.read_bytes())
         at = content.find(text)
         if at >= 0:
-            content[at] ^= 1
+            content[at - before] ^= 1
             path.write_bytes(content)
             return
     raise AssertionError("the entry is not there")
@@ -367,7 +367,7 @@ def test_damaged_group_is_rebuilt_from_its_peers_under_a_new_member_id(
         await all_equal(c, 5)
         await all_equal(c, 6)
         await c.stop(3)
-        flip(tmp_path / "3", b"to be damaged")
+        flip(tmp_path / "3", b"to be damaged", 24)  # whose it is
         await c.start(3)
         assert 5 in c.nodes[3]._log.quarantined
         c.create(5, 3)

@@ -72,7 +72,7 @@ def bring(running: Any, group: int, node: int) -> bool:
     leader = running.leader(group)
     if leader not in (0, node):
         running.nodes[leader].transfer(group, node)
-    return leader == node
+    return bool(leader == node)
 
 
 async def led_by_one(running: Any) -> int:

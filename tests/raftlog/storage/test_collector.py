@@ -14,6 +14,7 @@ from headrace_raftlog.model.membership import Membership
 from headrace_raftlog.model.snapshot import Snapshot
 from headrace_raftlog.storage.memory_files import MemoryFiles
 from headrace_raftlog.storage.options import LogOptions
+from headrace_raftlog.storage.record import HEADER_BYTES
 from headrace_raftlog.storage.shared_log import SharedLog
 
 MEMBERS = Membership((1, 2, 3))
@@ -432,7 +433,8 @@ def test_damaged_file_stays_until_its_groups_are_begun_anew(disk: MemoryFiles, s
     node.log.close()
     first = "0000000000000001.log"
     written = bytearray(disk.file(f"/log/{first}").written)
-    written[written.index(bytes([1]) * 300)] ^= 1
+    location = written.index(bytes([1]) * 300) - HEADER_BYTES
+    written[location + 11] ^= 1  # the check of its header: nothing says what it was
     disk.put(f"/log/{first}", bytes(written))
     node = start(disk)
     assert 1 in node.log.quarantined

@@ -53,7 +53,7 @@ def test_hard_state_is_read_as_written(term: int, vote: int, commit: int) -> Non
 def test_byte_layout_of_an_entry_is_the_documented_one() -> None:
     header = record.encode_entry(0, 0x0708, 0x0102, Entry(0x0304, 0x0506, ENTRY_CONFIG, b"abc"))
     assert header[4:].hex() == (
-        "030000000102000008070000"
+        "03000000010200d908070000"
         "020100000000000006050000000000000403000000000000"
     )  # fmt: skip
 
@@ -71,7 +71,24 @@ def test_copy_of_a_record_differs_only_in_its_flag() -> None:
     copy = record.encode_copy(SALT, lead + stored, len(lead), len(lead) + len(stored))
     assert record.record_bytes(copy, 0, len(copy), SALT) == len(stored)
     assert (record.record_is_copy_at(stored, 0), record.record_is_copy_at(copy, 0)) == (False, True)
-    assert (copy[4:10], copy[11:]) == (stored[4:10], stored[11:])
+    assert (copy[4:10], copy[12:]) == (stored[4:10], stored[12:])
+    assert record.header_is_checked(copy, 0)
+
+
+@given(st.binary(max_size=60), st.integers(0, record.HEADER_BYTES * 8 - 33))
+def test_any_flipped_bit_of_a_header_is_noticed_without_its_payload(data: bytes, bit: int) -> None:
+    stored = bytearray(entry_record(Entry(3, 2, 0, data)))
+    assert record.header_is_checked(bytes(stored), 0)
+    stored[record.HEADER_BYTES :] = bytes(len(data))
+    assert record.header_is_checked(bytes(stored), 0)
+    stored[4 + bit // 8] ^= 1 << bit % 8
+    assert not record.header_is_checked(bytes(stored), 0)
+
+
+def test_header_of_an_old_record_proves_nothing() -> None:
+    stored = bytearray(entry_record(Entry(3, 2, 0, b"data")))
+    stored[11] = 0
+    assert not record.header_is_checked(bytes(stored), 0)
 
 
 def test_head_and_trailer_name_the_groups() -> None:

@@ -350,13 +350,21 @@ class EntriesRequest(_message.Message):
     MEMBER_FIELD_NUMBER: _builtins.int
     RANGES_FIELD_NUMBER: _builtins.int
     CUT_FIELD_NUMBER: _builtins.int
+    TERMS_FIELD_NUMBER: _builtins.int
+    OF_MEMBER_FIELD_NUMBER: _builtins.int
     group: _builtins.int
     member: _builtins.int
     cut: _builtins.bool
     """Whether entries may be cut: see StoredEntry.more."""
+    of_member: _builtins.int
+    """With terms, the member whose log is asked."""
     @_builtins.property
     def ranges(self) -> _containers.RepeatedCompositeFieldContainer[Global___IndexRange]:
         """Ascending, disjoint."""
+
+    @_builtins.property
+    def terms(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """None, or one for each index asked for: the term of that entry, 0 for a committed one."""
 
     def __init__(
         self,
@@ -365,10 +373,12 @@ class EntriesRequest(_message.Message):
         member: _builtins.int = ...,
         ranges: _abc.Iterable[Global___IndexRange] | None = ...,
         cut: _builtins.bool = ...,
+        terms: _abc.Iterable[_builtins.int] | None = ...,
+        of_member: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cut", b"cut", "group", b"group", "member", b"member", "ranges", b"ranges"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cut", b"cut", "group", b"group", "member", b"member", "of_member", b"of_member", "ranges", b"ranges", "terms", b"terms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -135,6 +135,8 @@ class RaftBulkServicer:
 
     def FetchEntries(self, request, context):
         """Returns committed entries, ascending. NOT_FOUND: one of them is gone; a newer snapshot exists.
+        With terms, entries of the log whether committed or not, for a member whose own are damaged.
+        OUT_OF_RANGE: the log of the member asked does not have one of them. UNAVAILABLE: it cannot tell.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

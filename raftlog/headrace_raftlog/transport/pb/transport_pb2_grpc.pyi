@@ -86,7 +86,10 @@ class RaftBulkStub:
     none at or beyond index_min. RESOURCE_EXHAUSTED: too many calls of this kind are under way.
     """
     FetchEntries: _grpc.UnaryStreamMultiCallable[_transport_pb2.EntriesRequest, _transport_pb2.EntriesPart]
-    """Returns committed entries, ascending. NOT_FOUND: one of them is gone; a newer snapshot exists."""
+    """Returns committed entries, ascending. NOT_FOUND: one of them is gone; a newer snapshot exists.
+    With terms, entries of the log whether committed or not, for a member whose own are damaged.
+    OUT_OF_RANGE: the log of the member asked does not have one of them. UNAVAILABLE: it cannot tell.
+    """
 
 @_typing.type_check_only
 class RaftBulkAsyncStub(RaftBulkStub):
@@ -98,7 +101,10 @@ class RaftBulkAsyncStub(RaftBulkStub):
     none at or beyond index_min. RESOURCE_EXHAUSTED: too many calls of this kind are under way.
     """
     FetchEntries: _aio.UnaryStreamMultiCallable[_transport_pb2.EntriesRequest, _transport_pb2.EntriesPart]  # type: ignore[assignment]
-    """Returns committed entries, ascending. NOT_FOUND: one of them is gone; a newer snapshot exists."""
+    """Returns committed entries, ascending. NOT_FOUND: one of them is gone; a newer snapshot exists.
+    With terms, entries of the log whether committed or not, for a member whose own are damaged.
+    OUT_OF_RANGE: the log of the member asked does not have one of them. UNAVAILABLE: it cannot tell.
+    """
 
 class RaftBulkServicer(metaclass=_abc_1.ABCMeta):
     """Used over a connection of its own, so that no heartbeat waits behind data."""
@@ -119,6 +125,9 @@ class RaftBulkServicer(metaclass=_abc_1.ABCMeta):
         request: _transport_pb2.EntriesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_transport_pb2.EntriesPart], _abc.AsyncIterator[_transport_pb2.EntriesPart]]:
-        """Returns committed entries, ascending. NOT_FOUND: one of them is gone; a newer snapshot exists."""
+        """Returns committed entries, ascending. NOT_FOUND: one of them is gone; a newer snapshot exists.
+        With terms, entries of the log whether committed or not, for a member whose own are damaged.
+        OUT_OF_RANGE: the log of the member asked does not have one of them. UNAVAILABLE: it cannot tell.
+        """
 
 def add_RaftBulkServicer_to_server(servicer: RaftBulkServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

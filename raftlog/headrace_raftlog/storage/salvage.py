@@ -1,0 +1,156 @@
+"""Reading whatever is intact of a log that a node would not start with; nothing is changed.
+
+Missing files, damaged segment headers and unreadable stretches are noted and passed over. What is
+found of a group can therefore be older than what it held, or have gaps: it is good for saving
+messages, and never for taking part in the group again.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import final
+
+from mypy_extensions import i64
+
+from headrace_raftlog.model.errors import CorruptLogError
+from headrace_raftlog.model.membership import Membership
+from headrace_raftlog.storage.accounting import Ledger
+from headrace_raftlog.storage.damaged_batch import read_damaged_batch
+from headrace_raftlog.storage.file_survey import read_file
+from headrace_raftlog.storage.files import Files
+from headrace_raftlog.storage.group_log import StoredGroup
+from headrace_raftlog.storage.group_recovery import FoundGroup
+from headrace_raftlog.storage.group_resolution import Resolution
+from headrace_raftlog.storage.inspect import Damage
+from headrace_raftlog.storage.lost_entries import newest_membership
+from headrace_raftlog.storage.record import SECTOR_BYTES, Batch, head_number_at, read_batch
+from headrace_raftlog.storage.record_replay import Replay
+from headrace_raftlog.storage.segment import (
+    SEGMENT_HEADER_BYTES,
+    SegmentReader,
+    decode_segment_header,
+    segment_name,
+    segment_sequence,
+)
+from headrace_raftlog.storage.segment_scan import later_head, nonzero_end
+
+
+@final
+class Salvage:
+    """What is left of a log.
+
+    Attributes:
+        groups: views of the groups whose logs come out; entries of them can still be damaged.
+        broken: of the others, what was found of them, and what is wrong.
+        damaged: what could not be read, in order.
+    """
+
+    def __init__(self, files: Files, directory: str) -> None:
+        self.groups: dict[int, StoredGroup] = {}
+        self.broken: dict[int, tuple[FoundGroup, str]] = {}
+        self.damaged: list[Damage] = []
+        self._files = files
+        self._reader = SegmentReader(files, directory)
+        self._directory = directory
+        self._replay = Replay()
+
+    def run(self) -> None:
+        """Read everything.
+
+        Raises:
+            OSError: the directory cannot be read.
+        """
+        sequences = [segment_sequence(name) for name in self._files.names(self._directory)]
+        sequences = [sequence for sequence in sequences if sequence]
+        salt = self._salt(sequences)
+        self._reader.salt = salt
+        before = 0
+        for sequence in sequences:
+            if before and sequence > before + 1:
+                path = os.path.join(self._directory, segment_name(before + 1))
+                self.damaged.append(Damage(path, 0, "not there; it may have been given back"))
+            before = sequence
+            if salt:
+                self._read_segment(sequence, salt)
+        ledger = Ledger(0)
+        for found in self._replay.groups.values():
+            self._resolve(found, ledger)
+
+    def close(self) -> None:
+        """Close the files."""
+        self._reader.close()
+
+    def membership(self, group: int) -> Membership:
+        """Return the newest membership of a group that is readable."""
+        view = self.groups.get(group)
+        if view is None:
+            return self.broken[group][0].membership
+        return newest_membership(view)
+
+    def _salt(self, sequences: list[int]) -> int:
+        """Return the salt that the intact segment headers agree on, 0 where none is intact."""
+        for sequence in sequences:
+            path = self._reader.path(sequence)
+            try:
+                data = self._reader.read(sequence, 0, SEGMENT_HEADER_BYTES)
+                return decode_segment_header(path, data).salt
+            except (CorruptLogError, OSError):
+                continue
+        for sequence in sequences:
+            self.damaged.append(Damage(self._reader.path(sequence), 0, "no header is intact"))
+        return 0
+
+    def _read_segment(self, sequence: int, salt: int) -> None:
+        path = self._reader.path(sequence)
+        try:
+            data = read_file(self._files, path)
+        except OSError as error:
+            self.damaged.append(Damage(path, 0, str(error)))
+            return
+        try:
+            decode_segment_header(path, data)
+        except CorruptLogError as error:
+            self.damaged.append(Damage(path, error.offset, error.reason))
+        position: i64 = SEGMENT_HEADER_BYTES
+        number: i64 = 0
+        while position < len(data):
+            number = head_number_at(data, position, salt) or number
+            batch = read_batch(data, position, number, salt)
+            if batch.end:
+                self._replay.take(data, batch, sequence, path)
+                position = batch.end
+            else:
+                position = self._pass(data, batch, sequence, path, salt)
+                if position < 0:
+                    return
+            number += 1
+
+    def _pass(self, data: bytes, batch: Batch, sequence: int, path: str, salt: int) -> i64:
+        """Take what is intact of a batch that is not; return where the next one can begin."""
+        end = nonzero_end(data, batch.start)
+        if end == batch.start:
+            return -1
+        later: i64 = later_head(data, batch.start + SECTOR_BYTES, end, 0, salt)
+        stop: i64 = later if later >= 0 else end
+        self.damaged.append(Damage(path, batch.damage, batch.reason))
+        known = read_damaged_batch(data, batch.start, batch.number, stop, salt)
+        if known is None:
+            return later
+        one = Batch(batch.number, batch.start)
+        for at in range(len(known.offsets)):
+            one.offsets = [known.offsets[at]]
+            if known.intact[at]:
+                self._replay.take(data, one, sequence, path)
+            elif known.offsets[at] not in known.blind:
+                self._replay.take_lost(data, known.offsets[at], sequence, path)
+        return known.end
+
+    def _resolve(self, found: FoundGroup, ledger: Ledger) -> None:
+        known = self._replay.quarantined.get(found.group)
+        view = StoredGroup(found.group, self._reader, ledger)
+        resolution = Resolution(found, view)
+        resolution.run()
+        if not resolution.problem:
+            self.groups[found.group] = view
+            return
+        self.broken[found.group] = (found, known.reason if known else resolution.problem)
