@@ -48,8 +48,7 @@ class HangingFiles(Files):
 def disks(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, HangingFiles]]:
     """The disks of nodes that are started, by directory."""
     found: dict[str, HangingFiles] = {}
-    opened = SharedLogOpener(found)
-    monkeypatch.setattr("headrace_raftlog.node.node.SharedLog.open", opened)
+    monkeypatch.setattr("headrace_raftlog.node.startup.SharedLog", SharedLogOpener(found))
     yield found
     for each in found.values():
         each.answers.set()
@@ -60,11 +59,10 @@ class SharedLogOpener:
 
     def __init__(self, found: dict[str, HangingFiles]) -> None:
         self._found = found
-        self._open = SharedLog.open
 
-    def __call__(self, directory: str, options: Any, identity: Any) -> Any:
+    def open(self, directory: str, options: Any, identity: Any) -> Any:
         disk = self._found[directory] = HangingFiles()
-        return self._open(directory, options, identity, disk)
+        return SharedLog.open(directory, options, identity, disk)
 
 
 def bring(running: Any, group: int, node: int) -> bool:
