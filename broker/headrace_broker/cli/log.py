@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from headrace_broker.cli.salvage import salvage
 from headrace_broker.cli.session import Session, SessionCommand
 from headrace_raftlog.model.errors import CorruptLogError
 from headrace_raftlog.storage import inspect, usage
@@ -40,12 +41,20 @@ def verify(directory: Path) -> None:
         )
     for damage in report.damaged:
         click.echo(f"{damage.path}: DAMAGED at byte {damage.offset}: {damage.reason}")
+    for group, indexes in sorted(report.lost.items()):
+        click.echo(f"group {group}: entries {', '.join(map(str, indexes))} are not intact")
     for group, reason in sorted(report.quarantined.items()):
         click.echo(f"group {group} is quarantined: {reason}")
     if report.refused:
         raise click.ClickException(
-            "the node would refuse to start. With the other members alive, move the data "
-            "directory away and let the node join again as a new member."
+            "the node would not start with this log. Where another node says that the cluster "
+            "works, it sets it aside and is rebuilt; 'headrace log salvage' writes out what is "
+            "intact."
+        )
+    if report.lost and not report.quarantined:
+        raise click.ClickException(
+            "the node would start, and fetch these entries from the other members of their groups "
+            "before it takes part in them."
         )
     if report.quarantined:
         raise click.ClickException(
@@ -115,3 +124,6 @@ def level(session: Session, wanted: str | None) -> None:
         return
     session.request("PUT", "/api/log-level", {"level": wanted})
     session.done(f"the node writes lines of level '{wanted}' and above")
+
+
+log.add_command(salvage)

@@ -27,7 +27,7 @@ from headrace_raftlog.model.membership import member_node
 from headrace_raftlog.model.snapshot import Snapshot
 from headrace_raftlog.node.host import Host
 from headrace_raftlog.node.hosted_group import HostedGroup
-from headrace_raftlog.storage.lost_entries import cut_lost, lost_indexes
+from headrace_raftlog.storage.lost_entries import cut_lost, lost_indexes, place_of
 from headrace_raftlog.storage.shared_log import SharedLog
 from headrace_raftlog.transport.bulk_client import (
     BulkClient,
@@ -76,11 +76,12 @@ class Mender:
         """Mend a group, then have the host resume it."""
         lost = lost_indexes(hosted.view)
         LOG.error(
-            "group %d: %d of its entries are damaged on this node, the first is %d. It takes no "
-            "part in the group until they are fetched from its other members and put back",
+            "group %d: %d of its entries are damaged on this node, the first is %d (%s). It takes "
+            "no part in the group until they are fetched from its other members and put back",
             hosted.group,
             len(lost),
             lost[0],
+            place_of(hosted.view, lost[0]),
         )
         task = asyncio.create_task(self._run(hosted), name=f"mending of {hosted.group}")
         self._tasks.add(task)

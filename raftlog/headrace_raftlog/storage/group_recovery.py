@@ -158,7 +158,7 @@ class FoundGroup:
                 if era > newest and index <= self.last:
                     self._cut(index)
                 else:
-                    self._set_aside()
+                    self.set_aside()
         if not self.run_eras:
             self.first = index
         elif self.run_terms[-1] > term and self.run_eras[-1] == era and not self.problem:
@@ -201,7 +201,7 @@ class FoundGroup:
         self.tip_era = self.run_eras[-1] if self.run_eras else -1
         self.tip_term = self.run_terms[-1] if self.run_terms else 0
 
-    def _set_aside(self) -> None:
+    def set_aside(self) -> None:
         """Begin another run: what lay between is in files that are gone, or comes yet."""
         run: i64 = 0
         configs = set(self.configs)

@@ -32,6 +32,12 @@ def lost_indexes(view: StoredGroup) -> list[int]:
     return sorted(lost)
 
 
+def place_of(view: StoredGroup, index: int) -> str:
+    """Return file and byte of the durable record of an entry."""
+    location = view.location_of(index)
+    return f"{view.reader.path(location >> 32)}, byte {location & 0xFFFFFFFF}"
+
+
 def put_back(view: StoredGroup, entry: Entry) -> bool:
     """Take in the body of a lost entry, in memory only so far; False when it cannot be it.
 

@@ -12,8 +12,10 @@ from typing import final
 
 from mypy_extensions import i64
 
+from headrace_raftlog.model.entry import Entry
 from headrace_raftlog.model.errors import CorruptLogError
-from headrace_raftlog.model.membership import Membership
+from headrace_raftlog.model.membership import NOBODY, Membership
+from headrace_raftlog.model.snapshot import Snapshot
 from headrace_raftlog.storage.accounting import Ledger
 from headrace_raftlog.storage.damaged_batch import read_damaged_batch
 from headrace_raftlog.storage.file_survey import read_file
@@ -23,7 +25,15 @@ from headrace_raftlog.storage.group_recovery import FoundGroup
 from headrace_raftlog.storage.group_resolution import Resolution
 from headrace_raftlog.storage.inspect import Damage
 from headrace_raftlog.storage.lost_entries import newest_membership
-from headrace_raftlog.storage.record import SECTOR_BYTES, Batch, head_number_at, read_batch
+from headrace_raftlog.storage.record import (
+    HEADER_BYTES,
+    SECTOR_BYTES,
+    Batch,
+    decode_entry,
+    head_number_at,
+    read_batch,
+    record_bytes,
+)
 from headrace_raftlog.storage.record_replay import Replay
 from headrace_raftlog.storage.segment import (
     SEGMENT_HEADER_BYTES,
@@ -33,6 +43,64 @@ from headrace_raftlog.storage.segment import (
     segment_sequence,
 )
 from headrace_raftlog.storage.segment_scan import later_head, nonzero_end
+from headrace_raftlog.storage.snapshot_store import read_snapshot
+
+
+@final
+class SalvagedGroup:
+    """What is left of one group.
+
+    Attributes:
+        snapshot: the newest one that is intact, or None.
+        last: highest index of which anything was found.
+        problem: why no node would serve it, '' where one would, at least once it is mended.
+    """
+
+    def __init__(self, view: StoredGroup, found: FoundGroup | None, problem: str) -> None:
+        """Take over a view, and where its log does not come out, the records that there are."""
+        self.snapshot: Snapshot | None = None
+        self.problem = problem
+        self._view = view
+        self._places: dict[int, tuple[int, int]] = {}
+        try:
+            self.snapshot = read_snapshot(view)
+        except CorruptLogError as error:
+            self.problem = self.problem or error.reason
+        if found is not None:
+            self._collect(found)
+        self.last = max([int(view.last), *self._places])
+
+    def entry(self, index: int) -> Entry:
+        """Return an entry.
+
+        Raises:
+            KeyError: none was found.
+            CorruptLogError: it is not intact.
+            OSError: its file cannot be read.
+        """
+        place = self._places.get(index)
+        if place is None:
+            return self._view.entry(index)
+        location, size = place
+        reader = self._view.reader
+        data = reader.read(location >> 32, location & 0xFFFFFFFF, size)
+        if record_bytes(data, 0, len(data), reader.salt) != size:
+            path = reader.path(location >> 32)
+            raise CorruptLogError(path, location & 0xFFFFFFFF, f"entry {index} is not intact there")
+        return decode_entry(data, 0)
+
+    def _collect(self, found: FoundGroup) -> None:
+        """Take the newest record of each index: of the latest era, then the last one written."""
+        eras: dict[int, int] = {}
+        found.set_aside()
+        for strays in (found.strays, found.incoming):
+            if strays is None:
+                continue
+            for at in range(len(strays.indexes)):
+                index, era = strays.indexes[at], strays.eras[at]
+                if era >= max(found.base_era, eras.get(index, 0)):
+                    eras[index] = era
+                    self._places[index] = (strays.locations[at], HEADER_BYTES + strays.lengths[at])
 
 
 @final
@@ -41,13 +109,13 @@ class Salvage:
 
     Attributes:
         groups: views of the groups whose logs come out; entries of them can still be damaged.
-        broken: of the others, what was found of them, and what is wrong.
+        broken: of the others, a view in parts, what was found of them, and what is wrong.
         damaged: what could not be read, in order.
     """
 
     def __init__(self, files: Files, directory: str) -> None:
         self.groups: dict[int, StoredGroup] = {}
-        self.broken: dict[int, tuple[FoundGroup, str]] = {}
+        self.broken: dict[int, tuple[StoredGroup, FoundGroup, str]] = {}
         self.damaged: list[Damage] = []
         self._files = files
         self._reader = SegmentReader(files, directory)
@@ -84,8 +152,21 @@ class Salvage:
         """Return the newest membership of a group that is readable."""
         view = self.groups.get(group)
         if view is None:
-            return self.broken[group][0].membership
+            view, found, _ = self.broken[group]
+            if view.membership == NOBODY:
+                return found.membership
         return newest_membership(view)
+
+    def group(self, group: int) -> SalvagedGroup:
+        """Return what is left of a group.
+
+        Raises:
+            KeyError: nothing is.
+        """
+        view = self.groups.get(group)
+        if view is not None:
+            return SalvagedGroup(view, None, "")
+        return SalvagedGroup(*self.broken[group])
 
     def _salt(self, sequences: list[int]) -> int:
         """Return the salt that the intact segment headers agree on, 0 where none is intact."""
@@ -153,4 +234,4 @@ class Salvage:
         if not resolution.problem:
             self.groups[found.group] = view
             return
-        self.broken[found.group] = (found, known.reason if known else resolution.problem)
+        self.broken[found.group] = (view, found, known.reason if known else resolution.problem)
