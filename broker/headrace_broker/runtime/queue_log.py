@@ -127,7 +127,7 @@ class RaftQueueLog(QueueLog):
         node: the node's replicated logs.
         group: the queue's group.
         unreadable: stops the node, whose log has lost what it must have; when it starts again it
-            sets the damaged replicas aside and has them rebuilt.
+            has that put back from the other replicas.
     """
 
     def __init__(

@@ -19,9 +19,9 @@ class CorruptLogError(RaftLogError):
     def __init__(self, path: str, offset: int, reason: str) -> None:
         super().__init__(
             f"{path}: damaged record at byte {offset}: {reason}. It is not cut, because that "
-            "could lose messages that were acknowledged. Run 'headrace log verify' "
-            "on the directory; with the other members alive, move the data directory away and "
-            "let the node join again as a new member."
+            "could lose messages that were acknowledged. Run 'headrace log verify' on the "
+            "directory; where the other members have what is lost, the node is mended or rebuilt "
+            "from them when it starts. 'headrace log salvage' writes out what is intact."
         )
         self.path = path
         self.offset = offset
