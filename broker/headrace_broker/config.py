@@ -120,10 +120,13 @@ class ClusterSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             machine reaches the nodes, or with `cluster_tls`.
         join_secret_required: refuse nodes without the proof. Without it those of a running cluster
             can be given a secret one after the other.
+        balance_leaders: leaders of queues are spread over the nodes by themselves, slowly; what the
+            node says counts that leads the catalog.
     """
 
     name: Name = "headrace"
     admit_nodes: bool = False
+    balance_leaders: bool = True
     join_secret_file: File = ""
     join_secret_required: bool = True
     listen: OptionalAddress = ""

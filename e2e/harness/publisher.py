@@ -99,7 +99,7 @@ class Publisher(Worker):
     def _channel_opened(self, channel: Any) -> None:
         self._channel = channel
         self._tag = 0
-        channel.add_on_close_callback(lambda ch, _: ch.connection.ioloop.stop())
+        channel.add_on_close_callback(_leave_loop)
         channel.confirm_delivery(self._answered, callback=lambda _: self._fill())
 
     def _fill(self) -> None:
@@ -126,3 +126,9 @@ class Publisher(Worker):
             self.progress.notify_all()
         if self._channel is not None and self._channel.is_open:
             self._fill()
+
+
+def _leave_loop(channel: Any, _reason: Exception) -> None:
+    """End a connection whose channel is gone; one that closes itself ends once its socket is."""
+    if not channel.connection.is_closing:
+        channel.connection.ioloop.stop()

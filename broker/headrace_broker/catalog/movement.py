@@ -10,7 +10,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from headrace_broker.model.definition import QUEUE_QUORUM, Queue
-from headrace_broker.model.limits import REPLICAS_MAX
+from headrace_broker.model.limits import (
+    BALANCE_APART_MIN,
+    BALANCE_APART_PERCENT,
+    BALANCE_BUSY_AT_ONCE,
+    BALANCE_IDLE_AT_ONCE,
+    REPLICAS_MAX,
+)
 
 GROW_ALL: Final = "all"
 GROW_EVEN: Final = "even"  # only queues with an even number of replicas
@@ -43,6 +49,20 @@ class Led(NamedTuple):
     group: int
     leader: int
     candidates: tuple[int, ...]
+
+
+class Movable(NamedTuple):
+    """A queue's leader as it is seen by whoever spreads leaders unasked.
+
+    Attributes:
+        led: the queue.
+        busy: it has traffic.
+        stays: it is not to be handed over now; it counts where it is.
+    """
+
+    led: Led
+    busy: bool = False
+    stays: bool = False
 
 
 class Handover(NamedTuple):
@@ -141,21 +161,15 @@ def rebalance(queues: Sequence[Led], nodes: Collection[int]) -> list[Handover]:
         queues: all that are led.
         nodes: node ids of the nodes that may lead; what others lead goes to these.
     """
-    counts = dict.fromkeys(sorted(nodes), 0)
-    places: dict[int, int] = {}
-    for led in queues:
-        places[led.group] = led.leader
-        counts[led.leader] = counts.get(led.leader, 0) + 1
+    counts = leader_counts(queues, nodes)
+    places = {led.group: led.leader for led in queues}
     moved = True
     while moved:
         moved = False
         for led in queues:
             source = places[led.group]
-            free = [node for node in (led.leader, *led.candidates) if node in nodes]
-            if not free:
-                continue
-            target = min(free, key=lambda node: (counts[node], node))
-            if target != source and (source not in nodes or counts[source] - counts[target] >= 2):
+            target = _lighter(led, source, counts, nodes, source not in nodes)
+            if target != source:
                 places[led.group] = target
                 counts[source] -= 1
                 counts[target] += 1
@@ -165,6 +179,79 @@ def rebalance(queues: Sequence[Led], nodes: Collection[int]) -> list[Handover]:
         for led in queues
         if places[led.group] != led.leader
     ]
+
+
+def leader_counts(queues: Iterable[Led], nodes: Collection[int]) -> dict[int, int]:
+    """Return how many queues each node leads: these nodes, in order, and others that lead some."""
+    counts = dict.fromkeys(sorted(nodes), 0)
+    for led in queues:
+        counts[led.leader] = counts.get(led.leader, 0) + 1
+    return counts
+
+
+def _lighter(
+    led: Led, place: int, counts: Mapping[int, int], nodes: Collection[int], leaves: bool
+) -> int:
+    """Return the node that should lead a queue rather than the one that does, or that one.
+
+    Args:
+        led: the queue.
+        place: who leads it, or will.
+        counts: queues that each node leads.
+        nodes: those that may come to lead it.
+        leaves: it goes to another node whether that makes the numbers more equal or not.
+    """
+    free = [node for node in (led.leader, *led.candidates) if node in nodes]
+    if not free:
+        return place
+    target = min(free, key=lambda node: (counts[node], node))
+    if target != place and (leaves or counts[place] - counts[target] >= BALANCE_APART_MIN):
+        return target
+    return place
+
+
+def is_uneven(counts: Mapping[int, int], nodes: Collection[int]) -> bool:
+    """Return whether leaders are so far apart that spreading them is worth beginning.
+
+    Args:
+        counts: queues that each node leads.
+        nodes: those that may get more.
+    """
+    fewest = min((counts.get(node, 0) for node in nodes), default=None)
+    if fewest is None:
+        return False
+    percent = sum(counts.values()) * BALANCE_APART_PERCENT
+    apart = max(counts.values()) - fewest
+    return apart >= BALANCE_APART_MIN and apart * 100 * len(counts) >= percent
+
+
+def spread(queues: Sequence[Movable], nodes: Collection[int]) -> list[Handover]:
+    """Return the next few handovers that spread leaders more evenly, none where they are.
+
+    Each makes the numbers of two nodes more equal, so that repeating this ends, and never hands
+    over what another one has brought about. Queues without traffic go first, some at a time; those
+    with traffic only where none without can, fewer at a time.
+
+    Args:
+        queues: all that are led.
+        nodes: node ids of the nodes that may get leaders. What others lead counts, and stays unless
+            it makes the numbers more equal.
+    """
+    counts = leader_counts((each.led for each in queues), nodes)
+    for busy, at_once in ((False, BALANCE_IDLE_AT_ONCE), (True, BALANCE_BUSY_AT_ONCE)):
+        moves: list[Handover] = []
+        movable = [each.led for each in queues if each.busy is busy and not each.stays]
+        for led in sorted(movable, key=lambda each: (-counts[each.leader], each.group)):
+            target = _lighter(led, led.leader, counts, nodes, False)
+            if target != led.leader:
+                moves.append(Handover(led.group, led.leader, target))
+                counts[led.leader] -= 1
+                counts[target] += 1
+            if len(moves) == at_once:
+                break
+        if moves:
+            return moves
+    return []
 
 
 def critical(voters_of: Mapping[int, Collection[int]], node: int, up: Collection[int]) -> list[int]:

@@ -182,11 +182,20 @@ def _follow(
 @_all_vhosts
 @_all_queues
 @wait_option
+@click.option("--status", "only", is_flag=True, help="Show how leaders are spread, and do nothing.")
 @click.pass_obj
-def rebalance(session: Session, vhost_pattern: str, queue_pattern: str, seconds: float) -> None:
-    """Spread the leaders of queues evenly over the nodes that run and are not drained."""
-    body = {"vhost_pattern": vhost_pattern, "queue_pattern": queue_pattern}
+def rebalance(
+    session: Session, vhost_pattern: str, queue_pattern: str, seconds: float, only: bool
+) -> None:
+    """Spread the leaders of queues evenly over the nodes that run and are not drained.
+
+    They are spread by themselves too, slowly, unless cluster.balance_leaders is off: see --status.
+    """
     path = path_of("rebalance", "queues")
+    if only:
+        _show_balance(session, session.get(path))
+        return
+    body = {"vhost_pattern": vhost_pattern, "queue_pattern": queue_pattern}
     session.request("POST", path, body)
     found: dict[str, Any] = {}
     with gauge("leaders move", session.as_json) as shown:
@@ -213,3 +222,13 @@ def rebalance(session: Session, vhost_pattern: str, queue_pattern: str, seconds:
         raise CommandError(f"{found['done']} of {found['total']} leaders are where they are to be")
     if found["failed"]:
         raise CommandError(f"{found['failed']} leaders stay where they are")
+
+
+def _show_balance(session: Session, found: dict[str, Any]) -> None:
+    if session.as_json:
+        print_json(found)
+        return
+    automatic = found["automatic"]
+    rows = [{**automatic, "by_hand": "goes on" if found["running"] else "none goes on"}]
+    names = ("state", "text", "decides", "handed_over", "failed", "by_hand")
+    session.print_rows(rows, {name: name for name in names})

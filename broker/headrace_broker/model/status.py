@@ -206,10 +206,14 @@ class LedQueue(msgspec.Struct, frozen=True):
     Attributes:
         group: incarnation id.
         candidates: node ids of its other voters that answer and lack little of its log.
+        busy: something has moved in it within the last minute, or that is not known.
+        chosen: somebody had it led here by hand not long ago.
     """
 
     group: int
     candidates: tuple[int, ...]
+    busy: bool = True
+    chosen: bool = False
 
 
 class NodeLoad(msgspec.Struct, frozen=True):
@@ -219,11 +223,16 @@ class NodeLoad(msgspec.Struct, frozen=True):
         leaders: queues that it leads, and the catalog if it leads that.
         connections: of clients.
         alone: of what it leads, that which has no other replica that could.
+        unfit: why it should get no more leaders, "" where it may; a node of before this was told
+            does not say "".
+        unheard: node ids of the cluster's nodes that it does not hear.
     """
 
     leaders: int
     connections: int
     alone: int = 0
+    unfit: str = "runs an older version"
+    unheard: tuple[int, ...] = ()
 
 
 class MemberStatus(msgspec.Struct, frozen=True):

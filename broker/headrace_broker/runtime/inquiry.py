@@ -98,10 +98,15 @@ class Load(msgspec.Struct, frozen=True, tag="load"):
 
 
 class Transfer(msgspec.Struct, frozen=True, tag="transfer"):
-    """Begin to hand the leadership of a queue over to a node."""
+    """Begin to hand the leadership of a queue over to a node.
+
+    Attributes:
+        by_hand: somebody chose that node; it is told as well, and is to keep the queue for a while.
+    """
 
     group: int
     node: int
+    by_hand: bool = False
 
 
 class Login(msgspec.Struct, frozen=True, tag="login"):

@@ -37,6 +37,7 @@ from headrace_broker.runtime.flow_report import FlowReport
 from headrace_broker.runtime.flow_settings import FlowSettings
 from headrace_broker.runtime.flow_sources import FlowSources
 from headrace_broker.runtime.hosting import Hosting
+from headrace_broker.runtime.leader_balance import BalanceAround, LeaderBalance
 from headrace_broker.runtime.leasing import LeaseClient
 from headrace_broker.runtime.leftovers import remove_leftovers
 from headrace_broker.runtime.maintenance import Maintenance
@@ -49,7 +50,7 @@ from headrace_broker.runtime.queue_rates import QueueRates
 from headrace_broker.runtime.reaper import Reaper
 from headrace_broker.runtime.rehashing import Rehashing
 from headrace_broker.runtime.remote_debt import RemoteDebts
-from headrace_broker.runtime.replica_report import ReplicaReport
+from headrace_broker.runtime.replica_report import NodeState, ReplicaReport
 from headrace_broker.runtime.replies import Replies
 from headrace_broker.runtime.resources import Resources
 from headrace_broker.runtime.router import Router
@@ -102,6 +103,7 @@ class BrokerNode:
         names: of all of them by id.
         maintenance: whether this node is drained.
         operations: moves replicas and leaderships.
+        leader_balance: spreads leaders by itself.
         telemetry: notes how this node fares.
         caught_up: it has applied what the catalog decided before its start.
     """
@@ -175,6 +177,7 @@ class BrokerNode:
         self.rates = QueueRates(self.hosting.hosts, self.ledger, _now_us)
         self.flow_report = self._make_flow_report(self.directory.others)
         self.operations = self._make_operations()
+        self.leader_balance = self._make_balance()
         self.telemetry = Telemetry(self, config.telemetry)
         self._handlers = self._payload_handlers()
 
@@ -216,8 +219,23 @@ class BrokerNode:
             self.hosting.hosts,
             self.raft,
             lambda: len(self.broker.connections),
+            lambda group: self.rates.moves(group),
+            NodeState(lambda: self.resources.unfit(), self._nodes_unheard),
         )
         return Operations(around, self.clients.inquiries, report)
+
+    def _make_balance(self) -> LeaderBalance:
+        around = BalanceAround(
+            self.config.node.id,
+            self.catalog.catalog,
+            lambda: self.catalog.leader,
+            self.nodes_up,
+            self.maintenance.avoided,
+            self.names,
+        )
+        balance = LeaderBalance(around, self.operations, self.config.cluster.balance_leaders)
+        self.operations.show(balance.status)
+        return balance
 
     def _make_letters(self) -> ExpiryAccounts:
         charges, session_id = self.debts.charges, self.hosting.new_session_id
@@ -247,6 +265,10 @@ class BrokerNode:
         """Return the ids of the nodes that run, as far as this one hears them."""
         up = [peer for peer, boot in self.peers_up.items() if boot and peer in self.names]
         return frozenset([*up, self.config.node.id])
+
+    def _nodes_unheard(self) -> tuple[int, ...]:
+        up = self.nodes_up()
+        return tuple([peer for peer in self.peers_up if peer in self.names and peer not in up])
 
     @property
     def removed(self) -> bool:
@@ -377,6 +399,7 @@ class BrokerNode:
                     )
                 )
                 await remove_leftovers(self.catalog.catalog, self.raft)
+                self.leader_balance.start()
                 return
 
     def _own_boot(self) -> None:
@@ -397,6 +420,7 @@ class BrokerNode:
         """Stop all parts; what is durable stays."""
         await self.telemetry.stop()
         await self.maintenance.stop()
+        await self.leader_balance.stop()
         await self.operations.stop()
         await self.moves.stop()
         await self.admission.stop()

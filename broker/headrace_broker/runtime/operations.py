@@ -16,7 +16,14 @@ from headrace_broker.catalog.command import (
     SetMaintenance,
     SetMembers,
 )
-from headrace_broker.catalog.movement import Handover, Led, Step, has_quorum, rebalance
+from headrace_broker.catalog.movement import (
+    Handover,
+    Led,
+    Movable,
+    Step,
+    has_quorum,
+    rebalance,
+)
 from headrace_broker.catalog.result import Exists, NotFound, Ok, Result, UpgradePending
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.model.definition import Node, Queue
@@ -38,6 +45,7 @@ from headrace_broker.runtime.inquiry import (
     Replicas,
     Transfer,
 )
+from headrace_broker.runtime.leader_balance import AutomaticBalance
 from headrace_broker.runtime.node_directory import address_problem, takeover_problem
 from headrace_broker.runtime.replica_report import ReplicaReport
 
@@ -68,7 +76,9 @@ class RebalanceStatus(msgspec.Struct):
         done: of them, those that are where they were to go.
         failed: those that are not.
         problem: why it was not done at all, "" if it was.
-        leaders: queues that each node led when it began, by name, and then when it had ended.
+        before: queues that each node led when it began, by name.
+        after: likewise when it had ended.
+        automatic: what leaders being spread by themselves is at.
     """
 
     running: bool = False
@@ -78,6 +88,7 @@ class RebalanceStatus(msgspec.Struct):
     problem: str = ""
     before: dict[str, int] = {}
     after: dict[str, int] = {}
+    automatic: AutomaticBalance = msgspec.field(default_factory=AutomaticBalance)
 
 
 def _unmeasured(node: int) -> ClockStatus | None:
@@ -118,9 +129,11 @@ class Operations:
 
     Attributes:
         balance: the last rebalance that was begun through this node.
+        automatic: what is shown of leaders being spread by themselves; see `show`.
     """
 
     def __init__(self, around: Surroundings, inquiries: Inquiries, report: ReplicaReport) -> None:
+        self.automatic = AutomaticBalance()
         self.balance = RebalanceStatus()
         self._around = around
         self._inquiries = inquiries
@@ -128,6 +141,10 @@ class Operations:
         self._task: asyncio.Task[None] | None = None
         inquiries.replica_rows = report.rows
         inquiries.transfer = report.transfer
+
+    def show(self, automatic: AutomaticBalance) -> None:
+        """Show with each rebalance what leaders being spread by themselves is at."""
+        self.automatic = self.balance.automatic = automatic
 
     async def stop(self) -> None:
         """Move nothing any more."""
@@ -283,7 +300,7 @@ class Operations:
         if problem:
             text = f"{what} cannot be led by '{node.name}': {problem}"
             raise AmqpError(PRECONDITION_FAILED, text)
-        if not await self._transfer(queue, node.id):
+        if not await self._transfer(queue, node.id, by_hand=True):
             text = f"{what} is not led by '{node.name}' after {TRANSFER_SECONDS_MAX:g} s"
             raise AmqpError(INTERNAL_ERROR, text)
 
@@ -298,10 +315,16 @@ class Operations:
             return "the node is being drained"
         return ""
 
-    async def _transfer(self, queue: Queue, target: int) -> bool:
+    async def move(self, queue: Queue, target: int) -> bool:
+        """Try until a queue is led by a node, unasked; return False when the time is over."""
+        return await self._transfer(queue, target, by_hand=False)
+
+    async def _transfer(self, queue: Queue, target: int, by_hand: bool) -> bool:
         """Try until a queue is led by a node; return False when the time is over."""
         try:
             async with asyncio.timeout(TRANSFER_SECONDS_MAX):
+                if by_hand:  # the node is to keep it for a while
+                    await self._begin(target, Transfer(queue.group, target, by_hand=True))
                 while True:
                     rows = await self.members(queue)
                     leader = next((row.node for row in rows if row.leader), 0)
@@ -313,20 +336,30 @@ class Operations:
         except TimeoutError:
             return False
 
-    async def _begin(self, leader: int, question: Transfer) -> None:
-        if leader == self._around.node:
+    async def _begin(self, node: int, question: Transfer) -> None:
+        if node == self._around.node:
             self._report.transfer(question)
             return
         try:
-            await self._inquiries.hand_over(leader, question)
+            await self._inquiries.hand_over(node, question)
         except NoAnswerError as error:
             log.info("a leadership stays where it is for now: %s", error)
 
     # All leaders
 
+    @property
+    def is_rebalancing(self) -> bool:
+        """Whether a rebalance goes on that was begun through this node."""
+        return self._task is not None and not self._task.done()
+
     async def leads(self) -> tuple[list[Led], list[str]]:
         """Return who leads what, and the names of nodes that did not answer though they run."""
-        found = [_led(self._around.node, row) for row in self._report.rows(Leads())]
+        found, missing = await self.movable()
+        return [each.led for each in found], missing
+
+    async def movable(self) -> tuple[list[Movable], list[str]]:
+        """As `leads`, with what is to be known before a leader is moved unasked."""
+        found = [_movable(self._around.node, row) for row in self._report.rows(Leads())]
         peers = {n: name for n, name in self._around.others.items() if n in self.up()}
         answers = await asyncio.gather(*(self._leads_of(node) for node in peers))
         missing: list[str] = []
@@ -334,7 +367,7 @@ class Operations:
             if rows is None:
                 missing.append(name)
             else:
-                found += [_led(node, row) for row in rows]
+                found += [_movable(node, row) for row in rows]
         return found, missing
 
     async def _leads_of(self, node: int) -> list[LedQueue] | None:
@@ -346,9 +379,9 @@ class Operations:
 
     def begin_rebalance(self, wanted: Callable[[Queue], bool]) -> bool:
         """Begin to spread the leaders of queues over nodes; False when that goes on already."""
-        if self._task is not None and not self._task.done():
+        if self.is_rebalancing:
             return False
-        self.balance = RebalanceStatus(running=True)
+        self.balance = RebalanceStatus(running=True, automatic=self.automatic)
         loop = asyncio.get_running_loop()
         self._task = loop.create_task(self._rebalance(self.balance, wanted), name="rebalance")
         return True
@@ -379,7 +412,7 @@ class Operations:
     ) -> None:
         async with slots:
             queue = self._around.view.queue_by_group(move.group)
-            if queue is not None and await self._transfer(queue, move.target):
+            if queue is not None and await self._transfer(queue, move.target, by_hand=True):
                 status.done += 1
             else:
                 status.failed += 1
@@ -409,6 +442,6 @@ def _done(result: Result) -> Any:
     raise AmqpError(code, result.text)
 
 
-def _led(node: int, row: object) -> Led:
+def _movable(node: int, row: object) -> Movable:
     assert isinstance(row, LedQueue), "who leads is asked, and nothing else"
-    return Led(row.group, node, row.candidates)
+    return Movable(Led(row.group, node, row.candidates), row.busy, row.chosen)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
+from headrace_broker.model.limits import BALANCE_HAND_SECONDS
 from headrace_broker.model.status import LedQueue, MemberStatus, NodeLoad
 from headrace_broker.runtime.inquiry import Leads, Load, Replicas, Transfer
 from headrace_broker.runtime.queue_host import QueueHost
@@ -33,6 +35,20 @@ class Replication(Protocol):
         """Return the groups that this node leads."""
 
 
+class NodeState(NamedTuple):
+    """What a node says of itself.
+
+    Attributes:
+        unfit: returns why it should get no more leaders, "" where it may.
+        unheard: returns the ids of the cluster's nodes that it does not hear.
+        seconds: a time that only goes forward.
+    """
+
+    unfit: Callable[[], str]
+    unheard: Callable[[], tuple[int, ...]]
+    seconds: Callable[[], float] = time.monotonic
+
+
 class ReplicaReport:
     """Answers questions about replicas and leaders.
 
@@ -41,6 +57,8 @@ class ReplicaReport:
         hosts: replicas on this node by group.
         raft: the replicated logs.
         connections: returns how many clients there are.
+        moves: returns whether something has moved in a queue led here within a minute.
+        state: what this node says of itself.
     """
 
     def __init__(
@@ -49,8 +67,13 @@ class ReplicaReport:
         hosts: Mapping[int, QueueHost],
         raft: Replication,
         connections: Callable[[], int],
+        moves: Callable[[int], bool],
+        state: NodeState,
     ) -> None:
         self._connections = connections
+        self._moves = moves
+        self._state = state
+        self._chosen: dict[int, float] = {}  # groups: until when they are to stay here
         self._node = node
         self._hosts = hosts
         self._raft = raft
@@ -69,17 +92,35 @@ class ReplicaReport:
             return
         for group in list(self._raft.led()):
             if group in self._hosts:
-                yield LedQueue(group, tuple(self._candidates(group)))
+                yield LedQueue(
+                    group,
+                    tuple(self._candidates(group)),
+                    self._moves(group),
+                    self._state.seconds() < self._chosen.get(group, 0.0),
+                )
 
     def load(self) -> NodeLoad:
         """Return what this node does."""
         led = self._raft.led()
         alone = sum(len(self._raft.members(group).voters) == 1 for group in led)
-        return NodeLoad(len(led), self._connections(), alone)
+        state = self._state
+        return NodeLoad(len(led), self._connections(), alone, state.unfit(), state.unheard())
 
     def transfer(self, question: Transfer) -> bool:
-        """Begin to hand a leadership over; return whether it was."""
+        """Begin to hand a leadership over; return whether it was.
+
+        Where this node is the one to lead, it only notes whether somebody chose that.
+        """
+        if question.node == self._node:
+            if question.by_hand and question.group in self._hosts:
+                self._keep(question.group)
+            return False
+        self._chosen.pop(question.group, None)
         return question.group in self._hosts and self._raft.transfer(question.group, question.node)
+
+    def _keep(self, group: int) -> None:
+        self._chosen = {each: end for each, end in self._chosen.items() if each in self._hosts}
+        self._chosen[group] = self._state.seconds() + BALANCE_HAND_SECONDS
 
     def _members(self, group: int) -> Iterator[MemberStatus]:
         last = self._raft.last_index(group)

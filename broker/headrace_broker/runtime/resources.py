@@ -29,6 +29,10 @@ class Log(BodyCache, Protocol):
     def disk_full(self) -> bool:
         """Whether the log has met a full disk."""
 
+    @property
+    def disk_behind(self) -> bool:
+        """Whether the disk is full, or far behind what was appended."""
+
 
 class Resources:
     """Ties the watches to the alarms and to the limits of flow control.
@@ -57,6 +61,7 @@ class Resources:
     ) -> None:
         self.memory = MemoryWatch(_meter(root), self._memory_looked)
         self.disk = DiskWatch(config.node.data_dir, lambda: logs.disk_full, self._disk_looked)
+        self._logs = logs
         self._settings = settings
         self._alarms = alarms
         trim = Trimmer().start if trim is None else trim
@@ -77,6 +82,17 @@ class Resources:
     def short_of_disk(self) -> str:
         """Return why nothing dead may be kept on disk now, "" when it may."""
         return "the disk of the node is nearly full" if self.disk.alarm else ""
+
+    def unfit(self) -> str:
+        """Return why this node should get no more leaders, "" when it may."""
+        own = self._alarms.own
+        if own.memory_stage:
+            return "its memory is scarce"
+        if own.disk_alarm:
+            return "its disk is nearly full"
+        if self._logs.disk_behind:
+            return "its disk is far behind"
+        return ""
 
     def _limits_changed(self) -> None:
         settings = self._settings

@@ -120,6 +120,11 @@ class GroupQueries:
                 del self._damaged[group]
         return dict(self._damaged)
 
+    @property
+    def disk_behind(self) -> bool:
+        """Whether the disk is full, or far behind what was appended: proposals are refused."""
+        return self._host.is_backlogged
+
     def unclaimed_groups(self) -> list[int]:
         """Return the groups that the log holds data of and that do not run here, ascending.
 

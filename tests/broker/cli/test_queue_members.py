@@ -181,6 +181,19 @@ def test_a_rebalance_is_waited_for(api: FakeApi) -> None:
     assert requests(api)[0] == ("POST", "/api/rebalance/queues", body)
 
 
+def test_how_leaders_are_spread_is_shown_and_nothing_is_done(api: FakeApi) -> None:
+    automatic = {
+        "state": "even", "text": "queues led: n1 2, n2 2", "decides": "n1", "handed_over": 3,
+        "failed": 0,
+    }  # fmt: skip
+    api.answers += [balance(True, automatic=automatic)]
+    result = run("rebalance", "--status")
+    assert result.exit_code == 0
+    assert "n1 2, n2 2" in result.output
+    assert "goes on" in result.output
+    assert [request[:2] for request in requests(api)] == [("GET", "/api/rebalance/queues")]
+
+
 @pytest.mark.parametrize(
     ("words", "found", "code", "text"),
     [

@@ -10,7 +10,7 @@ from headrace_broker.catalog.command import AdmitNode, DeclareQueue, SettleMembe
 from headrace_broker.model.definition import Node
 from headrace_broker.runtime.inquiry import Inquiries
 from headrace_broker.runtime.operations import Operations, Surroundings
-from headrace_broker.runtime.replica_report import ReplicaReport
+from headrace_broker.runtime.replica_report import NodeState, ReplicaReport
 
 
 class Raft:
@@ -50,7 +50,9 @@ def cluster(node: Any) -> Any:
         lambda: (1, 2),
     )
     raft: Any = Raft()
-    node.operations = Operations(around, inquiries, ReplicaReport(1, {}, raft, lambda: 4))
+    state = NodeState(lambda: "", lambda: ())
+    report = ReplicaReport(1, {}, raft, lambda: 4, lambda group: False, state)
+    node.operations = Operations(around, inquiries, report)
     return node
 
 

@@ -6,11 +6,14 @@ from types import SimpleNamespace
 from typing import Any
 
 from headrace_broker.model.definition import QUEUE_CLASSIC, QUEUE_QUORUM, Queue
-from headrace_broker.model.status import MemberStatus
-from headrace_broker.runtime.inquiry import Replicas
-from headrace_broker.runtime.replica_report import ReplicaReport
+from headrace_broker.model.limits import BALANCE_HAND_SECONDS
+from headrace_broker.model.status import LedQueue, MemberStatus
+from headrace_broker.runtime.inquiry import Leads, Replicas, Transfer
+from headrace_broker.runtime.replica_report import NodeState, ReplicaReport
 from headrace_raftlog.model.membership import Membership
 from headrace_raftlog.node.queries import MemberProgress
+
+STATE = NodeState(lambda: "", lambda: ())
 
 
 class FakeRaft:
@@ -33,13 +36,39 @@ class FakeRaft:
         return [1]
 
 
+def test_a_queue_whose_leader_was_chosen_by_hand_stays_for_a_while():
+    queue = Queue("/", "q", QUEUE_QUORUM, 1, (1,))
+    hosts: Any = {1: SimpleNamespace(queue=queue)}
+    now = 0.0
+    state = NodeState(lambda: "its memory is scarce", lambda: (3,), lambda: now)
+    report = ReplicaReport(1, hosts, FakeRaft(), lambda: 0, lambda group: group == 1, state)
+
+    def chosen() -> bool:
+        [row] = report.rows(Leads())
+        assert isinstance(row, LedQueue)
+        assert row.busy
+        return row.chosen
+
+    assert not report.transfer(Transfer(1, 1))
+    assert not chosen()
+    assert not report.transfer(Transfer(1, 1, by_hand=True))
+    assert chosen()
+    now = BALANCE_HAND_SECONDS
+    assert not chosen()
+    report.transfer(Transfer(1, 1, by_hand=True))
+    report.transfer(Transfer(1, 2, by_hand=True))  # and it goes on to another node
+    assert not chosen()
+    load = report.load()
+    assert (load.unfit, load.unheard) == ("its memory is scarce", (3,))
+
+
 def test_a_queue_that_lives_in_memory_has_no_replicas_to_tell_of():
     queues = (
         Queue("/", "q", QUEUE_QUORUM, 1, (1,)),
         Queue("/", "m", QUEUE_CLASSIC, 2, (1,), durable=False),
     )
     hosts: Any = {queue.group: SimpleNamespace(queue=queue) for queue in queues}
-    report = ReplicaReport(1, hosts, FakeRaft(), lambda: 0)
+    report = ReplicaReport(1, hosts, FakeRaft(), lambda: 0, lambda group: False, STATE)
     assert list(report.rows(Replicas(2))) == []
     assert list(report.rows(Replicas(3))) == []
     [found] = report.rows(Replicas(1))

@@ -25,6 +25,7 @@ class Logs:
     """The replicated logs."""
 
     disk_full = False
+    disk_behind = False
 
     def __init__(self) -> None:
         self.cache_bytes: list[int] = []

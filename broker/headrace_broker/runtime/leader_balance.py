@@ -1,0 +1,271 @@
+"""Spreads the leaders of queues by itself: looks now and then, and hands a few over.
+
+The node that leads the catalog does it for the cluster, so that there is one. It does nothing
+while nodes come or go, while elections go on, or while somebody spreads leaders by hand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Final, NamedTuple, Protocol
+
+import msgspec
+
+from headrace_broker.catalog.movement import (
+    Handover,
+    Movable,
+    has_quorum,
+    is_uneven,
+    leader_counts,
+    spread,
+)
+from headrace_broker.catalog.view import CatalogView
+from headrace_broker.model.definition import Queue
+from headrace_broker.model.limits import (
+    BALANCE_LOOK_SECONDS,
+    BALANCE_REST_SECONDS,
+    BALANCE_STEADY_LOOKS,
+)
+from headrace_broker.model.status import NodeLoad
+
+OFF: Final = "off"
+ELSEWHERE: Final = "elsewhere"  # another node decides
+WAITING: Final = "waiting"
+EVEN: Final = "even"
+MOVING: Final = "moving"
+
+log = logging.getLogger(__name__)
+
+
+class AutomaticBalance(msgspec.Struct):
+    """What the node that was asked knows of leaders being spread by themselves.
+
+    Attributes:
+        state: "off" (by its configuration), "elsewhere" (another node leads the catalog, and
+            decides), "waiting", "even" or "moving".
+        text: why, in a sentence.
+        decides: name of the node that decides, "" while none does.
+        handed_over: leaderships that this node has had handed over since its start.
+        failed: those that it could not.
+    """
+
+    state: str = OFF
+    text: str = "cluster.balance_leaders is off"
+    decides: str = ""
+    handed_over: int = 0
+    failed: int = 0
+
+
+class BalanceAround(NamedTuple):
+    """What this needs to know.
+
+    Attributes:
+        node: this node's id.
+        view: the catalog.
+        decider: returns the id of the node that leads the catalog, 0 for none.
+        up: returns the ids of the nodes that run, this one among them.
+        avoided: returns the ids of nodes that are not to lead.
+        names: of all nodes by id; they may change.
+        seconds: a time that only goes forward.
+    """
+
+    node: int
+    view: CatalogView
+    decider: Callable[[], int]
+    up: Callable[[], frozenset[int]]
+    avoided: Callable[[], Collection[int]]
+    names: Mapping[int, str]
+    seconds: Callable[[], float] = time.monotonic
+
+
+class Leaderships(Protocol):
+    """What this needs of `runtime.operations.Operations`."""
+
+    @property
+    def is_rebalancing(self) -> bool:
+        """Whether a rebalance goes on that somebody began."""
+
+    async def movable(self) -> tuple[list[Movable], list[str]]:
+        """Return who leads what, and the names of nodes that did not answer though they run."""
+
+    async def loads(self) -> dict[int, NodeLoad]:
+        """Return what the nodes do that answer, by id."""
+
+    async def move(self, queue: Queue, target: int) -> bool:
+        """Try until a queue is led by a node; return False when the time is over."""
+
+
+class LeaderBalance:
+    """Looks every BALANCE_LOOK_SECONDS.
+
+    Args:
+        around: the cluster.
+        operations: asks the nodes, and hands leaderships over.
+        enabled: whether it does anything.
+        wait: lets time pass.
+
+    Attributes:
+        status: what is shown of it; changed in place.
+    """
+
+    def __init__(
+        self,
+        around: BalanceAround,
+        operations: Leaderships,
+        enabled: bool,
+        wait: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self.status = AutomaticBalance()
+        self._around = around
+        self._operations = operations
+        self._enabled = enabled
+        self._wait = wait
+        self._task: asyncio.Task[None] | None = None
+        self._fit: frozenset[int] = frozenset()
+        self._steady = 0  # looks in a row that found these nodes fit
+        self._going = False
+        self._rests: dict[int, float] = {}  # groups: until when they stay where they are
+
+    def start(self) -> None:
+        """Look from now on."""
+        if self._enabled:
+            self._say(ELSEWHERE, "this node has not looked yet")
+            loop = asyncio.get_running_loop()
+            self._task = loop.create_task(self._look_forever(), name="leader balance")
+            self._task.add_done_callback(_report)
+
+    async def stop(self) -> None:
+        """Look no more."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _look_forever(self) -> None:
+        while True:
+            await self._wait(BALANCE_LOOK_SECONDS)
+            await self.look()
+
+    async def look(self) -> None:
+        """Look once, and have a few leaderships handed over if that is due."""
+        decider = self._around.decider()
+        self.status.decides = self._around.names.get(decider, "")
+        if decider != self._around.node:
+            who = f"node '{self.status.decides}'" if self.status.decides else "no node"
+            self._say(ELSEWHERE, f"{who} leads the catalog")
+            self._disturbed()
+            return
+        if self._operations.is_rebalancing:
+            self._say(WAITING, "a rebalance goes on that somebody began")
+            return
+        (queues, missing), loads = await asyncio.gather(
+            self._operations.movable(), self._operations.loads()
+        )
+        problem = self._problem(queues, missing, loads)
+        if problem:
+            self._say(WAITING, problem)
+            return
+        await self._spread(queues)
+
+    def _problem(
+        self, queues: list[Movable], missing: list[str], loads: Mapping[int, NodeLoad]
+    ) -> str:
+        """Return why nothing moves after this look, "" when something may."""
+        around = self._around
+        if missing or not around.up() <= loads.keys():
+            names = missing or [self._name(node) for node in around.up() - loads.keys()]
+            self._disturbed()
+            return f"these nodes do not answer: {', '.join(sorted(names))}"
+        fit = fit_nodes(loads, around.up(), around.avoided())
+        if fit != self._fit:
+            self._fit = fit
+            self._disturbed()
+        self._steady += 1
+        if self._steady < BALANCE_STEADY_LOOKS:
+            looks = f"{self._steady} of {BALANCE_STEADY_LOOKS} looks"
+            return f"nodes have come or gone: {looks} found the same ones fit to lead"
+        led = {each.led.group for each in queues}
+        waiting = sum(
+            queue.logged and queue.group not in led and has_quorum(queue.members, around.up())
+            for queue in around.view.queues()
+        )
+        if waiting:
+            return f"{waiting} queues have no leader yet"
+        return ""
+
+    async def _spread(self, queues: list[Movable]) -> None:
+        around, now = self._around, self._around.seconds()
+        self._rests = {group: end for group, end in self._rests.items() if end > now}
+        avoided = around.avoided()
+        seen = [
+            each._replace(
+                stays=each.stays or each.led.group in self._rests or each.led.leader in avoided
+            )
+            for each in queues
+        ]
+        counts = leader_counts((each.led for each in queues), self._fit)
+        moves = spread(seen, self._fit) if self._going or is_uneven(counts, self._fit) else []
+        figures = ", ".join(f"{self._name(node)} {count}" for node, count in counts.items())
+        if not moves:
+            if self._going:
+                log.info("leaders are spread: %s", figures)
+            self._going = False
+            self._say(EVEN, f"queues led: {figures}")
+            return
+        self._going = True
+        self._say(MOVING, f"queues led: {figures}")
+        log.info("leaders are uneven (%s): %d are handed over", figures, len(moves))
+        for move in moves:
+            await self._hand_over(move)
+
+    async def _hand_over(self, move: Handover) -> None:
+        around = self._around
+        queue = around.view.queue_by_group(move.group)
+        if queue is None or move.target in around.avoided() or move.target not in around.up():
+            return  # it is gone, or the node is: the next look finds out
+        self._rests[move.group] = around.seconds() + BALANCE_REST_SECONDS
+        what = (queue.name, queue.vhost, self._name(move.source), self._name(move.target))
+        if await self._operations.move(queue, move.target):
+            self.status.handed_over += 1
+            log.debug("queue %r in vhost %r is led by %s no more but by %s", *what)
+        else:
+            self.status.failed += 1
+            log.info("queue %r in vhost %r could not be handed over from %s to %s", *what)
+
+    def _disturbed(self) -> None:
+        self._steady = 0
+        self._going = False
+
+    def _name(self, node: int) -> str:
+        return self._around.names.get(node, str(node))
+
+    def _say(self, state: str, text: str) -> None:
+        self.status.state = state
+        self.status.text = text
+
+
+def fit_nodes(
+    loads: Mapping[int, NodeLoad], up: Collection[int], avoided: Collection[int]
+) -> frozenset[int]:
+    """Return the nodes that may get leaders.
+
+    Args:
+        loads: what nodes say of themselves.
+        up: ids of the nodes that run.
+        avoided: ids of nodes that are not to lead.
+    """
+    cut_off: set[int] = set()
+    for node in up:
+        missed = [peer for peer in loads[node].unheard if peer in up]
+        if missed:  # the link is bad, and nobody knows at which end
+            cut_off.update((node, *missed))
+    unfit = {node for node in up if loads[node].unfit}
+    return frozenset(up) - cut_off - unfit - frozenset(avoided)
+
+
+def _report(task: asyncio.Task[None]) -> None:
+    """Log what went wrong: nobody waits for it."""
+    if not task.cancelled() and task.exception() is not None:
+        log.error("leaders are spread by themselves no more", exc_info=task.exception())
