@@ -49,8 +49,9 @@ def explain(
     else:
         shown = "the value" if where.endswith(_HIDDEN) else f"{value!r:.80}"
         what = f"{shown} is not allowed; it must be {_allowed(field, what)}"
-    file = str(path) if path is not None else "configuration"
-    label = sources.get(where.partition("[")[0]) or file
+    label = sources.get(where.partition("[")[0]) or (
+        str(path) if path is not None else "configuration"
+    )
     return f"{label}: {where}: {what}"
 
 

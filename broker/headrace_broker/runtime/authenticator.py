@@ -10,9 +10,10 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from headrace_broker.model.definition import User
-from headrace_broker.model.limits import LOGINS_CHECKED_MAX
+from headrace_broker.model.limits import LOGIN_CROWDED_SECONDS
 from headrace_broker.runtime import audit
-from headrace_broker.runtime.login_limit import LoginLimit
+from headrace_broker.runtime.login_limit import LoginLimit, network, site
+from headrace_broker.runtime.login_turns import CrowdedError, LoginTurns
 from headrace_broker.runtime.password import PasswordChecker
 from headrace_broker.runtime.unproven_log import unproven
 
@@ -81,7 +82,8 @@ class Authenticator:
         self.counts = {(each, result): 0 for each in PROTOCOLS for result in RESULTS}
         self._checker = PasswordChecker()
         self._limit = LoginLimit(clock)
-        self._turns = asyncio.Semaphore(LOGINS_CHECKED_MAX)
+        self._turns = LoginTurns(clock)
+        self._looks: dict[tuple[str, str, bytes], asyncio.Task[Verdict]] = {}
 
     def admits(self, name: str, host: str) -> bool:
         """Return whether there is such a user and it may come from there.
@@ -119,18 +121,38 @@ class Authenticator:
         found = self._known(name, password, host)
         if found is not None:
             return found
-        async with self._turns:
-            found = self._known(name, password, host)  # others may have asked the same meanwhile
-            if found is not None:
-                return found
-            user = self._candidate(name, host)
-            kept = await asyncio.to_thread(self._checker.verify, user, password)
+        key = (name, site(host), self._checker.mark_of(password))
+        look = self._looks.get(key)
+        if look is None:
+            look = asyncio.create_task(self._look(name, password, host), name="log-in")
+            self._looks[key] = look
+            look.add_done_callback(lambda _: self._looks.pop(key, None))
+        return await asyncio.shield(look)  # others may wait for it, too
+
+    async def _look(self, name: str, password: str, host: str) -> Verdict:
+        """Look at a password in turn; those who ask for the same meanwhile get the same answer."""
+        before, suspect = self._limit.was_right(name, host), self._limit.is_suspect(host)
+        try:
+            async with self._turns.turn(network(host), name, before, suspect):
+                found = self._known(name, password, host)  # others have failed meanwhile
+                if found is not None:
+                    return found
+                user = self._candidate(name, host)
+                kept = await asyncio.to_thread(self._checker.verify, user, password)
+                return await self._settle(name, password, host, user, kept)
+        except CrowdedError:
+            return Verdict(False, LOGIN_CROWDED_SECONDS)
+
+    async def _settle(
+        self, name: str, password: str, host: str, user: User | None, kept: User | None
+    ) -> Verdict:
+        """Note what became of a look at a password."""
         if kept is None or user is None:
             audit.record("login", name, "refused")
             wait_s = self._limit.failed(name, host)
             if wait_s:
-                text = "log-ins from %s are not looked at for %d s"
-                _LOG.warning(text, host, wait_s, extra=unproven(host))
+                text = "log-ins of '%s' from %s are not looked at for %d s"
+                _LOG.warning(text, name, host, wait_s, extra=unproven(host))
             return Verdict(False)
         self._limit.succeeded(name, host)
         if kept is not user and not await self.renew(user, kept):
@@ -144,11 +166,18 @@ class Authenticator:
         return user
 
     def _known(self, name: str, password: str, host: str) -> Verdict | None:
-        """Return what can be said without a look at the password's hash."""
+        """Return what can be said without a look at the password's hash.
+
+        While others guess a user's password at an address, it is right there all the same if it was
+        before: what is remembered is glanced at, so often and no more.
+        """
         wait_s = self._limit.wait_s(name, host)
-        if wait_s > 0:
+        if wait_s > 0 and not self._limit.may_glance(name, host):
             return Verdict(False, wait_s)
-        if self._checker.remembered(self._candidate(name, host), password):
+        if not self._checker.remembered(self._candidate(name, host), password):
+            return Verdict(False, wait_s) if wait_s > 0 else None
+        if wait_s > 0:
+            self._limit.remember(name, host)  # the failures of others go on counting
+        else:
             self._limit.succeeded(name, host)
-            return Verdict(True)
-        return None
+        return Verdict(True)

@@ -1,7 +1,8 @@
 """How often log-ins may fail: who guesses passwords waits, twice as long each time.
 
-Failures are counted for a user at an address, and for an address whoever is named. Who has logged
-in from an address before is not stopped by what others do there, behind one proxy for instance.
+Failures lock a user at an address, never an address: others there, behind one proxy for instance,
+and the user elsewhere go on. Where many fail, log-ins only take their turns more slowly
+(`login_turns`).
 """
 
 from __future__ import annotations
@@ -15,27 +16,29 @@ from headrace_broker.model.limits import (
     LOGIN_FAILURES_OF_ADDRESS,
     LOGIN_FAILURES_OF_USER,
     LOGIN_FORGET_SECONDS,
+    LOGIN_GLANCES_MAX,
+    LOGIN_GLANCES_PER_SECOND,
     LOGIN_PLACES_MAX,
     LOGIN_WAIT_SECONDS_MAX,
 )
 
 _DOUBLINGS_MAX: Final = 30
 _IPV6_SITE_BITS: Final = 64  # what one site has at least: its addresses count as one
+_IPV6_NETWORK_BITS: Final = 48  # what one who asks is given at most, usually
 
 
 class _Record:
     """What failed somewhere, and until when nothing more is looked at."""
 
-    __slots__ = ("failures", "good", "until", "used")
+    __slots__ = ("failures", "until", "used")
 
     def __init__(self, now: float) -> None:
         self.failures = 0
         self.until = now
         self.used = now
-        self.good = False  # a log-in was right here before
 
 
-class _Table:
+class _Failures:
     """Records by key, those that were used longest ago go first."""
 
     def __init__(self, free: int) -> None:
@@ -49,7 +52,8 @@ class _Table:
             return None
         return record
 
-    def use(self, key: Hashable, now: float) -> _Record:
+    def fail(self, key: Hashable, now: float) -> float:
+        """Count a failure; return for how long nothing more is looked at."""
         record = self.find(key, now)
         if record is None:
             record = self._records[key] = _Record(now)
@@ -57,11 +61,6 @@ class _Table:
                 self._records.popitem(last=False)
         record.used = now
         self._records.move_to_end(key)
-        return record
-
-    def fail(self, key: Hashable, now: float) -> float:
-        """Count a failure; return for how long nothing more is looked at."""
-        record = self.use(key, now)
         record.failures += 1
         over = record.failures - self._free
         if over <= 0:
@@ -69,6 +68,31 @@ class _Table:
         wait_s = min(float(1 << min(over - 1, _DOUBLINGS_MAX)), LOGIN_WAIT_SECONDS_MAX)
         record.until = now + wait_s
         return wait_s
+
+    def forget(self, key: Hashable) -> None:
+        self._records.pop(key, None)
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+
+class _Glances:
+    """How many passwords may still be held against what is remembered, while a user is locked."""
+
+    __slots__ = ("at", "left")
+
+    def __init__(self, now: float) -> None:
+        self.at = now
+        self.left = float(LOGIN_GLANCES_MAX)
+
+    def take(self, now: float) -> bool:
+        more = (now - self.at) * LOGIN_GLANCES_PER_SECOND
+        self.at = now
+        self.left = min(self.left + more, LOGIN_GLANCES_MAX)
+        if self.left < 1:
+            return False
+        self.left -= 1
+        return True
 
 
 class LoginLimit:
@@ -80,8 +104,9 @@ class LoginLimit:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._users = _Table(LOGIN_FAILURES_OF_USER)
-        self._addresses = _Table(LOGIN_FAILURES_OF_ADDRESS)
+        self._users = _Failures(LOGIN_FAILURES_OF_USER)
+        self._addresses = _Failures(LOGIN_FAILURES_OF_ADDRESS)
+        self._right: OrderedDict[Hashable, _Glances] = OrderedDict()
 
     def wait_s(self, user: str, host: str) -> float:
         """Return for how many seconds log-ins of a user from a host are not looked at, 0 for now.
@@ -91,30 +116,60 @@ class LoginLimit:
             host: address of the client.
         """
         now = self._clock()
-        place = site(host)
-        mine = self._users.find((user, place), now)
-        if mine is not None and (mine.good or mine.until > now):
-            return max(mine.until - now, 0.0)
-        all_ = self._addresses.find(place, now)
-        return max(all_.until - now, 0.0) if all_ is not None else 0.0
+        mine = self._users.find((user, site(host)), now)
+        return max(mine.until - now, 0.0) if mine is not None else 0.0
+
+    def was_right(self, user: str, host: str) -> bool:
+        """Return whether the user has logged in from there before."""
+        return (user, site(host)) in self._right
+
+    def may_glance(self, user: str, host: str) -> bool:
+        """Return whether a password may be held against what is remembered, though others failed.
+
+        Only where the user has logged in from before, and not so often that guessing would pay.
+        """
+        glances = self._right.get((user, site(host)))
+        return glances is not None and glances.take(self._clock())
+
+    def is_suspect(self, host: str) -> bool:
+        """Return whether so many log-ins failed at an address that guessing is to be supposed."""
+        found = self._addresses.find(site(host), self._clock())
+        return found is not None and found.failures > LOGIN_FAILURES_OF_ADDRESS
 
     def failed(self, user: str, host: str) -> float:
-        """Count a failure; return for how many seconds the next one is not looked at."""
+        """Count a failure; return for how many seconds the user's next one is not looked at."""
         now = self._clock()
         place = site(host)
-        return max(self._users.fail((user, place), now), self._addresses.fail(place, now))
+        self._addresses.fail(place, now)
+        return self._users.fail((user, place), now)
 
     def succeeded(self, user: str, host: str) -> None:
         """Forget what a user did wrong at an address; what others did there stays."""
-        now = self._clock()
-        record = self._users.use((user, site(host)), now)
-        record.failures = 0
-        record.until = now
-        record.good = True
+        key = (user, site(host))
+        self._users.forget(key)
+        self.remember(user, host)
+
+    def remember(self, user: str, host: str) -> None:
+        """Note that a user was right at an address; the failures there stay."""
+        key = (user, site(host))
+        if key not in self._right:
+            self._right[key] = _Glances(self._clock())
+            if len(self._right) > LOGIN_PLACES_MAX:
+                self._right.popitem(last=False)
+        self._right.move_to_end(key)
 
 
 def site(host: str) -> str:
     """Return what counts as one address: of IPv6 the network that a site has at least."""
+    return _network(host, _IPV6_SITE_BITS)
+
+
+def network(host: str) -> str:
+    """Return what is given turns as one: of IPv6 the network that one who asks is given at most."""
+    return _network(host, _IPV6_NETWORK_BITS)
+
+
+def _network(host: str, ipv6_bits: int) -> str:
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
@@ -123,5 +178,5 @@ def site(host: str) -> str:
         if address.ipv4_mapped is not None:
             return str(address.ipv4_mapped)
         if not address.is_loopback:
-            return str(ipaddress.ip_network((address, _IPV6_SITE_BITS), strict=False))
+            return str(ipaddress.ip_network((address, ipv6_bits), strict=False))
     return str(address)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
+from collections import OrderedDict
 from typing import Final, final
 
 from headrace_broker.model.definition import (
@@ -73,18 +74,29 @@ class PasswordChecker:
     """Verifies passwords, and remembers right ones so that a client that comes back costs little.
 
     What it remembers is a keyed hash under a key of this process, never a password. A user whose
-    password changes has another hash, so nothing needs to be forgotten.
+    password changes has another hash, so nothing needs to be forgotten. Of too many, those that
+    were used longest ago are.
     """
 
     def __init__(self) -> None:
         self._key = secrets.token_bytes(HASH_OCTETS)
-        self._right: dict[bytes, None] = {}
+        self._right: OrderedDict[bytes, None] = OrderedDict()
         # Verified when there is no such user, so that the time taken does not tell.
         self._nobody = User("", secrets.token_bytes(SALT_OCTETS), secrets.token_bytes(HASH_OCTETS))
 
     def remembered(self, user: User | None, password: str) -> bool:
         """Return whether `verify` found this password right before; fast, for the event loop."""
-        return user is not None and self._mark(user, password) in self._right
+        if user is None:
+            return False
+        try:
+            self._right.move_to_end(self._mark(user, password))
+        except KeyError:
+            return False
+        return True
+
+    def mark_of(self, password: str) -> bytes:
+        """Return what tells a password from others for as long as this process runs."""
+        return hashlib.blake2b(_octets(password), key=self._key, digest_size=HASH_OCTETS).digest()
 
     def verify(self, user: User | None, password: str) -> User | None:
         """Return the user if the password is right, else None; slow, for a thread.
@@ -108,9 +120,9 @@ class PasswordChecker:
         return kept
 
     def _remember(self, user: User, password: str) -> None:
-        if len(self._right) >= PASSWORDS_REMEMBERED_MAX:
-            self._right = {}
         self._right[self._mark(user, password)] = None
+        if len(self._right) > PASSWORDS_REMEMBERED_MAX:
+            self._right.popitem(last=False)  # the one that was used longest ago
 
     def forget(self, user: User, password: str) -> None:
         """Have a password verified again, as if it had not been right before."""

@@ -8,7 +8,13 @@ from hashlib import sha256
 import pytest
 
 from headrace_broker.model.definition import HASHED_SCRYPT, HASHED_SHA256, User
-from headrace_broker.model.limits import LOGIN_FAILURES_OF_USER, LOGINS_CHECKED_MAX
+from headrace_broker.model.limits import (
+    LOGIN_CROWDED_SECONDS,
+    LOGIN_FAILURES_OF_ADDRESS,
+    LOGIN_FAILURES_OF_USER,
+    LOGINS_CHECKED_MAX,
+)
+from headrace_broker.runtime import login_turns
 from headrace_broker.runtime import password as passwords
 from headrace_broker.runtime.audit import ACTOR, Actor
 from headrace_broker.runtime.authenticator import Authenticator, is_loopback
@@ -227,6 +233,104 @@ def test_a_thousand_clients_of_one_user_that_come_at_once_cost_a_look_or_two(use
         checks = (authenticator.check("ann", "secret", FAR) for _ in range(1000))
         assert all(await asyncio.gather(*checks))
         assert len(threads) <= LOGINS_CHECKED_MAX
+
+    asyncio.run(work())
+
+
+def test_a_right_password_passes_where_it_was_right_before_though_others_fail(users, threads):
+    authenticator = Authenticator(users.get, Clock())
+
+    async def work():
+        assert await authenticator.check("ann", "secret", FAR)
+        for _ in range(LOGIN_FAILURES_OF_USER + 3):
+            await authenticator.check("ann", "guess", FAR)
+        looked_at = len(threads)
+        assert (await authenticator.check("ann", "guess", FAR)).wait_s > 0
+        assert await authenticator.check("ann", "secret", FAR)
+        assert (await authenticator.check("ann", "guess", FAR)).wait_s > 0  # it clears nothing
+        users["ann"] = new_user("ann", "other")
+        assert not await authenticator.check("ann", "secret", FAR)
+        assert len(threads) == looked_at
+
+    asyncio.run(work())
+
+
+def test_guesses_against_what_is_remembered_are_as_few_as_others(users, threads):
+    authenticator = Authenticator(users.get, Clock())
+
+    async def work():
+        assert await authenticator.check("ann", "secret", FAR)
+        for number in range(1000):
+            await authenticator.check("ann", f"guess {number}", FAR)
+        verdict = await authenticator.check("ann", "secret", FAR)
+        assert (bool(verdict), verdict.wait_s > 0) == (False, True)
+        assert len(threads) <= LOGIN_FAILURES_OF_USER + 2
+        assert await authenticator.check("ann", "secret", HERE)
+
+    asyncio.run(work())
+
+
+def test_one_who_tries_many_users_locks_nobody_else_out_there(users, threads):
+    authenticator = Authenticator(users.get)
+
+    async def work():
+        for number in range(LOGIN_FAILURES_OF_ADDRESS + 1):
+            assert not await authenticator.check(f"user {number}", "guess", FAR)
+        verdict = await authenticator.check("ann", "secret", FAR)
+        assert (bool(verdict), verdict.wait_s) == (True, 0.0)
+
+    asyncio.run(work())
+
+
+def test_many_guessers_do_not_keep_others_waiting(users, threads):
+    """Each guesses anew as soon as it is answered."""
+    authenticator = Authenticator(users.get, Clock())
+    users["ann"] = new_user("ann", "secret")
+
+    async def work():
+        async def guess(number):
+            for turn in range(1000):
+                await authenticator.check(f"user {number}.{turn}", "guess", f"203.0.113.{number}")
+
+        guessers = [asyncio.create_task(guess(number)) for number in range(40)]
+        while len(threads) < 45:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        before = len(threads)
+        assert await authenticator.check("ann", "secret", FAR)
+        assert len(threads) - before <= 2 * LOGINS_CHECKED_MAX
+        for each in guessers:
+            each.cancel()
+        await asyncio.gather(*guessers, return_exceptions=True)
+
+    asyncio.run(work())
+
+
+def test_who_finds_no_room_is_told_when_to_come_again(users, monkeypatch):
+    monkeypatch.setattr(login_turns, "LOGINS_WAITING_NETWORK_MAX", 1)
+    authenticator = Authenticator(users.get, Clock())
+
+    async def work():
+        verdicts = await asyncio.gather(
+            *(authenticator.check(f"user {number}", "guess", FAR) for number in range(20))
+        )
+        waits = [verdict.wait_s for verdict in verdicts if verdict.wait_s]
+        assert waits
+        assert set(waits) == {LOGIN_CROWDED_SECONDS}
+
+    asyncio.run(work())
+
+
+def test_a_client_that_goes_does_not_take_the_answer_of_others_along(users, threads):
+    authenticator = Authenticator(users.get)
+
+    async def work():
+        first = asyncio.create_task(authenticator.check("ann", "secret", FAR))
+        second = asyncio.create_task(authenticator.check("ann", "secret", FAR))
+        await asyncio.sleep(0)
+        first.cancel()
+        assert await second
+        assert len(threads) == 1
+        assert not authenticator._looks
 
     asyncio.run(work())
 

@@ -8,10 +8,12 @@ from headrace_broker.model.limits import (
     LOGIN_FAILURES_OF_ADDRESS,
     LOGIN_FAILURES_OF_USER,
     LOGIN_FORGET_SECONDS,
+    LOGIN_GLANCES_MAX,
+    LOGIN_GLANCES_PER_SECOND,
     LOGIN_PLACES_MAX,
     LOGIN_WAIT_SECONDS_MAX,
 )
-from headrace_broker.runtime.login_limit import LoginLimit, site
+from headrace_broker.runtime.login_limit import LoginLimit, network, site
 
 HOST = "192.0.2.1"
 
@@ -71,28 +73,39 @@ def test_others_elsewhere_and_other_users_there_do_not_wait(limit):
     assert limit.wait_s("bob", HOST) == 0.0
 
 
-def test_an_address_that_tries_many_users_waits_with_each(limit):
-    for number in range(LOGIN_FAILURES_OF_ADDRESS + 1):
+def test_an_address_that_tries_many_users_is_suspect_and_locks_nobody_there(limit, clock):
+    for number in range(LOGIN_FAILURES_OF_ADDRESS):
         limit.failed(f"user {number}", HOST)
-    assert limit.wait_s("never named before", HOST) == 1.0
-    assert limit.wait_s("never named before", "192.0.2.2") == 0.0
-
-
-def test_who_has_logged_in_from_an_address_is_not_stopped_by_others_there(limit):
-    limit.succeeded("ann", HOST)
-    for number in range(LOGIN_FAILURES_OF_ADDRESS + 5):
-        limit.failed(f"user {number}", HOST)
-    assert limit.wait_s("ann", HOST) == 0.0
-    assert limit.wait_s("bob", HOST) > 0.0
-    fail(limit, LOGIN_FAILURES_OF_USER + 1)
-    assert limit.wait_s("ann", HOST) > 0.0  # her own failures count all the same
-
-
-def test_a_success_of_one_user_does_not_let_an_address_guess_on(limit):
-    for number in range(LOGIN_FAILURES_OF_ADDRESS + 1):
-        limit.failed(f"user {number}", HOST)
+    assert not limit.is_suspect(HOST)
+    limit.failed("one more", HOST)
+    assert limit.is_suspect(HOST)
+    assert not limit.is_suspect("192.0.2.2")
+    assert limit.wait_s("never named before", HOST) == 0.0
     limit.succeeded("mallory", HOST)
+    assert limit.is_suspect(HOST)  # a right log-in of its own does not clear an address
+    clock.now = LOGIN_FORGET_SECONDS + 0.5
+    assert not limit.is_suspect(HOST)
+
+
+def test_who_was_right_at_an_address_is_known_there_alone_and_for_long(limit, clock):
+    limit.succeeded("ann", HOST)
+    clock.now = 10 * LOGIN_FORGET_SECONDS
+    assert limit.was_right("ann", HOST)
+    assert not limit.was_right("ann", "192.0.2.2")
+    assert not limit.was_right("bob", HOST)
+    fail(limit, LOGIN_FAILURES_OF_USER + 1)
     assert limit.wait_s("ann", HOST) > 0.0
+    assert limit.was_right("ann", HOST)
+
+
+def test_remembered_passwords_are_glanced_at_so_often_and_no_more(limit, clock):
+    assert not limit.may_glance("ann", HOST)  # she was never there
+    limit.succeeded("ann", HOST)
+    assert [limit.may_glance("ann", HOST) for _ in range(1000)].count(True) == LOGIN_GLANCES_MAX
+    clock.now = 1 / LOGIN_GLANCES_PER_SECOND
+    assert [limit.may_glance("ann", HOST) for _ in range(10)].count(True) == 1
+    limit.remember("ann", HOST)
+    assert limit.wait_s("ann", HOST) == 0.0
 
 
 def test_failures_are_forgotten_after_a_while(limit, clock):
@@ -108,7 +121,11 @@ def test_the_memory_is_bounded_and_keeps_who_came_last(limit):
         limit.failed("ann", f"host {number}")
     assert limit.wait_s("old", HOST) == 0.0
     for table in (limit._users, limit._addresses):
-        assert len(table._records) == LOGIN_PLACES_MAX
+        assert len(table) == LOGIN_PLACES_MAX
+    for number in range(LOGIN_PLACES_MAX + 1):
+        limit.succeeded("bob", f"host {number}")
+    assert len(limit._right) == LOGIN_PLACES_MAX
+    assert not limit.was_right("bob", "host 0")
     fail(limit, LOGIN_FAILURES_OF_USER, host=f"host {LOGIN_PLACES_MAX - 1}")
     assert limit.wait_s("ann", f"host {LOGIN_PLACES_MAX - 1}") == 1.0
 
@@ -129,3 +146,10 @@ def test_the_memory_is_bounded_and_keeps_who_came_last(limit):
 )
 def test_what_counts_as_one_address(one, other, same):
     assert (site(one) == site(other)) is same
+
+
+def test_turns_are_given_to_larger_networks_of_ipv6():
+    assert network("2001:db8:1:1::1") == network("2001:db8:1:ffff::1")
+    assert network("2001:db8:1::1") != network("2001:db8:2::1")
+    assert network("192.0.2.1") != network("192.0.2.2")
+    assert network("::1") == site("::1")

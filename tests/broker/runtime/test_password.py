@@ -133,5 +133,5 @@ class TestRemembering:
         checker = PasswordChecker()
         for number in range(PASSWORDS_REMEMBERED_MAX + 1):
             assert checker.verify(new_user("a", f"secret{number}"), f"secret{number}")
-        assert len(checker._right) == 1
+        assert len(checker._right) == PASSWORDS_REMEMBERED_MAX
         assert b"secret" not in repr(vars(checker)).encode()
