@@ -19,6 +19,8 @@ from headrace_broker.catalog.permission import (
     TOPIC,
     WRITE,
     allowed,
+    chain_allowed,
+    forward_allowed,
     may_enter,
     topic_allowed,
 )
@@ -44,6 +46,10 @@ TAGS: Final = frozenset({ADMINISTRATOR, MONITORING, POLICYMAKER, MANAGEMENT})
 
 # Arguments that name where a queue or exchange sends messages on.
 SENDS_ON: Final = {QUEUE: "x-dead-letter-exchange", EXCHANGE: "alternate-exchange"}
+DEAD_LETTER_KEY: Final = "x-dead-letter-routing-key"
+# The same of policies.
+POLICY_SENDS_ON: Final = ("dead-letter-exchange", "alternate-exchange")
+POLICY_DEAD_LETTER_KEY: Final = "dead-letter-routing-key"
 
 # Answers whether a user may do an operation in a vhost to what has a name: `Permissions.may`,
 # which remembers answers, or `judge`.
@@ -54,6 +60,15 @@ May: TypeAlias = Callable[[str, str, str, str], bool]
 MayRoute: TypeAlias = Callable[[str, str, str, str, str], bool]
 
 
+# Answers whether a user may have messages sent on to an exchange of a vhost, with a routing key or
+# any (None): `Permissions.may_forward`, or `judge_forwards`.
+MayForward: TypeAlias = Callable[[str, str, str, str | None], bool]
+
+# Answers whether a user may have what a binding lets through reach its destination:
+# `Permissions.may_chain`, or `judge_chains`.
+MayChain: TypeAlias = Callable[[str, Binding], bool]
+
+
 def judge(view: CatalogView) -> May:
     """Return what answers from a catalog, without a memory of its own."""
     return partial(allowed, view)
@@ -62,6 +77,16 @@ def judge(view: CatalogView) -> May:
 def judge_routes(view: CatalogView) -> MayRoute:
     """Return what answers from a catalog, without a memory of its own."""
     return partial(topic_allowed, view)
+
+
+def judge_forwards(view: CatalogView) -> MayForward:
+    """Return what answers from a catalog."""
+    return partial(forward_allowed, view)
+
+
+def judge_chains(view: CatalogView) -> MayChain:
+    """Return what answers from a catalog."""
+    return partial(chain_allowed, view)
 
 
 class Caller(NamedTuple):
@@ -235,8 +260,13 @@ def check_ends(may: May, user: str, vhost: str, source: str, kind: str, destinat
     check_allowed(may, user, vhost, READ, EXCHANGE, source)
 
 
-def check_binding(may: May, may_route: MayRoute, user: str, binding: Binding) -> None:
+def check_binding(
+    may: May, may_route: MayRoute, may_chain: MayChain, user: str, binding: Binding
+) -> None:
     """Refuse to bind a queue or exchange to an exchange, or to unbind it.
+
+    An exchange that routes by topics may be bound only so that it gets no keys with which the user
+    may not publish there.
 
     Raises:
         AmqpError: ACCESS_REFUSED.
@@ -244,10 +274,13 @@ def check_binding(may: May, may_route: MayRoute, user: str, binding: Binding) ->
     vhost, source = binding.vhost, binding.source
     check_ends(may, user, vhost, source, binding.destination_type, binding.destination)
     check_topic(may_route, user, vhost, READ, source, binding.routing_key)
+    if not may_chain(user, binding):
+        raise _cannot_forward(user, vhost, binding.destination)
 
 
 def check_declares(
     may: May,
+    may_forward: MayForward,
     user: str,
     vhost: str,
     kind: str,
@@ -258,10 +291,11 @@ def check_declares(
     """Refuse to declare a queue or exchange, or one that is new and sends messages on.
 
     A new one needs a permission to publish to its exchange for dead letters, or its alternate one,
-    and to read itself.
+    with the keys that messages have then, and to read itself.
 
     Args:
         may: who knows.
+        may_forward: likewise.
         user: who asks.
         vhost: where.
         kind: QUEUE or EXCHANGE.
@@ -276,7 +310,45 @@ def check_declares(
     target = arguments.get(SENDS_ON[kind])
     if isinstance(target, str) and not known:
         check_allowed(may, user, vhost, READ, kind, name)
-        check_allowed(may, user, vhost, WRITE, EXCHANGE, target)
+        key = arguments.get(DEAD_LETTER_KEY) if kind == QUEUE else None
+        _check_forward(may, may_forward, user, vhost, target, key)
+
+
+def check_policy(
+    may: May, may_forward: MayForward, caller: Caller, vhost: str, definition: Mapping[str, Any]
+) -> None:
+    """Refuse a policy that has messages sent on to where its author may not publish.
+
+    Administrators give themselves every permission, and are not asked for it.
+
+    Args:
+        may: who knows.
+        may_forward: likewise.
+        caller: the author.
+        vhost: where.
+        definition: of the policy.
+
+    Raises:
+        AmqpError: ACCESS_REFUSED.
+    """
+    if caller.administers:
+        return
+    for setting in POLICY_SENDS_ON:
+        target = definition.get(setting)
+        if isinstance(target, str):
+            dead = setting == POLICY_SENDS_ON[0]
+            key = definition.get(POLICY_DEAD_LETTER_KEY) if dead else None
+            _check_forward(may, may_forward, caller.name, vhost, target, key)
+
+
+def _check_forward(
+    may: May, may_forward: MayForward, user: str, vhost: str, target: str, routing_key: Any
+) -> None:
+    """Refuse to have messages sent on to an exchange, with a routing key or their own."""
+    check_allowed(may, user, vhost, WRITE, EXCHANGE, target)
+    key = routing_key if isinstance(routing_key, str) else None
+    if not may_forward(user, vhost, target, key):
+        raise _cannot_forward(user, vhost, target)
 
 
 # By rule, whoever asks
@@ -339,6 +411,13 @@ def check_not_exclusive(queue: Queue) -> None:
 def refused(text: str) -> AmqpError:
     """Return the refusal of what a user may not do."""
     return AmqpError(ACCESS_REFUSED, text)
+
+
+def _cannot_forward(user: str, vhost: str, exchange: str) -> AmqpError:
+    return refused(
+        f"sending messages on to exchange '{exchange}' in vhost '{vhost}' refused for user "
+        f"'{user}', whose {TOPIC} permission there does not allow all keys that they may have"
+    )
 
 
 def _without(user: str, vhost: str, operation: str, kind: str, name: str) -> AmqpError:

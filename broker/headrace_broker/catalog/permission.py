@@ -15,12 +15,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Final, final
+from typing import Any, Final, final
 
 from headrace_broker.catalog.event import Event, PermissionChanged, TopicPermissionChanged
 from headrace_broker.catalog.pattern import matches
 from headrace_broker.catalog.view import CatalogView
-from headrace_broker.model.definition import EXCHANGE_DELAYED, Exchange, TopicPermission
+from headrace_broker.model.definition import (
+    EXCHANGE_DELAYED,
+    Binding,
+    Exchange,
+    TopicPermission,
+)
 from headrace_broker.model.exchange_argument import DELAYED_TYPE
 from headrace_broker.model.limits import (
     NAME_OCTETS_MAX,
@@ -33,6 +38,9 @@ WRITE: Final = "write"
 READ: Final = "read"
 
 TOPIC: Final = "topic"
+DIRECT: Final = "direct"
+EXCHANGE_KIND: Final = "exchange"  # of a binding's destination
+_ANY_KEY: Final = frozenset([".*", "^.*", ".*$", "^.*$", "^"])  # expressions that fit every key
 
 DEFAULT_EXCHANGE_NAME: Final = "amq.default"  # what the exchange "" is called in permissions
 
@@ -80,6 +88,44 @@ def topic_allowed(
     return _fits(told, operation, routing_key)
 
 
+def forward_allowed(
+    view: CatalogView, user: str, vhost: str, exchange: str, routing_key: str | None
+) -> bool:
+    """Return whether a user may have messages sent on to an exchange that the user may write to.
+
+    What is sent on was published elsewhere, where nobody asks for the keys of this exchange. One
+    that is not there yet is taken for one that routes by topics.
+
+    Args:
+        view: the catalog.
+        user: who has them sent on.
+        vhost: where.
+        exchange: its name.
+        routing_key: of all that is sent on; None: any.
+    """
+    told = view.topic_permission(user, vhost, exchange)
+    if told is None:
+        return True
+    known = view.exchange(vhost, exchange)
+    if known is not None and not _routes_by_topic(known):
+        return True
+    if routing_key is None:
+        return told.write in _ANY_KEY
+    return _fits(told, WRITE, routing_key)
+
+
+def chain_allowed(view: CatalogView, user: str, binding: Binding) -> bool:
+    """Return whether a user may have all that a binding lets through reach its destination."""
+    if binding.destination_type != EXCHANGE_KIND:
+        return True
+    source = view.exchange(binding.vhost, binding.source)
+    kind = _routes_as(source) if source is not None else ""
+    words = binding.routing_key.split(".")
+    exact = kind == DIRECT or (kind == TOPIC and not {"*", "#"} & set(words))
+    key = binding.routing_key if exact else None
+    return forward_allowed(view, user, binding.vhost, binding.destination, key)
+
+
 def expanded(pattern: str, told: TopicPermission) -> str:
     """Return an expression of a topic permission with the names that its variables stand for."""
     for variable, name in (("{username}", told.user), ("{vhost}", told.vhost)):
@@ -89,11 +135,14 @@ def expanded(pattern: str, told: TopicPermission) -> str:
 
 
 def _routes_by_topic(exchange: Exchange | None) -> bool:
-    if exchange is None:
-        return False
+    return exchange is not None and _routes_as(exchange) == TOPIC
+
+
+def _routes_as(exchange: Exchange) -> Any:
+    """Return the type by which an exchange routes."""
     if exchange.type == EXCHANGE_DELAYED:
-        return exchange.arguments.get(DELAYED_TYPE) == TOPIC
-    return exchange.type == TOPIC
+        return exchange.arguments.get(DELAYED_TYPE)
+    return exchange.type
 
 
 def _fits(told: TopicPermission, operation: str, routing_key: str) -> bool:
@@ -154,6 +203,14 @@ class Permissions:
     def narrows(self, user: str, vhost: str, exchange: str) -> bool:
         """Return whether `may_route` is to be asked: a user has a topic permission there."""
         return self._view.topic_permission(user, vhost, exchange) is not None
+
+    def may_forward(self, user: str, vhost: str, exchange: str, routing_key: str | None) -> bool:
+        """Return what `forward_allowed` does."""
+        return forward_allowed(self._view, user, vhost, exchange, routing_key)
+
+    def may_chain(self, user: str, binding: Binding) -> bool:
+        """Return what `chain_allowed` does."""
+        return chain_allowed(self._view, user, binding)
 
     def may_route(
         self, user: str, vhost: str, operation: str, exchange: str, routing_key: str

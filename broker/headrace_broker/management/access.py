@@ -6,7 +6,15 @@ from contextvars import ContextVar
 from typing import Any, Final
 
 from headrace_broker.catalog import access
-from headrace_broker.catalog.access import QUEUE, TAGS, Caller, judge, judge_routes
+from headrace_broker.catalog.access import (
+    QUEUE,
+    TAGS,
+    Caller,
+    judge,
+    judge_chains,
+    judge_forwards,
+    judge_routes,
+)
 from headrace_broker.catalog.permission import WRITE
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.management.answer import bad_request
@@ -94,7 +102,8 @@ def check_declares(
         AmqpError: ACCESS_REFUSED.
     """
     known = view.queue(vhost, name) if kind == QUEUE else view.exchange(vhost, name)
-    access.check_declares(judge(view), found.name, vhost, kind, name, arguments, known is not None)
+    judges = (judge(view), judge_forwards(view))
+    access.check_declares(*judges, found.name, vhost, kind, name, arguments, known is not None)
 
 
 def check_ends(
@@ -115,7 +124,17 @@ def check_binding(found: Caller, view: CatalogView, binding: Binding) -> None:
     Raises:
         AmqpError: ACCESS_REFUSED.
     """
-    access.check_binding(judge(view), judge_routes(view), found.name, binding)
+    judges = (judge(view), judge_routes(view), judge_chains(view))
+    access.check_binding(*judges, found.name, binding)
+
+
+def check_policy(found: Caller, view: CatalogView, vhost: str, definition: dict[str, Any]) -> None:
+    """Refuse a policy; see `access.check_policy`.
+
+    Raises:
+        AmqpError: ACCESS_REFUSED.
+    """
+    access.check_policy(judge(view), judge_forwards(view), found, vhost, definition)
 
 
 def check_topic(

@@ -14,6 +14,7 @@ from headrace_broker.management.access import (
     administrator,
     caller,
     check_enters,
+    check_policy,
     check_sees,
     policymaker,
 )
@@ -115,8 +116,9 @@ class PolicyEndpoints:
         return who, vhost
 
     async def _put(self, request: web.Request) -> web.Response:
-        _, vhost = await self._changer(request)
+        who, vhost = await self._changer(request)
         body = await decode(request, PolicyBody)
+        check_policy(who, self._node.view, vhost, body.definition)
         policy = Policy(
             vhost,
             request.match_info["name"],

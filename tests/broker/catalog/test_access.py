@@ -9,7 +9,15 @@ import pytest
 
 from headrace_broker.catalog import access
 from headrace_broker.catalog import command as commands
-from headrace_broker.catalog.access import EXCHANGE, QUEUE, Caller, judge, judge_routes
+from headrace_broker.catalog.access import (
+    EXCHANGE,
+    QUEUE,
+    Caller,
+    judge,
+    judge_chains,
+    judge_forwards,
+    judge_routes,
+)
 from headrace_broker.catalog.permission import CONFIGURE, READ, WRITE
 from headrace_broker.model.definition import Binding, Permission, TopicPermission, User
 from headrace_broker.model.reply_code import ACCESS_REFUSED, PRECONDITION_FAILED, AmqpError
@@ -89,7 +97,7 @@ def test_any_permission_at_all_lets_one_hear_of_a_name(view: Any) -> None:
 
 
 def test_a_binding_takes_write_at_its_end_and_read_at_its_source(view: Any) -> None:
-    judges = judge(view), judge_routes(view)
+    judges = judge(view), judge_routes(view), judge_chains(view)
     access.check_binding(*judges, "clerk", Binding("/", "r", QUEUE, "x", "k"))
     assert "write access to queue 'r'" in refusal(
         access.check_binding, *judges, "clerk", Binding("/", "r", QUEUE, "r", "k")
@@ -104,7 +112,7 @@ def test_a_binding_at_a_topic_exchange_takes_a_routing_key_that_may_be_read(
 ) -> None:
     driver.exchange("r", "topic")
     driver.do(commands.PutTopicPermission(TopicPermission("clerk", "/", "r", "", "^a")))
-    judges = judge(view), judge_routes(view)
+    judges = judge(view), judge_routes(view), judge_chains(view)
     access.check_binding(*judges, "clerk", Binding("/", "r", QUEUE, "x", "a.b"))
     text = refusal(access.check_binding, *judges, "clerk", Binding("/", "r", QUEUE, "x", "b"))
     assert text == (
@@ -124,13 +132,132 @@ def test_a_binding_at_a_topic_exchange_takes_a_routing_key_that_may_be_read(
 def test_what_is_new_and_sends_on_takes_more_than_configure(
     view: Any, kind: str, argument: str
 ) -> None:
-    may = judge(view)
-    access.check_declares(may, "clerk", "/", kind, "q", {argument: "x"}, False)
-    access.check_declares(may, "clerk", "/", kind, "q", {argument: "z"}, True)
-    access.check_declares(may, "clerk", "/", kind, "q", {argument: 5}, False)  # refused elsewhere
-    text = refusal(access.check_declares, may, "clerk", "/", kind, "q", {argument: "z"}, False)
+    may = judge(view), judge_forwards(view)
+    access.check_declares(*may, "clerk", "/", kind, "q", {argument: "x"}, False)
+    access.check_declares(*may, "clerk", "/", kind, "q", {argument: "z"}, True)
+    access.check_declares(*may, "clerk", "/", kind, "q", {argument: 5}, False)  # refused elsewhere
+    text = refusal(access.check_declares, *may, "clerk", "/", kind, "q", {argument: "z"}, False)
     assert text.startswith("write access to exchange 'z'")
-    assert refusal(access.check_declares, may, "clerk", "/", kind, "z", {}, True)
+    assert refusal(access.check_declares, *may, "clerk", "/", kind, "z", {}, True)
+
+
+def declares(view: Any, arguments: dict[str, Any], kind: str = QUEUE) -> str:
+    """Return why the clerk may not declare something new with these arguments, "" if so."""
+    judges = judge(view), judge_forwards(view)
+    try:
+        access.check_declares(*judges, "clerk", "/", kind, "q", arguments, False)
+    except AmqpError as error:
+        return error.text
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("write", "key", "allowed"),
+    [
+        ("^a", "a.b", True),
+        ("^a", "b", False),
+        ("^a", None, False),  # its own key, which may be any
+        ("^a", 5, False),  # refused elsewhere
+        ("", "", True),
+        ("", None, False),
+        (".*", None, True),
+        (".*", "b", True),
+    ],
+)
+def test_dead_letters_get_no_key_that_their_owner_may_not_publish_with(
+    driver: Any, view: Any, write: str, key: Any, allowed: bool
+) -> None:
+    driver.do(commands.PutTopicPermission(TopicPermission("clerk", "/", "x", write, ".*")))
+    arguments = {"x-dead-letter-exchange": "x"}
+    if key is not None:
+        arguments["x-dead-letter-routing-key"] = key
+    before = declares(view, arguments)  # the exchange may come to be
+    driver.exchange("x", "topic")
+    text = declares(view, arguments)
+    assert before == text
+    assert (text == "") is allowed
+    if text:
+        assert text == (
+            "sending messages on to exchange 'x' in vhost '/' refused for user 'clerk', whose "
+            "topic permission there does not allow all keys that they may have"
+        )
+
+
+def test_an_alternate_exchange_gets_any_key(driver: Any, view: Any) -> None:
+    driver.exchange("x", "topic")
+    alternate = {"alternate-exchange": "x", "x-dead-letter-routing-key": "a"}
+    assert not declares(view, alternate, EXCHANGE)
+    driver.do(commands.PutTopicPermission(TopicPermission("clerk", "/", "x", "^a", "")))
+    assert "sending messages on to exchange 'x'" in declares(view, alternate, EXCHANGE)
+
+
+def test_an_exchange_that_routes_otherwise_asks_for_no_topics(driver: Any, view: Any) -> None:
+    driver.exchange("x", "direct")
+    driver.do(commands.PutTopicPermission(TopicPermission("clerk", "/", "x", "^a", "")))
+    assert not declares(view, {"x-dead-letter-exchange": "x"})
+
+
+@pytest.mark.parametrize(
+    ("source", "key", "allowed"),
+    [
+        ("direct", "a.b", True),
+        ("direct", "b", False),
+        ("direct", "a.#", True),  # there it is a key like others
+        ("topic", "a.b", True),
+        ("topic", "b", False),
+        ("topic", "a.#", False),
+        ("topic", "*.b", False),
+        ("fanout", "a.b", False),
+        ("headers", "a.b", False),
+        ("", "a.b", False),  # it is not there, and nobody knows what it will be
+    ],
+)
+def test_a_chain_of_exchanges_carries_no_key_that_may_not_be_published(
+    driver: Any, view: Any, source: str, key: str, allowed: bool
+) -> None:
+    judges = judge(view), judge_routes(view), judge_chains(view)
+    if source:
+        driver.exchange("r", source)
+    driver.exchange("x", "topic")
+    binding = Binding("/", "r", EXCHANGE, "x", key)
+    access.check_binding(*judges, "clerk", binding)
+    driver.do(commands.PutTopicPermission(TopicPermission("clerk", "/", "x", "^a", "")))
+    if allowed:
+        access.check_binding(*judges, "clerk", binding)
+    else:
+        text = refusal(access.check_binding, *judges, "clerk", binding)
+        assert text.startswith("sending messages on to exchange 'x'")
+
+
+@pytest.mark.parametrize(
+    ("definition", "reason"),
+    [
+        ({"max-length": 5}, ""),
+        ({"dead-letter-exchange": "x"}, ""),
+        ({"dead-letter-exchange": "z"}, "write access to exchange 'z'"),
+        ({"dead-letter-exchange": ""}, "write access to exchange 'amq.default'"),
+        ({"alternate-exchange": "z"}, "write access to exchange 'z'"),
+        ({"dead-letter-exchange": "x", "alternate-exchange": "z"}, "write access to exchange 'z'"),
+        ({"dead-letter-exchange": "xt", "dead-letter-routing-key": "a"}, ""),
+        ({"dead-letter-exchange": "xt", "dead-letter-routing-key": "b"}, "sending messages on"),
+        ({"dead-letter-exchange": "xt"}, "sending messages on"),
+        ({"alternate-exchange": "xt", "dead-letter-routing-key": "a"}, "sending messages on"),
+        ({"dead-letter-exchange": 5}, ""),  # refused elsewhere
+    ],
+)
+def test_a_policy_sends_on_to_where_its_author_may_publish(
+    driver: Any, view: Any, definition: dict[str, Any], reason: str
+) -> None:
+    driver.exchange("xt", "topic")
+    driver.do(commands.PutTopicPermission(TopicPermission("clerk", "/", "xt", "^a", "")))
+    judges = judge(view), judge_forwards(view)
+    author = Caller("clerk", ("policymaker",))
+    if reason:
+        text = refusal(access.check_policy, *judges, author, "/", definition)
+        assert text.startswith(reason)
+    else:
+        access.check_policy(*judges, author, "/", definition)
+    access.check_policy(*judges, Caller("clerk", ("administrator",)), "/", definition)
 
 
 def test_some_names_and_exchanges_are_the_brokers() -> None:

@@ -56,6 +56,18 @@ def test_a_policy_needs_its_vhost(refused):
     assert refused(404, "PUT", "/api/policies/v/p", BODY) == "no vhost 'v'"
 
 
+@pytest.mark.parametrize("setting", ["dead-letter-exchange", "alternate-exchange"])
+def test_a_policy_sends_on_to_where_its_author_may_publish_alone(api, node, refused, setting):
+    node.do(PutPermission(Permission("pol", "/", "", "^mine$", "")))
+    body = {**BODY, "definition": {setting: "others"}}
+    text = refused(403, "PUT", "/api/policies/%2F/p", body, user="pol")
+    assert text == "write access to exchange 'others' in vhost '/' refused for user 'pol'"
+    body = {**BODY, "definition": {setting: "mine"}}
+    assert api("PUT", "/api/policies/%2F/p", body, user="pol") == (201, None)
+    body = {**BODY, "definition": {setting: "others"}}
+    assert api("PUT", "/api/policies/%2F/other", body)[0] == 201  # an administrator
+
+
 def test_policymakers_make_policies_where_they_may_enter(api, node, refused):
     node.do(PutVhost(Vhost("v")))
     node.do(PutPermission(Permission("pol", "v", "", "", "")))

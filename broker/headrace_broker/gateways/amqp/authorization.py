@@ -73,7 +73,9 @@ def check_binding(outlet: Outlet, binding: Binding) -> None:
     """
     permissions = outlet.broker.permissions
     try:
-        access.check_binding(permissions.may, permissions.may_route, outlet.user, binding)
+        access.check_binding(
+            permissions.may, permissions.may_route, permissions.may_chain, outlet.user, binding
+        )
     except AmqpError as error:
         audit.record("request", binding.destination, error.text)
         raise
@@ -102,9 +104,10 @@ def check_declared_exchange(outlet: Outlet, name: str, arguments: dict[str, Any]
 def _check_declares(
     outlet: Outlet, kind: str, name: str, arguments: dict[str, Any], known: bool
 ) -> None:
-    may = outlet.broker.permissions.may
+    may, may_forward = outlet.broker.permissions.may, outlet.broker.permissions.may_forward
+    user, vhost = outlet.user, outlet.vhost
     try:
-        access.check_declares(may, outlet.user, outlet.vhost, kind, name, arguments, known)
+        access.check_declares(may, may_forward, user, vhost, kind, name, arguments, known)
     except AmqpError as error:
         audit.record("request", name, error.text)
         raise

@@ -9,10 +9,14 @@ from typing import Any, Final
 from headrace_broker.catalog.access import (
     Caller,
     May,
+    MayChain,
+    MayForward,
     MayRoute,
     check_enters,
     check_sees,
     judge,
+    judge_chains,
+    judge_forwards,
     judge_routes,
 )
 from headrace_broker.catalog.result import Exists, NotFound, Ok, Refused, Result
@@ -43,6 +47,8 @@ class Desk:
         view: the catalog.
         may: answers what permissions allow.
         may_route: answers what topic permissions allow.
+        may_forward: answers where messages may be sent on.
+        may_chain: answers which exchanges may be bound to others.
     """
 
     def __init__(self, node: NodeAdministration, status: NodeStatusSource) -> None:
@@ -51,6 +57,8 @@ class Desk:
         self.view: CatalogView = node.view
         self.may: May = judge(node.view)
         self.may_route: MayRoute = judge_routes(node.view)
+        self.may_forward: MayForward = judge_forwards(node.view)
+        self.may_chain: MayChain = judge_chains(node.view)
 
     async def known_vhost(self, name: str, field: str = "vhost") -> str:
         """Return the name of a vhost that is there.

@@ -52,7 +52,8 @@ class ExchangeCalls:
             return messages.DeclareExchangeResponse(created=False)
         arguments = read_table(request.arguments, "arguments")
         known = desk.view.exchange(vhost, name) is not None
-        check_declares(desk.may, who.name, vhost, EXCHANGE, name, arguments, known)
+        judges = (desk.may, desk.may_forward)
+        check_declares(*judges, who.name, vhost, EXCHANGE, name, arguments, known)
         _check_type(request.type)
         if not known:
             check_new_name(EXCHANGE, name)
@@ -175,7 +176,7 @@ class BindingCalls:
         arguments = read_table(message.arguments, "binding.arguments")
         ends = (message.source, kind, destination)
         binding = Binding(vhost, *ends, message.routing_key, arguments)
-        check_binding(desk.may, desk.may_route, who.name, binding)
+        check_binding(desk.may, desk.may_route, desk.may_chain, who.name, binding)
         if kind == QUEUE:
             queue = await desk.find_queue(vhost, destination)
             if queue is not None:

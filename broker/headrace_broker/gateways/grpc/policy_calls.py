@@ -7,6 +7,7 @@ from headrace_broker.catalog.access import (
     check_administers,
     check_makes_policies,
     check_manages,
+    check_policy,
 )
 from headrace_broker.catalog.command import DeletePolicy, PutPolicy
 from headrace_broker.gateways.grpc.argument_table import read_table, written_table
@@ -39,7 +40,9 @@ class PolicyCalls:
             wanted.apply_to or APPLY_ALL,
             wanted.operator,
         )
-        current = self._desk.view.policy(vhost, policy.name, policy.operator)
+        desk = self._desk
+        check_policy(desk.may, desk.may_forward, who, vhost, policy.definition)
+        current = desk.view.policy(vhost, policy.name, policy.operator)
         if policy != current:
             done(await self._desk.node.submit(PutPolicy(policy)), "policy", "policy.")
         return messages.DeclarePolicyResponse(created=current is None)

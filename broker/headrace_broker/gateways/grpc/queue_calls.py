@@ -64,7 +64,8 @@ class QueueCalls:
         name = request.name or SERVER_NAME_PREFIX + secrets.token_urlsafe(NAME_OCTETS)
         arguments = read_table(request.arguments, "arguments")
         known = desk.view.queue(vhost, name) is not None
-        check_declares(desk.may, who.name, vhost, QUEUE, name, arguments, known)
+        judges = (desk.may, desk.may_forward)
+        check_declares(*judges, who.name, vhost, QUEUE, name, arguments, known)
         if not known and request.name.startswith(RESERVED_PREFIX):
             known = await desk.find_queue(vhost, name) is not None
             if not known:

@@ -244,6 +244,30 @@ def test_topic_permission_says_with_which_routing_keys_one_binds_exchanges(
 
 
 @pytest.mark.parametrize(
+    "method",
+    [
+        Queue.Declare(
+            queue="new",
+            arguments={"x-dead-letter-exchange": "t", "x-dead-letter-routing-key": "b"},
+        ),
+        Queue.Declare(queue="new", arguments={"x-dead-letter-exchange": "t"}),
+        Exchange.Declare(exchange="new", arguments={"alternate-exchange": "t"}),
+        Exchange.Bind(destination="t", source="amq.fanout", routing_key="a"),
+    ],
+    ids=["a dead letter's key", "dead letters", "alternate exchange", "chain"],
+)
+def test_topic_permission_is_not_got_round_by_having_messages_sent_on(
+    peer: Any, narrow: Any, method: Any
+) -> None:
+    narrow("^a", ".*")
+    close = peer.ask(1, method)
+    assert (close.reply_code, "sending messages on to exchange 't'" in close.reply_text) == (
+        403,
+        True,
+    )
+
+
+@pytest.mark.parametrize(
     ("vhost", "text"),
     [
         ("/", "NOT_ALLOWED - access to vhost '/' refused for user 'guest'"),

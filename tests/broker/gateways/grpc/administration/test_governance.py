@@ -357,6 +357,12 @@ def test_policies_are_made_by_policymakers_where_they_may_enter(serve: Any) -> N
         assert error.text == "access to vhost '/' refused for user 'pol'"
         client.node.do(commands.PutPermission(Permission("pol", "/", "", "", "")))
         assert (await client.call("DeclarePolicy", request, user="pol")).created
+        table = Table(fields={"dead-letter-exchange": Value(string="others")})
+        request = topology.DeclarePolicyRequest(policy=policy(name="on", definition=table))
+        error = await client.refusal("DeclarePolicy", request, user="pol")
+        assert error.text == (
+            "write access to exchange 'others' in vhost '/' refused for user 'pol'"
+        )
 
     serve(scenario)
 
