@@ -1,17 +1,28 @@
 """Arguments of exchanges, queues and bindings: which are valid and when two are equivalent.
 
-Source: RabbitMQ 4.3, `rabbit_amqqueue:check_declare_arguments` and what it calls. Unlike there,
-arguments that nobody knows are refused too.
+Source: RabbitMQ 4.3, `rabbit_amqqueue:check_declare_arguments` and what it calls. Arguments that
+nobody knows are taken as they are there, up to a size, and named to people.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from headrace_broker.catalog.setting import QUEUE_ARGUMENTS, shown, watermark_problem
+import msgspec
+
+from headrace_broker.catalog.setting import (
+    QUEUE_ARGUMENTS,
+    SHOWN_LETTERS_MAX,
+    shown,
+    watermark_problem,
+)
 from headrace_broker.model.binding_key import table_key
 from headrace_broker.model.definition import QUEUE_CLASSIC, QUEUE_QUORUM
-from headrace_broker.model.limits import REPLICAS_DEFAULT, TABLE_DEPTH_MAX
+from headrace_broker.model.limits import (
+    REPLICAS_DEFAULT,
+    TABLE_DEPTH_MAX,
+    UNKNOWN_ARGUMENTS_OCTETS_MAX,
+)
 
 QUEUE_TYPE: Final = "x-queue-type"
 ALTERNATE_EXCHANGE: Final = "alternate-exchange"
@@ -26,6 +37,12 @@ _CONFLICTS: Final = (
     ("x-last-value-key", "x-group-key", "the two keys cannot be told apart"),
     ("x-fairness-key", "x-last-value-key", "a replaced message keeps its place"),
     ("x-fairness-key", "x-group-key", "a group goes to one consumer in the order of arrival"),
+)
+# Of RabbitMQ's streams, which refuses them for other queues too.
+_OF_STREAMS: Final = (
+    "x-max-age",
+    "x-stream-filter-size-bytes",
+    "x-stream-max-segment-size-bytes",
 )
 _UNSAID: Final = ("", "undefined")  # queue types that some clients send for none
 
@@ -53,6 +70,35 @@ def table_problem(table: dict[str, Any]) -> str:
             return ""
         level = below
     return f"arguments nest deeper than {TABLE_DEPTH_MAX}"
+
+
+def unknown_problem(arguments: dict[str, Any], unknown: list[str]) -> str:
+    """Return why a table's unknown arguments cannot be kept, "" when they can."""
+    kept = {name: arguments[name] for name in unknown}
+    problem = table_problem(kept)
+    if problem or not kept:
+        return problem
+    try:
+        octets = len(msgspec.msgpack.encode(kept))
+    except (OverflowError, UnicodeEncodeError) as error:
+        return f"an argument cannot be kept: {error}"
+    if octets > UNKNOWN_ARGUMENTS_OCTETS_MAX:
+        names = ", ".join(f"'{name[:SHOWN_LETTERS_MAX]}'" for name in unknown[:4])
+        text = f"arguments that mean nothing here ({names}) have {octets} octets"
+        return f"{text}, more than {UNKNOWN_ARGUMENTS_OCTETS_MAX}"
+    return ""
+
+
+def unknown_queue_arguments(arguments: dict[str, Any]) -> list[str]:
+    """Return the names of a queue's arguments that mean nothing here, in order."""
+    return [
+        name for name in sorted(arguments) if name != QUEUE_TYPE and name not in QUEUE_ARGUMENTS
+    ]
+
+
+def is_kind_asked(arguments: dict[str, Any]) -> bool:
+    """Return whether a declaration says of which type its queue is to be."""
+    return arguments.get(QUEUE_TYPE) not in (None, *_UNSAID)
 
 
 class ArgumentError(ValueError):
@@ -90,11 +136,11 @@ def asked_queue(
         exclusive: as declared.
         auto_delete: as declared.
         arguments: as declared.
-        default_kind: of the vhost, "" for none.
+        default_kind: of the vhost, "" for none; of a queue that is there already, its own.
 
     Raises:
-        ArgumentError: an argument is unknown, has a wrong type or value, is not for this kind of
-            queue, or is in conflict with another.
+        ArgumentError: an argument has a wrong type or value, is not for this kind of queue, or is
+            in conflict with another; those that nobody knows are too large.
     """
     where = f"queue '{name}' in vhost '{vhost}'"
     asked = arguments.get(QUEUE_TYPE)
@@ -137,12 +183,16 @@ def _asked_kind(
 
 
 def _check_arguments(arguments: dict[str, Any], where: str, kind: str, by_default: bool) -> None:
+    unknown = unknown_problem(arguments, unknown_queue_arguments(arguments))
+    if unknown:
+        raise ArgumentError(f"invalid arguments for {where}: {unknown}")
     for key in sorted(arguments):
-        if key == QUEUE_TYPE:
-            continue
+        if key in _OF_STREAMS:
+            text = f"invalid arg '{key}' for {where} of queue type {kind}"
+            raise ArgumentError(text, f"arguments.{key}")
         setting = QUEUE_ARGUMENTS.get(key)
         if setting is None:
-            raise _invalid(key, where, "is not recognised")
+            continue
         tolerated = by_default and kind == QUEUE_QUORUM
         if kind not in setting.kinds and not tolerated:
             text = f"invalid arg '{key}' for {where} of queue type {kind}"

@@ -8,7 +8,13 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from headrace_broker.catalog.argument import X_MATCH, X_MATCH_VALUES, phrase, type_name
+from headrace_broker.catalog.argument import (
+    X_MATCH,
+    X_MATCH_VALUES,
+    phrase,
+    type_name,
+    unknown_problem,
+)
 from headrace_broker.model.definition import (
     EXCHANGE_CONSISTENT_HASH,
     EXCHANGE_DELAYED,
@@ -25,6 +31,7 @@ from headrace_broker.model.exchange_argument import (
 )
 from headrace_broker.model.limits import HASH_WEIGHT_MAX, NAME_OCTETS_MAX
 
+_ARGUMENTS: Final = (ALTERNATE_EXCHANGE, DELAYED_TYPE, HASH_HEADER, HASH_PROPERTY)  # of any type
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,20}")
 
 
@@ -73,7 +80,7 @@ def arguments_problem(exchange: Exchange) -> str:
 
     Stricter than `type_problem`: what is there already may have arguments that mean nothing.
     """
-    known = {ALTERNATE_EXCHANGE}
+    known = {ALTERNATE_EXCHANGE, *unknown_exchange_arguments(exchange.arguments)}
     if exchange.type == EXCHANGE_DELAYED:
         known.add(DELAYED_TYPE)
     if inner_type(exchange) == EXCHANGE_CONSISTENT_HASH:
@@ -83,10 +90,18 @@ def arguments_problem(exchange: Exchange) -> str:
         if name not in known:
             kind = f"an exchange of type '{exchange.type}'"
             return f"invalid arg '{name}' for {where}: {kind} has no such argument"
+    unknown = unknown_problem(exchange.arguments, unknown_exchange_arguments(exchange.arguments))
+    if unknown:
+        return f"invalid arguments for {where}: {unknown}"
     alternate = exchange.arguments.get(ALTERNATE_EXCHANGE, "")
     if not isinstance(alternate, str):
         return f"invalid type '{type_name(alternate)}' for arg '{ALTERNATE_EXCHANGE}' in {where}"
     return type_problem(exchange)
+
+
+def unknown_exchange_arguments(arguments: dict[str, Any]) -> list[str]:
+    """Return the names of an exchange's arguments that mean nothing here, in order."""
+    return [name for name in sorted(arguments) if name not in _ARGUMENTS]
 
 
 def binding_problem(source: Exchange, binding: Binding) -> str:

@@ -13,6 +13,7 @@ from headrace_broker.catalog import command as commands
 from headrace_broker.catalog.argument import (
     QUEUE_TYPE,
     first_difference,
+    is_kind_asked,
     phrases,
     table_problem,
 )
@@ -347,10 +348,12 @@ def _compare_queues(wanted: commands.DeclareQueue, current: Queue) -> Result:
         return Locked(what)
     if current.exclusive and wanted.owner != current.owner:
         return Locked(what)
+    # The default of the vhost is for new queues: one that is there is what it is.
+    kind = wanted.kind if is_kind_asked(wanted.arguments) else current.kind
     for field, received, found in (
         ("durable", _flag(wanted.durable), _flag(current.durable)),
         ("auto_delete", _flag(wanted.auto_delete), _flag(current.auto_delete)),
-        (QUEUE_TYPE, wanted.kind, current.kind),
+        (QUEUE_TYPE, kind, current.kind),
     ):
         if received != found:
             return Inequivalent(what, field, f"'{received}'", f"'{found}'")

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from headrace_broker.catalog.argument import ArgumentError, asked_queue
+from headrace_broker.catalog.argument import ArgumentError, asked_queue, unknown_queue_arguments
 from headrace_broker.catalog.command import (
     AnyCommand,
     Bind,
@@ -26,7 +26,7 @@ from headrace_broker.catalog.command import (
     PutVhost,
     SetUserLimits,
 )
-from headrace_broker.catalog.exchange_argument import arguments_problem
+from headrace_broker.catalog.exchange_argument import arguments_problem, unknown_exchange_arguments
 from headrace_broker.catalog.rehearsal import Rehearsal
 from headrace_broker.catalog.result import Exists, Inequivalent, Locked, Ok, Result
 from headrace_broker.catalog.view import CatalogView
@@ -52,6 +52,7 @@ from headrace_broker.model.definition import (
 )
 from headrace_broker.model.limits import IMPORTS_AT_ONCE, LISTING_TURN_ROWS
 from headrace_broker.runtime.password import new_user
+from headrace_broker.runtime.unknown_arguments import UNKNOWN_ARGUMENTS
 
 # What other brokers' files hold about themselves.
 _THEIRS: Final = frozenset(
@@ -229,6 +230,8 @@ def _of_a_kind(view: CatalogView, step: Step) -> DeclareQueue:
     command = step.command
     assert isinstance(command, DeclareQueue)
     known = view.vhost(command.vhost)
+    current = view.queue(command.vhost, command.name)
+    default = known.default_queue_type if known is not None else ""
     try:
         kind, replicas = asked_queue(
             command.vhost,
@@ -237,7 +240,7 @@ def _of_a_kind(view: CatalogView, step: Step) -> DeclareQueue:
             False,
             command.auto_delete,
             command.arguments,
-            known.default_queue_type if known is not None else "",
+            default if current is None else current.kind,
         )
     except ArgumentError as error:
         raise bad_request(f"{step.where}: {error}") from None
@@ -262,9 +265,21 @@ async def carry_out(node: Administration, steps: list[Step]) -> None:
             result = await node.submit(command)
         if not _stays(step, result):
             check(result)
+        _tell_unknown(command)
 
     for stage in sorted({step.stage for step in steps}):
         chosen = [step for step in steps if step.stage == stage]
         for start in range(0, len(chosen), LISTING_TURN_ROWS):
             piece = chosen[start : start + LISTING_TURN_ROWS]
             await asyncio.gather(*(do(step) for step in piece))
+
+
+def _tell_unknown(command: AnyCommand) -> None:
+    if isinstance(command, DeclareQueue):
+        where = f"queue '{command.name}' in vhost '{command.vhost}'"
+        UNKNOWN_ARGUMENTS.tell("queue", where, unknown_queue_arguments(command.arguments))
+    elif isinstance(command, DeclareExchange):
+        exchange = command.exchange
+        where = f"exchange '{exchange.name}' in vhost '{exchange.vhost}'"
+        unknown = unknown_exchange_arguments(exchange.arguments)
+        UNKNOWN_ARGUMENTS.tell("exchange", where, unknown)

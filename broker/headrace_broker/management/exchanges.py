@@ -10,6 +10,7 @@ from aiohttp import web
 
 from headrace_broker.catalog.access import EXCHANGE, check_new_name
 from headrace_broker.catalog.effective import policy_of
+from headrace_broker.catalog.exchange_argument import unknown_exchange_arguments
 from headrace_broker.catalog.permission import CONFIGURE
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.management.access import (
@@ -196,5 +197,6 @@ def _render(view: CatalogView, exchange: Exchange) -> dict[str, Any]:
         "auto_delete": exchange.auto_delete,
         "internal": exchange.internal,
         "arguments": exchange.arguments,
+        "unknown_arguments": unknown_exchange_arguments(exchange.arguments),
         "policy": policy.name if policy is not None else None,
     }

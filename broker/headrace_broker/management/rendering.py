@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from headrace_broker.catalog.argument import unknown_queue_arguments
 from headrace_broker.management.flow_rendering import render_queue_moves
 from headrace_broker.model.flow import FLOW, RUNNING
 from headrace_broker.model.status import NodeStatus, Overview, QueueStatus
@@ -51,6 +52,7 @@ def render_queue(queue: QueueStatus, now_ms: int) -> dict[str, Any]:
         "exclusive": queue.exclusive,
         "auto_delete": queue.auto_delete,
         "arguments": queue.arguments,
+        "unknown_arguments": unknown_queue_arguments(queue.arguments),
         "node": queue.leader,
         "leader": queue.leader,
         "members": list(queue.members),

@@ -6,7 +6,12 @@ from typing import Any, Final
 
 import msgspec
 
-from headrace_broker.catalog.argument import ArgumentError, asked_queue, is_compared
+from headrace_broker.catalog.argument import (
+    ArgumentError,
+    asked_queue,
+    is_compared,
+    unknown_queue_arguments,
+)
 from headrace_broker.catalog.command import (
     AnyCommand,
     Bind,
@@ -18,7 +23,7 @@ from headrace_broker.catalog.command import (
     Unbind,
 )
 from headrace_broker.catalog.effective import queue_arguments
-from headrace_broker.catalog.exchange_argument import arguments_problem
+from headrace_broker.catalog.exchange_argument import arguments_problem, unknown_exchange_arguments
 from headrace_broker.catalog.result import (
     Exists,
     Inequivalent,
@@ -42,6 +47,7 @@ from headrace_broker.runtime.catalog_service import CatalogService, CatalogUnava
 from headrace_broker.runtime.counts import CountsClient, QueueCounts
 from headrace_broker.runtime.hosting import Hosting
 from headrace_broker.runtime.leader_client import LeaderUnavailableError, QueueGoneError
+from headrace_broker.runtime.unknown_arguments import UNKNOWN_ARGUMENTS
 
 LEADER_SECONDS_MAX: Final = 10.0  # a declare waits so long for its queue's first leader
 
@@ -123,7 +129,7 @@ class Topology:
                 exclusive queue. Nothing was declared then.
         """
         self.declared += 1
-        known = self._catalog.catalog.vhost(vhost)
+        default = self._default_kind(vhost, name)
         try:
             kind, replicas = asked_queue(
                 vhost,
@@ -132,7 +138,7 @@ class Topology:
                 exclusive,
                 auto_delete,
                 arguments,
-                known.default_queue_type if known is not None else "",
+                default,
             )
         except ArgumentError as error:
             raise AmqpError(PRECONDITION_FAILED, str(error), error.field) from error
@@ -153,10 +159,21 @@ class Topology:
             command = msgspec.structs.replace(command, preferred_node=self._node)
         queue = await self._change(command)
         assert isinstance(queue, Queue), "a declared queue is what the catalog answers"
+        unknown = unknown_queue_arguments(queue.arguments)
+        UNKNOWN_ARGUMENTS.tell("queue", f"queue '{name}' in vhost '{vhost}'", unknown)
         if not await self._hosting.wait_leader(queue, LEADER_SECONDS_MAX):
             text = f"queue '{name}' in vhost '{vhost}' has no leader: too few nodes are running"
             raise AmqpError(INTERNAL_ERROR, text)
         return queue
+
+    def _default_kind(self, vhost: str, name: str) -> str:
+        """Return the kind of a queue that is there, or the default of its vhost, "" for none."""
+        view = self._catalog.catalog
+        queue = view.queue(vhost, name)
+        if queue is not None:
+            return queue.kind
+        known = view.vhost(vhost)
+        return known.default_queue_type if known is not None else ""
 
     def _starts_here(self, command: DeclareQueue) -> bool:
         """Return whether a new queue's first leader shall be on this node.
@@ -207,6 +224,9 @@ class Topology:
         if problem:
             raise AmqpError(PRECONDITION_FAILED, problem)
         await self._change(DeclareExchange(exchange))
+        unknown = unknown_exchange_arguments(exchange.arguments)
+        where = f"exchange '{exchange.name}' in vhost '{exchange.vhost}'"
+        UNKNOWN_ARGUMENTS.tell("exchange", where, unknown)
 
     async def delete_exchange(self, vhost: str, name: str, if_unused: bool) -> None:
         """Delete an exchange; one that is not there is no error."""

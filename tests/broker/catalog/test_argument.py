@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace_broker.catalog.argument import ArgumentError, asked_queue
+from headrace_broker.catalog.argument import (
+    ArgumentError,
+    asked_queue,
+    unknown_queue_arguments,
+)
 from headrace_broker.catalog.setting import QUEUE_ARGUMENTS
 from headrace_broker.model.limits import (
     ARCHIVE_MESSAGES_MAX,
@@ -18,6 +23,7 @@ from headrace_broker.model.limits import (
     REPLICAS_DEFAULT,
     REPLICAS_MAX,
     TTL_MS_MAX,
+    UNKNOWN_ARGUMENTS_OCTETS_MAX,
 )
 
 NAME = "n" * 255
@@ -141,15 +147,46 @@ def test_argument_of_another_kind_of_queue_is_refused(argument: str, kind: str, 
 @pytest.mark.parametrize("kind", ["", "quorum", "classic"])
 @pytest.mark.parametrize(
     "argument",
-    ["x-foo", "foo", "x-max-age", "x-stream-filter-size-bytes", "x-ha-policy", "message-ttl", ""],
+    ["x-foo", "foo", "x-ha-policy", "message-ttl", "x-allow-immediate", ""],
 )
-def test_unknown_argument_is_refused(kind: str, argument: str) -> None:
-    where = f"invalid arg '{argument}' for queue 'q' in vhost '/'"
-    assert refusal({argument: 1}, kind) == f"{where}: is not recognised"
+def test_unknown_argument_is_taken_and_named(kind: str, argument: str) -> None:
+    arguments = {argument: 1, **({"x-queue-type": kind} if kind else {})}
+    found, _ = asked_queue("/", "q", True, False, False, arguments)
+    assert found == (kind or "quorum")
+    assert unknown_queue_arguments(arguments) == [argument]
+
+
+@pytest.mark.parametrize("kind", ["quorum", "classic"])
+@pytest.mark.parametrize("argument", ["x-max-age", "x-stream-filter-size-bytes"])
+def test_argument_of_a_stream_is_refused(kind: str, argument: str) -> None:
+    where = f"for queue 'q' in vhost '/' of queue type {kind}"
+    assert refusal({argument: 1}, kind) == f"invalid arg '{argument}' {where}"
+
+
+def test_unknown_arguments_may_be_so_large_together() -> None:
+    fits = UNKNOWN_ARGUMENTS_OCTETS_MAX // 2 - 20
+    small = {"x-a": "v" * fits, "x-b": "v" * fits, "x-max-length": 3}
+    assert asked_queue("/", "q", True, False, False, small) == ("quorum", 3)
+    text = refusal({**small, "x-c": "v" * 40})
+    assert text.startswith("invalid arguments for queue 'q' in vhost '/': arguments that mean")
+    assert "('x-a', 'x-b', 'x-c')" in text
+    assert text.endswith(f"more than {UNKNOWN_ARGUMENTS_OCTETS_MAX}")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (1 << 70, "cannot be kept"),
+        ({"a": datetime(2024, 1, 1, tzinfo=UTC)}, "unknown type datetime"),
+        ({"\udc80": 1}, "cannot be kept"),
+    ],
+)
+def test_unknown_argument_that_cannot_be_kept_is_refused(value: Any, text: str) -> None:
+    assert text in refusal({"x-foo": value})
 
 
 def test_first_refused_is_the_first_by_name() -> None:
-    assert "'x-a'" in refusal({"x-b": 1, "x-expires": 0, "x-a": 1})
+    assert "'x-expires'" in refusal({"x-max-length": -1, "x-expires": 0, "x-a": 1})
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,11 @@ from typing import Any
 import pytest
 
 from headrace_broker.catalog import command as commands
-from headrace_broker.catalog.exchange_argument import arguments_problem, inner_type
+from headrace_broker.catalog.exchange_argument import (
+    arguments_problem,
+    inner_type,
+    unknown_exchange_arguments,
+)
 from headrace_broker.catalog.result import Refused
 from headrace_broker.model.definition import Binding, Exchange
 
@@ -75,16 +79,21 @@ def test_unusable_arguments_are_named(driver: Any, wanted: Exchange, text: str) 
 @pytest.mark.parametrize(
     ("wanted", "text"),
     [
-        (exchange("direct", x_unknown=1), "invalid arg 'x-unknown' for exchange 'e' in vhost '/'"),
-        (exchange("direct", unknown=1), "invalid arg 'unknown'"),
+        (exchange("direct", x_unknown="v" * 5000), "invalid arguments for exchange 'e' in vhost"),
         (exchange("direct", x_delayed_type="topic"), "invalid arg 'x-delayed-type'"),
         (exchange("fanout", hash_header="h"), "invalid arg 'hash-header'"),
         (exchange(DELAYED, x_delayed_type="direct", hash_header="h"), "invalid arg 'hash-header'"),
         (exchange("direct", alternate_exchange=1), "invalid type 'signedint' for arg 'alternate-"),
     ],
 )
-def test_unknown_arguments_are_named(wanted: Exchange, text: str) -> None:
+def test_arguments_of_another_type_are_named(wanted: Exchange, text: str) -> None:
     assert text in arguments_problem(wanted)
+
+
+def test_unknown_arguments_are_taken_and_listed() -> None:
+    wanted = exchange("direct", x_unknown=1, unknown=[1], alternate_exchange="a")
+    assert arguments_problem(wanted) == ""
+    assert unknown_exchange_arguments(wanted.arguments) == ["unknown", "x-unknown"]
 
 
 @pytest.mark.parametrize(

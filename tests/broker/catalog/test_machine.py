@@ -267,8 +267,20 @@ class TestQueues:
     ) -> None:
         driver.queue("q", arguments={"x-b": 1})
         wanted = {"kind": "classic", "arguments": {"x-b": 1}, **fields}
+        if name == "x-queue-type":
+            wanted["arguments"] = {"x-b": 1, name: wanted["kind"]}
         result = driver.do(commands.DeclareQueue("/", "q", **wanted))
         assert result == Inequivalent("queue 'q' in vhost '/'", name, received, current)
+
+    @pytest.mark.parametrize("asked", [{}, {"x-queue-type": ""}, {"x-queue-type": "classic"}])
+    def test_type_of_a_queue_that_is_there_need_not_be_said(
+        self, driver: Any, asked: dict[str, Any]
+    ) -> None:
+        queue = driver.queue("q", arguments={"x-queue-type": "classic"})
+        assert queue.kind == "classic"
+        kind = "classic" if asked.get("x-queue-type") else "quorum"  # the default may be another
+        command = commands.DeclareQueue("/", "q", kind, arguments=asked)
+        assert driver.do(command) == Exists(queue)
 
     def test_exclusive_queue_is_locked_to_others_before_anything_else(self, driver: Any) -> None:
         mine = driver.queue("q", exclusive=True, owner="c1", durable=False)

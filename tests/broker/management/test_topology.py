@@ -55,7 +55,7 @@ def test_leaders_elsewhere_are_asked_for_counts_and_a_silent_one_is_left_out(api
     [
         ("%2F/q", {"durable": 3}, 400, "durable: expected `bool`, got `int`"),
         ("%2F/q", {"arguments": []}, 400, "arguments: expected `object`, got `array`"),
-        ("%2F/q", {"arguments": {"x-wrong": 1}}, 400, "PRECONDITION_FAILED - "),
+        ("%2F/q", {"arguments": {"x-max-length": -1}}, 400, "PRECONDITION_FAILED - "),
         ("%2F/amq.q", {}, 403, "queue name 'amq.q' contains reserved prefix 'amq.*'"),
         ("v/q", {}, 404, "no vhost 'v'"),
     ],
@@ -92,6 +92,7 @@ def test_an_exchange_is_declared_shown_and_deleted(api, refused):
         "auto_delete": False,
         "internal": False,
         "arguments": {},
+        "unknown_arguments": [],
         "policy": None,
         "message_stats": {
             "publish_in": 0,

@@ -27,7 +27,7 @@ from headrace_broker.model.definition import (
     Queue,
     Vhost,
 )
-from headrace_broker.model.limits import REPLICAS_DEFAULT
+from headrace_broker.model.limits import DURATION_MS_MAX, REPLICAS_DEFAULT
 from headrace_broker.model.reply_code import (
     INTERNAL_ERROR,
     NOT_FOUND,
@@ -119,6 +119,14 @@ def test_first_leader_is_where_it_was_asked_for(parts, arguments, flags, preferr
     assert parts.submitted[0].preferred_node == preferred
 
 
+def test_type_left_out_is_that_of_the_queue_that_is_there(parts):
+    parts.catalog.put_vhost(Vhost("/", default_queue_type="quorum"))
+    parts.catalog.put_queue(Queue("/", "work", QUEUE_CLASSIC, 7, (1,)))
+    parts.run(*DECLARE)
+    parts.run("declare_queue", "/", "new", True, False, False, {}, "me")
+    assert [command.kind for command in parts.submitted] == [QUEUE_CLASSIC, QUEUE_QUORUM]
+
+
 def test_first_leader_is_where_a_policy_wants_it(parts):
     definition = {"queue-leader-locator": "balanced"}
     parts.catalog.put_policy(Policy("/", "spread", "^w", definition, apply_to="quorum_queues"))
@@ -129,7 +137,11 @@ def test_first_leader_is_where_a_policy_wants_it(parts):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ({"x-foo": 1}, "invalid arg 'x-foo' for queue 'work' in vhost '/': is not recognised"),
+        (
+            {"x-expires": 0},
+            "invalid arg 'x-expires' for queue 'work' in vhost '/': must be an integer from 1 to"
+            f" {DURATION_MS_MAX}, not 0",
+        ),
         (
             {"x-queue-type": "classic", "x-delivery-limit": 5},
             "invalid arg 'x-delivery-limit' for queue 'work' in vhost '/' of queue type classic",

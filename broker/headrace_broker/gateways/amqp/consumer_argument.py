@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from headrace_broker.catalog.argument import type_name
+from headrace_broker.catalog.argument import type_name, unknown_problem
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import CONSUMER_TIMEOUT_MS_MAX
 from headrace_broker.model.reply_code import PRECONDITION_FAILED, AmqpError
 from headrace_broker.runtime.filter_argument import X_FILTER, encode_filter, filter_problem
 from headrace_broker.runtime.port import Attachment
+from headrace_broker.runtime.unknown_arguments import UNKNOWN_ARGUMENTS
 
 PRIORITY: Final = "x-priority"
 PREFETCH_BYTES: Final = "x-prefetch-bytes"
@@ -26,20 +27,27 @@ _BOUNDS: Final = {
     PREFETCH_BYTES: (0, (1 << 32) - 1),
     TIMEOUT: (0, CONSUMER_TIMEOUT_MS_MAX),
 }
+_KNOWN: Final = (*_BOUNDS, X_FILTER, HA_FAILOVER)
 
 
 def check_arguments(queue: Queue, arguments: dict[str, Any]) -> None:
-    """Refuse what is unknown, of a wrong type or out of bounds.
+    """Refuse what has a wrong type or is out of bounds; tell of what is unknown.
 
     Raises:
         AmqpError: PRECONDITION_FAILED, naming the argument.
     """
+    where = f"consumer of queue '{queue.name}' in vhost '{queue.vhost}'"
+    unknown = [name for name in sorted(arguments) if name not in _KNOWN]
     for name, value in arguments.items():
-        problem = _problem(name, value)
+        problem = "" if name in unknown else _problem(name, value)
         if problem:
-            where = f"queue '{queue.name}' in vhost '{queue.vhost}'"
-            text = f"invalid arg '{name}' for consumer of {where}: {problem}"
+            text = f"invalid arg '{name}' for {where}: {problem}"
             raise AmqpError(PRECONDITION_FAILED, text)
+    if unknown:
+        problem = unknown_problem(arguments, unknown)
+        if problem:
+            raise AmqpError(PRECONDITION_FAILED, f"invalid arguments for {where}: {problem}")
+        UNKNOWN_ARGUMENTS.tell("consumer", where, unknown)
 
 
 def attachment(
@@ -66,9 +74,7 @@ def _problem(name: str, value: object) -> str:
         return filter_problem(value)
     if name == HA_FAILOVER:
         return "" if isinstance(value, bool) else f"expected bool, got {type_name(value)}"
-    bounds = _BOUNDS.get(name)
-    if bounds is None:
-        return "unknown"
+    bounds = _BOUNDS[name]
     if not isinstance(value, int) or isinstance(value, bool):
         return f"expected integer, got {type_name(value)}"
     if not bounds[0] <= value <= bounds[1]:

@@ -82,6 +82,9 @@ class QueueCalls:
     ) -> None:
         known = self._desk.view.vhost(vhost)
         kind = known.default_queue_type if known is not None else ""
+        current = self._desk.view.queue(vhost, name)
+        if current is not None:
+            kind = current.kind
         try:
             asked_queue(vhost, name, durable, False, auto_delete, arguments, kind)
         except ArgumentError as error:

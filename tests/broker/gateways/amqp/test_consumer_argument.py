@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 from pamqp import commands, decode
 
-from headrace_broker.model.limits import CONSUMER_TIMEOUT_MS_MAX
+from headrace_broker.gateways.amqp import consumer_argument
+from headrace_broker.model.limits import (
+    CONSUMER_TIMEOUT_MS_MAX,
+    UNKNOWN_ARGUMENTS_OCTETS_MAX,
+    UNKNOWN_ARGUMENTS_TOLD_MAX,
+)
+from headrace_broker.runtime.unknown_arguments import UnknownArguments
 
 Consume = commands.Basic.Consume
 
@@ -56,8 +62,6 @@ def test_filter_reaches_the_queue_as_a_table(broker, queue, peer, value):
         ("x-consumer-timeout", CONSUMER_TIMEOUT_MS_MAX + 1, "is not within"),
         ("x-consumer-timeout", None, "expected integer, got void"),
         ("x-cancel-on-ha-failover", 1, "expected bool, got signedint"),
-        ("x-stream-offset", "first", "unknown"),
-        ("colour", "red", "unknown"),
     ],
 )
 def test_bad_argument_is_refused_by_name_and_nothing_is_begun(
@@ -69,3 +73,31 @@ def test_bad_argument_is_refused_by_name_and_nothing_is_begun(
     assert close.reply_text.startswith(f"PRECONDITION_FAILED - {where}")
     assert problem in close.reply_text
     assert broker.clients == []
+
+
+def test_unknown_arguments_are_taken_listed_and_told_once(queue, peer, caplog, monkeypatch):
+    monkeypatch.setattr(consumer_argument, "UNKNOWN_ARGUMENTS", UnknownArguments())
+    arguments = {"x-stream-offset": "first", "colour": "red", "x-priority": 3}
+    for _ in range(2):
+        assert peer.ask(1, Consume(queue="q", arguments=arguments)).name == "Basic.ConsumeOk"
+    [status] = peer.info.control.channels(0)
+    assert [consumer.arguments for consumer in status.consumers] == [arguments] * 2
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == 2
+    assert "consumer of queue 'q' in vhost '/' has the argument 'colour'" in told[0]
+    assert "'x-stream-offset'" in told[1]
+
+
+def test_unknown_arguments_have_a_size(queue, peer):
+    arguments = {"colour": "v" * UNKNOWN_ARGUMENTS_OCTETS_MAX}
+    close = peer.ask(1, Consume(queue="q", arguments=arguments))
+    assert close.reply_code == 406
+    assert f"more than {UNKNOWN_ARGUMENTS_OCTETS_MAX}" in close.reply_text
+
+
+def test_log_ends_with_one_line_where_names_never_do(caplog):
+    told = UnknownArguments()
+    for number in range(UNKNOWN_ARGUMENTS_TOLD_MAX + 50):
+        told.tell("queue", "queue 'q'", [f"x-{number}"])
+    assert len(caplog.records) == UNKNOWN_ARGUMENTS_TOLD_MAX + 1
+    assert "further ones are not told" in caplog.records[-1].getMessage()

@@ -398,7 +398,7 @@ def settling(first, last, outcome=Outcome.ACCEPT, **more):
         ([opening(vhost="none")], "NOT_FOUND", ""),
         ([opening(queue="none")], "NOT_FOUND", ""),
         (
-            [opening(arguments=Table(fields={"x-unknown": Value(int64=1)}))],
+            [opening(arguments=Table(fields={"x-consumer-timeout": Value(int64=-1)}))],
             "FAILED_PRECONDITION",
             "",
         ),

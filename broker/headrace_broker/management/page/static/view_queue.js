@@ -162,6 +162,7 @@ function memberFacts(queue) {
     ["Policy", queue.policy ?? "none"],
     ["Operator policy", queue.operator_policy ?? "none"],
     ["Arguments", Object.entries(queue.arguments).map(([name, value]) => `${name}: ${value}`).join(", ") || "none"],
+    ...(queue.unknown_arguments?.length > 0 ? [["Arguments without effect", queue.unknown_arguments.join(", ")]] : []),
     ["In force by policy", Object.entries(queue.effective_policy_definition).map(([name, value]) => `${name}: ${value}`).join(", ") || "nothing"],
   ];
 }

@@ -101,10 +101,10 @@ def test_a_passive_declare_declares_nothing(serve: Any) -> None:
             "must be an integer",
         ),
         (
-            Declare(vhost="/", name="q", arguments=arguments(x_unknown=1)),
+            Declare(vhost="/", name="q", arguments=arguments(x_max_length=-1)),
             "INVALID_ARGUMENT",
-            "arguments.x-unknown",
-            "is not recognised",
+            "arguments.x-max-length",
+            "must be an integer from 0",
         ),
         (
             Declare(vhost="/", name="q", durable=False, arguments=arguments(x_queue_type="quorum")),
