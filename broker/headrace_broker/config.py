@@ -195,7 +195,7 @@ class LimitsSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         frame_bytes_max: octets of an AMQP frame offered at connection.tune.
         connections_max: open connections of a listener for AMQP, and as many of gRPC's.
         channels_max: channels per connection offered at connection.tune.
-        message_bytes_max: octets of one body.
+        message_bytes_max: octets of one body; with its head it is one entry of a log.
         disk_free_bytes_min: free bytes on the data directory's device below which nothing new is
             accepted.
     """
@@ -205,7 +205,7 @@ class LimitsSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     )
     connections_max: Annotated[int, Meta(ge=1, le=limits.CONNECTIONS_MAX)] = limits.CONNECTIONS_MAX
     channels_max: Annotated[int, Meta(ge=1, le=65535)] = limits.CHANNELS_MAX
-    message_bytes_max: Annotated[int, Meta(ge=1024, le=limits.MESSAGE_BYTES_MAX)] = (
+    message_bytes_max: Annotated[int, Meta(ge=1024, le=limits.MESSAGE_BYTES_CEILING)] = (
         limits.MESSAGE_BYTES_MAX
     )
     disk_free_bytes_min: Annotated[int, Meta(ge=0, le=1 << 50)] = limits.DISK_FREE_LIMIT

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from headrace_broker.config import Config, ConfigError, load_config, split_address
+from headrace_broker.model import limits
+from headrace_raftlog.model import limits as raft_limits
 
 MINIMAL = """\
 [node]
@@ -205,6 +207,11 @@ def test_variables_of_other_programs_are_left_alone(tmp_path: Path) -> None:
             "[log]\nsegment_bytes = 1048576\n",
             "log.segment_bytes: 1048576 must be at least 34078720 for limits.message_bytes_max, "
             "16777216",
+        ),
+        (
+            "[limits]\nmessage_bytes_max = 536870912\n",
+            "node.toml: limits.message_bytes_max: 536870912 is not allowed; "
+            "it must be an integer from 1024 to 32505856",
         ),
         (
             "[log]\nsegment_bytes = 1048576\n[limits]\nmessage_bytes_max = 1024\n",
@@ -431,3 +438,9 @@ def test_names_by_which_a_node_is_asked_come_as_a_list_or_with_commas(tmp_path: 
         "HEADRACE_HTTP_HOSTS: http.hosts[0]: 'a.example:15672' is not allowed; it must be the name "
         "of a host, without a port, or '*.' and what names end with"
     )
+
+
+def test_the_largest_message_fits_an_entry_of_the_log_with_its_head():
+    head = limits.TX_EXTRA_OCTETS + limits.ENTRY_OVERHEAD_OCTETS
+    assert limits.MESSAGE_BYTES_CEILING + head <= raft_limits.ENTRY_BYTES_MAX
+    assert limits.MESSAGE_BYTES_CEILING + head <= raft_limits.PAYLOAD_BYTES_MAX

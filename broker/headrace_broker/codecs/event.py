@@ -89,7 +89,7 @@ class Heartbeat:
 
 @final
 class ContentTooLarge:
-    """A publish announced a body above body_bytes_max: close the channel with reply code 311.
+    """A publish announced a body above body_bytes_max: close the channel with reply code 406.
 
     The parser skips the content's frames; the connection lives.
 

@@ -191,9 +191,12 @@ class FrameParser:
 
     def _check_frame(self, kind: i64, channel: i64, length: i64, out: list[Event]) -> bool:
         if kind == FRAME_HEARTBEAT:
-            if channel != 0 or length != 0:
-                text = "a heartbeat frame belongs to channel 0 and carries nothing"
+            if length != 0:
+                text = "a heartbeat frame carries nothing"
                 return self._violate(out, FRAME_ERROR, text, channel)
+            if channel != 0:
+                text = f"a heartbeat frame on channel {int(channel)} belongs to channel 0"
+                return self._violate(out, UNEXPECTED_FRAME, text, channel)
         elif kind < FRAME_METHOD or kind > FRAME_BODY:
             return self._violate(out, FRAME_ERROR, f"unknown frame type {int(kind)}", channel)
         if length > self.frame_max - FRAME_ENVELOPE_BYTES + FRAME_EXCESS_BYTES:

@@ -38,7 +38,7 @@ from headrace_broker.model.limits import (
     BROWSED_BODY_OCTETS,
     BROWSED_MESSAGES_MAX,
     FETCHED_MESSAGES_MAX,
-    MESSAGE_BYTES_MAX,
+    MESSAGE_BYTES_CEILING,
     MOVED_MESSAGES_MAX,
     NAME_OCTETS_MAX,
 )
@@ -130,7 +130,7 @@ class MessageEndpoints:
         queue = await self._queue(request)
         after = number(request, "after", 0, 0, MESSAGE_ID_MAX)
         limit = number(request, "limit", PAGE_MESSAGES, 1, BROWSED_MESSAGES_MAX)
-        octets = number(request, "truncate", BROWSED_BODY_OCTETS, 0, MESSAGE_BYTES_MAX)
+        octets = number(request, "truncate", BROWSED_BODY_OCTETS, 0, MESSAGE_BYTES_CEILING)
         encoding = request.query.get("encoding", ENCODING_AUTO)
         if encoding not in (ENCODING_AUTO, ENCODING_BASE64):
             raise bad_request(f"encoding: must be auto or base64, not '{encoding}'")

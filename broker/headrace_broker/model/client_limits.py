@@ -16,7 +16,7 @@ class ClientLimits:
     Attributes:
         frame_bytes_max: octets of a frame with its envelope, 4096 to FRAME_BYTES_MAX.
         channels_max: channels per connection, from 1.
-        message_bytes_max: octets of a body; a longer one closes the channel with 311.
+        message_bytes_max: octets of a body; a longer one closes the channel with 406.
     """
 
     def __init__(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-MESSAGE_BYTES_MAX: Final = 16 << 20  # octets of one body; as RabbitMQ 4: larger ones belong in a store
+MESSAGE_BYTES_MAX: Final = 16 << 20  # octets of one body, by default; as RabbitMQ 4: larger ones belong in a store
+MESSAGE_BYTES_CEILING: Final = 31 << 20  # octets that it can be set to: a message is one entry of the log, of at most 32 MiB, with its head and properties
 FRAME_BYTES_MAX: Final = 131072  # octets of a frame incl. its 8 of envelope; what clients ask for by default
 CHANNELS_MAX: Final = 2047  # open channels per connection; RabbitMQ's default
 PIPELINE_COMMANDS: Final = 2  # unanswered publish (and settle) commands of a session before more gather

@@ -90,7 +90,7 @@ class LimitsConfig(Spec, frozen=True, kw_only=True):
 
     frame_bytes_max: Annotated[int, Meta(ge=4096, le=131_072)] | None = None
     channels_max: Annotated[int, Meta(ge=1, le=65535)] | None = None
-    message_bytes_max: Annotated[int, Meta(ge=1024, le=16 * MIB)] | None = None
+    message_bytes_max: Annotated[int, Meta(ge=1024, le=31 * MIB)] | None = None
 
 
 class LogConfig(Spec, frozen=True, kw_only=True):

@@ -55,7 +55,7 @@ CASES: dict[str, tuple[bytes, int, tuple[int, int], str]] = {
     "oversized": (b"\x01\x00\x01\x00\x00\x10\x01", 501, NONE, "frame of 4105 octets"),
     "size 2**32-1": (b"\x03\x00\x01\xff\xff\xff\xff", 501, NONE, "frame_max 4096"),
     "heartbeat with octets": (frame(8, 0, b"x"), 501, NONE, "heartbeat"),
-    "heartbeat on channel": (frame(8, 1, b""), 501, NONE, "heartbeat"),
+    "heartbeat on channel": (frame(8, 1, b""), 505, NONE, "heartbeat frame on channel 1"),
     "no method id": (frame(1, 1, b"\x00\x3c\x00"), 501, NONE, "3 octets"),
     "too many contents": (
         b"".join(publish(number) for number in range(1, 2049)),

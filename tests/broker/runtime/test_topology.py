@@ -27,7 +27,7 @@ from headrace_broker.model.definition import (
     Queue,
     Vhost,
 )
-from headrace_broker.model.limits import DURATION_MS_MAX, REPLICAS_DEFAULT
+from headrace_broker.model.limits import REPLICAS_DEFAULT, TTL_MS_MAX
 from headrace_broker.model.reply_code import (
     INTERNAL_ERROR,
     NOT_FOUND,
@@ -140,7 +140,7 @@ def test_first_leader_is_where_a_policy_wants_it(parts):
         (
             {"x-expires": 0},
             "invalid arg 'x-expires' for queue 'work' in vhost '/': must be an integer from 1 to"
-            f" {DURATION_MS_MAX}, not 0",
+            f" {TTL_MS_MAX}, not 0",
         ),
         (
             {"x-queue-type": "classic", "x-delivery-limit": 5},

@@ -41,19 +41,13 @@ from headrace_broker.model.flow import NO_LIMIT
 from headrace_broker.model.limits import CHANNEL_UNITS, METHOD_UNITS, REJECT_UNITS
 from headrace_broker.model.message import DeliveryRun, Publish
 from headrace_broker.model.reply_code import (
-    CONTENT_TOO_LARGE,
     NO_CONSUMERS,
     NOT_FOUND,
     NOT_IMPLEMENTED,
+    PRECONDITION_FAILED,
     AmqpError,
 )
-from headrace_broker.runtime.port import (
-    GET_CONSUMER,
-    RELEASE,
-    QueueClient,
-    QueueListener,
-    Ticket,
-)
+from headrace_broker.runtime.port import GET_CONSUMER, RELEASE, QueueClient, QueueListener, Ticket
 
 
 @final
@@ -186,8 +180,9 @@ class Channel(QueueListener, Passer, Deferred):
             elif isinstance(event, Method):
                 self._method(event, served)
             else:
-                text = f"a body of {event.size} octets exceeds the largest message"
-                raise AmqpError(CONTENT_TOO_LARGE, text)
+                most = int(self.outlet.broker.limits.message_bytes_max)
+                text = f"message size {event.size} is larger than configured max size {most}"
+                raise AmqpError(PRECONDITION_FAILED, text)
         except AmqpError as error:
             self.fail(error, BASIC_ACK if isinstance(event, Acked) else input_index(event))
 

@@ -45,7 +45,32 @@ if TYPE_CHECKING:
     from headrace_broker.gateways.amqp.channel import Channel
 
 
+_LINE_ENDS: Final = str.maketrans("", "", "\r\n")
+
+
+def _plain_queue(channel: Channel, name: str) -> str:
+    """Return a name without CR and LF, as RabbitMQ does where queues are declared and bound.
+
+    Queues of earlier releases that have some in their names keep them.
+    """
+    outlet = channel.outlet
+    plain = name.translate(_LINE_ENDS)
+    if plain != name and outlet.broker.queue(outlet.vhost, name) is not None:
+        return name
+    return plain
+
+
+def _plain_exchange(channel: Channel, name: str) -> str:
+    """Return a name without CR and LF. As `_plain_queue`, for exchanges."""
+    outlet = channel.outlet
+    plain = name.translate(_LINE_ENDS)
+    if plain != name and outlet.broker.exchange(outlet.vhost, name) is not None:
+        return name
+    return plain
+
+
 async def _declare_queue(channel: Channel, command: commands.Queue.Declare) -> None:
+    command.queue = _plain_queue(channel, command.queue)
     if await declare_replies(channel, command):
         return
     if command.passive:
@@ -99,13 +124,15 @@ def _queue_binding(
     channel: Channel, command: commands.Queue.Bind | commands.Queue.Unbind
 ) -> Binding:
     outlet = channel.outlet
-    check_not_default(command.exchange)
-    name = queue_name(channel, command.queue)
+    exchange = _plain_exchange(channel, command.exchange)
+    check_not_default(exchange)
+    asked = _plain_queue(channel, command.queue)
+    name = queue_name(channel, asked)
     key = command.routing_key
-    if not key and not command.queue:
+    if not key and not asked:
         key = name
     arguments = command.arguments or {}
-    binding = Binding(outlet.vhost, command.exchange, "queue", name, key, arguments)
+    binding = Binding(outlet.vhost, exchange, "queue", name, key, arguments)
     check_binding(outlet, binding)
     queue = outlet.broker.queue(outlet.vhost, name)
     if queue is not None:
@@ -123,7 +150,7 @@ async def _purge_queue(channel: Channel, command: commands.Queue.Purge) -> None:
 
 async def _delete_queue(channel: Channel, command: commands.Queue.Delete) -> None:
     outlet = channel.outlet
-    name = queue_name(channel, command.queue)
+    name = queue_name(channel, _plain_queue(channel, command.queue))
     check(outlet, CONFIGURE, QUEUE, name)
     if outlet.broker.queue(outlet.vhost, name) is None:
         await channel.catch_up()
@@ -138,7 +165,7 @@ async def _delete_queue(channel: Channel, command: commands.Queue.Delete) -> Non
 
 async def _declare_exchange(channel: Channel, command: commands.Exchange.Declare) -> None:
     outlet = channel.outlet
-    name = command.exchange
+    name = _plain_exchange(channel, command.exchange)
     check_not_default(name)
     arguments = command.arguments or {}
     if command.passive:
@@ -169,7 +196,7 @@ async def _declare_exchange(channel: Channel, command: commands.Exchange.Declare
 
 async def _delete_exchange(channel: Channel, command: commands.Exchange.Delete) -> None:
     outlet = channel.outlet
-    name = command.exchange
+    name = _plain_exchange(channel, command.exchange)
     check_not_default(name)
     check_not_system(outlet.vhost, name)
     check(outlet, CONFIGURE, EXCHANGE, name)
@@ -193,13 +220,15 @@ async def _unbind_exchange(channel: Channel, command: commands.Exchange.Unbind) 
 def _exchange_binding(
     channel: Channel, command: commands.Exchange.Bind | commands.Exchange.Unbind
 ) -> Binding:
-    check_not_default(command.source)
-    check_not_default(command.destination)
+    source = _plain_exchange(channel, command.source)
+    destination = _plain_exchange(channel, command.destination)
+    check_not_default(source)
+    check_not_default(destination)
     binding = Binding(
         channel.outlet.vhost,
-        command.source,
+        source,
         "exchange",
-        command.destination,
+        destination,
         command.routing_key,
         command.arguments or {},
     )

@@ -134,8 +134,10 @@ def test_body_that_is_too_large_closes_the_channel(kit, broker, peer):
     head[-11:-3] = (MESSAGE_BYTES_MAX + 1).to_bytes(8, "big")
     peer.feed(bytes(head))
     [(_, close)] = peer.turn()
-    assert (close.name, close.reply_code) == ("Channel.Close", 311)
-    assert str(MESSAGE_BYTES_MAX + 1) in close.reply_text
+    assert (close.name, close.reply_code) == ("Channel.Close", 406)
+    size, largest = MESSAGE_BYTES_MAX + 1, MESSAGE_BYTES_MAX
+    text = f"message size {size} is larger than configured max size {largest}"
+    assert close.reply_text == f"PRECONDITION_FAILED - {text}"
 
 
 def test_malformed_arguments_are_a_syntax_error(peer):

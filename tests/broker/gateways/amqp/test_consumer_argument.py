@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from pamqp import commands, decode
 
@@ -77,7 +79,7 @@ def test_bad_argument_is_refused_by_name_and_nothing_is_begun(
 
 def test_unknown_arguments_are_taken_listed_and_told_once(queue, peer, caplog, monkeypatch):
     monkeypatch.setattr(consumer_argument, "UNKNOWN_ARGUMENTS", UnknownArguments())
-    arguments = {"x-stream-offset": "first", "colour": "red", "x-priority": 3}
+    arguments: Any = {"x-stream-offset": "first", "colour": "red", "x-priority": 3}
     for _ in range(2):
         assert peer.ask(1, Consume(queue="q", arguments=arguments)).name == "Basic.ConsumeOk"
     [status] = peer.info.control.channels(0)
@@ -89,7 +91,7 @@ def test_unknown_arguments_are_taken_listed_and_told_once(queue, peer, caplog, m
 
 
 def test_unknown_arguments_have_a_size(queue, peer):
-    arguments = {"colour": "v" * UNKNOWN_ARGUMENTS_OCTETS_MAX}
+    arguments: Any = {"colour": "v" * UNKNOWN_ARGUMENTS_OCTETS_MAX}
     close = peer.ask(1, Consume(queue="q", arguments=arguments))
     assert close.reply_code == 406
     assert f"more than {UNKNOWN_ARGUMENTS_OCTETS_MAX}" in close.reply_text

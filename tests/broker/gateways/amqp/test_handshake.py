@@ -217,7 +217,8 @@ def test_configured_limits_are_offered_and_hold(kit, broker, new_peer):
     peer.call(1, commands.Channel.Open())
     peer.feed(kit.publish(1, "", "q", b"x" * 101))
     [(_, close)] = peer.turn()
-    assert close.reply_code == 311
+    assert close.reply_code == 406
+    assert close.reply_text.endswith("message size 101 is larger than configured max size 100")
 
 
 def test_tune_beyond_the_configured_limits_is_refused(kit, broker, new_peer):

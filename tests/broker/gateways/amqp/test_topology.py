@@ -192,3 +192,45 @@ def test_cancel_of_a_queue_deleted_here_comes_after_delete_ok(broker, new_peer):
     deleted, cancel = [frame for _, frame in peer.call(1, Queue.Delete(queue="q"))]
     assert deleted.name == "Queue.DeleteOk"
     assert (cancel.name, cancel.consumer_tag) == ("Basic.Cancel", "c")
+
+
+# CR and LF in names: what RabbitMQ 3.10.8 does
+
+
+def named(method, **fields):
+    """A method whose names pamqp would not let a client send."""
+    made = method()
+    for field, value in fields.items():
+        setattr(made, field, value)
+    return made
+
+
+def test_line_ends_are_taken_out_of_names_that_are_declared_and_bound(broker, peer):
+    declared = peer.ask(1, named(Queue.Declare, queue="a\r\nb"))
+    assert declared.queue == "ab"
+    assert set(broker.queues) == {"ab"}
+    assert peer.ask(1, named(Queue.Declare, queue="a\nb", passive=True)).queue == "ab"
+    peer.ask(1, named(Exchange.Declare, exchange="x\r\ny"))
+    assert "xy" in broker.exchanges
+    ends = {"queue": "a\rb", "exchange": "x\ny", "routing_key": "k\r\n"}
+    peer.ask(1, named(Queue.Bind, **ends))
+    [binding] = broker.bindings
+    assert (binding.source, binding.destination, binding.routing_key) == ("xy", "ab", "k\r\n")
+    peer.ask(1, named(Queue.Unbind, **ends))
+    assert broker.bindings == []
+    peer.ask(1, named(Exchange.Delete, exchange="x\r\ny"))
+    assert "xy" not in broker.exchanges
+    assert peer.ask(1, named(Queue.Delete, queue="a\r\nb")).name == "Queue.DeleteOk"
+    assert broker.queues == {}
+
+
+@pytest.mark.parametrize("method", [Queue.Purge, commands.Basic.Get, commands.Basic.Consume])
+def test_line_ends_are_not_taken_out_elsewhere(broker, peer, method):
+    broker.add_queue("ab")
+    assert peer.ask(1, named(method, queue="a\r\nb")).reply_code == 404
+
+
+def test_a_queue_that_has_line_ends_in_its_name_can_be_deleted(broker, peer):
+    broker.add_queue("a\r\nb")
+    peer.ask(1, named(Queue.Delete, queue="a\r\nb"))
+    assert broker.queues == {}

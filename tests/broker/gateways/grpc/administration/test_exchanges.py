@@ -77,9 +77,7 @@ def test_an_exchange_is_declared_described_and_deleted(serve: Any) -> None:
             "reserved prefix 'amq.*'",
         ),
         (
-            Declare(
-                vhost="/", name="x", type="topic", arguments=text_table(hash_header="1")
-            ),
+            Declare(vhost="/", name="x", type="topic", arguments=text_table(hash_header="1")),
             "INVALID_ARGUMENT",
             "arguments",
             "invalid arg 'hash-header'",
