@@ -13,12 +13,16 @@ class QueueCounts:
 
     Attributes:
         oldest_ms: Unix time at which the oldest waiting message arrived, 0 without one.
+        messages_delayed: that become available later; None where the broker does not tell.
+        messages_dlx: dead letters that are kept until they have arrived, likewise.
     """
 
     messages_ready: int
     messages_unacknowledged: int
     consumers: int
     oldest_ms: int
+    messages_delayed: int | None = None
+    messages_dlx: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

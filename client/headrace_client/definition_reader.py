@@ -25,6 +25,8 @@ def read_counts(counts: pb.QueueCounts) -> QueueCounts:
         counts.messages_unacknowledged,
         counts.consumers,
         counts.oldest_ms,
+        counts.messages_delayed if counts.HasField("messages_delayed") else None,
+        counts.messages_dlx if counts.HasField("messages_dlx") else None,
     )
 
 

@@ -32,6 +32,8 @@ def list_queues(session: Session) -> None:
         "state": "state",
         "ready": "messages_ready",
         "unacked": "messages_unacknowledged",
+        "delayed": "messages_delayed",
+        "messages": "messages",
         "consumers": "consumers",
         "saturated": "saturated",
         "leader": "leader",

@@ -122,11 +122,12 @@ def live_line(answers: list[dict[str, Any]], count: int) -> str:
     totals = [answer["local"]["queue_totals"] for answer in answers]
     ready = sum(total["messages_ready"] for total in totals)
     unacknowledged = sum(total["messages_unacknowledged"] for total in totals)
+    depth = sum(total["messages"] for total in totals)
     return " | ".join(
         [
             f"nodes {len(answers)}/{count}",
             f"leader {'/'.join(leaders) or 'none'}",
             *rates,
-            f"depth {ready + unacknowledged:,} ({ready:,} ready, {unacknowledged:,} unacked)",
+            f"depth {depth:,} ({ready:,} ready, {unacknowledged:,} unacked)",
         ]
     )

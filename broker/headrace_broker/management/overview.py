@@ -138,8 +138,10 @@ def _totals(nodes: list[NodeStats], vhosts: list[VhostStats], ages: Ages) -> Bod
     last = summed_last(node.last for node in nodes)
     if not last:
         last = summed([node.last for node in nodes])[:1]
+    totals = lengths(last, samples, ages)
+    totals["messages"] += sum(node.messages_later for node in nodes)
     return {
-        "queue_totals": lengths(last, samples, ages),
+        "queue_totals": totals,
         "message_stats": {
             **_figures(MESSAGES, last, samples, ages.rates_ms),
             **_clients(vhosts, ages),

@@ -217,6 +217,8 @@ class QueueEndpoints:
             has_counts=True,
             messages_ready=counts.ready,
             messages_unacknowledged=counts.unsettled,
+            messages_delayed=counts.delayed,
+            messages_dlx=counts.dead,
             consumers=counts.consumers,
             oldest_ms=counts.oldest_ms,
             watermark=counts.watermark,

@@ -23,9 +23,11 @@ def render_local(overview: Overview, rates: dict[str, float]) -> dict[str, Any]:
     return {
         "object_totals": msgspec.structs.asdict(overview.totals),
         "queue_totals": {
-            "messages": ready + unacknowledged,
+            "messages": ready + unacknowledged + overview.messages_delayed + overview.messages_dlx,
             "messages_ready": ready,
             "messages_unacknowledged": unacknowledged,
+            "messages_delayed": overview.messages_delayed,
+            "messages_dlx": overview.messages_dlx,
         },
         "message_stats": stats,
     }
@@ -65,9 +67,11 @@ def render_queue(queue: QueueStatus, now_ms: int) -> dict[str, Any]:
     if queue.has_counts:
         mark = queue.watermark
         body |= {
-            "messages": queue.messages_ready + queue.messages_unacknowledged,
+            "messages": queue.messages,
             "messages_ready": queue.messages_ready,
             "messages_unacknowledged": queue.messages_unacknowledged,
+            "messages_delayed": queue.messages_delayed,
+            "messages_dlx": queue.messages_dlx,
             "message_bytes": mark.octets,
             "consumers": queue.consumers,
             "archived_messages": queue.archived,

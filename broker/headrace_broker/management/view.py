@@ -230,6 +230,7 @@ QueueView = _view(
         **dict.fromkeys(("members", "unknown_arguments"), list[str]),
         "flow": QueueFlowView,
         **_figures(LENGTHS),
+        **dict.fromkeys(("messages_delayed", "messages_dlx"), _optional(int)),
         **dict.fromkeys(("message_bytes", "consumers", "confirms_withheld"), int),
         **dict.fromkeys(("archived_messages", "archived_message_bytes"), int),
         "saturated": bool,

@@ -87,6 +87,7 @@ class NodeStats(msgspec.Struct, frozen=True, tag="node"):
         samples: over the time that was asked for.
         messages_ready: in the queues that it leads, now.
         messages_unacknowledged: likewise.
+        messages_later: likewise those that become available later, and dead letters that are kept.
         sockets_total: connections that it takes.
         proc_total: tasks that it may have, 0 for no bound.
         run_queue: threads of its machine that run or could run.
@@ -116,6 +117,7 @@ class NodeStats(msgspec.Struct, frozen=True, tag="node"):
     context_switches: int = 0
     data_dir: str = ""
     logins: dict[str, tuple[int, int]] = {}
+    messages_later: int = 0  # older nodes do not tell
 
 
 StatsRow = QueueStats | NodeStats | VhostStats | ExchangeStats

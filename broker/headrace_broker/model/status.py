@@ -162,6 +162,8 @@ class QueueStatus(msgspec.Struct, frozen=True):
         members: names of the nodes that hold it.
         has_counts: whether this node holds a replica, so that what follows says something.
         replicas: members of its log; none for a queue that is kept in memory.
+        messages_delayed: that become available later; None where the leader does not tell.
+        messages_dlx: dead letters that are kept until they have arrived, likewise.
         oldest_ms: Unix time at which the oldest ready message arrived, 0 without one.
         head_timestamp: the property `timestamp` of the oldest ready message, -1 without.
         snapshot_index: log position up to which this node's replica is a snapshot, without log.
@@ -198,6 +200,14 @@ class QueueStatus(msgspec.Struct, frozen=True):
     flow: QueueFlow | None = None
     archived: int = 0
     archived_octets: int = 0
+    messages_delayed: int | None = None
+    messages_dlx: int | None = None
+
+    @property
+    def messages(self) -> int:
+        """All messages that it holds, as far as its leader tells."""
+        later = (self.messages_delayed or 0) + (self.messages_dlx or 0)
+        return self.messages_ready + self.messages_unacknowledged + later
 
 
 class LedQueue(msgspec.Struct, frozen=True):
@@ -267,6 +277,8 @@ class Overview(msgspec.Struct, frozen=True):
         messages_ready: in the queues that this node leads, so that a sum over nodes is the
             cluster's.
         messages_unacknowledged: likewise.
+        messages_delayed: that become available later, likewise.
+        messages_dlx: dead letters that are kept until they have arrived, likewise.
     """
 
     cluster_name: str
@@ -277,6 +289,8 @@ class Overview(msgspec.Struct, frozen=True):
     counters: MessageCounters
     messages_ready: int
     messages_unacknowledged: int
+    messages_delayed: int = 0
+    messages_dlx: int = 0
 
 
 class ConsumerStatus(msgspec.Struct, frozen=True):

@@ -28,6 +28,8 @@ class QueueCounts(NamedTuple):
         leased: those of the unsettled ones that groups hold.
         archived: settled messages that are kept.
         archived_octets: of their bodies.
+        delayed: messages that become available later; None where the leader does not tell.
+        dead: dead letters that are kept until they have arrived, likewise.
     """
 
     ready: int
@@ -38,6 +40,18 @@ class QueueCounts(NamedTuple):
     leased: int = 0
     archived: int = 0
     archived_octets: int = 0
+    delayed: int | None = None
+    dead: int | None = None
+
+    @property
+    def held(self) -> int:
+        """Messages that have not left for good, as far as the leader tells."""
+        return self.ready + self.unsettled + (self.delayed or 0) + (self.dead or 0)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the queue holds nothing at all; octets tell of what a leader does not count."""
+        return self.held == 0 and self.watermark.octets == 0
 
 
 def counts_of(host: QueueHost) -> QueueCounts:
@@ -52,6 +66,8 @@ def counts_of(host: QueueHost) -> QueueCounts:
         int(machine.leased_count),
         int(machine.archived_count),
         int(machine.archived_octets),
+        int(machine.delayed_count),
+        int(machine.dead_count),
     )
 
 
@@ -111,7 +127,9 @@ class CountsClient:
             answer.serving = True
             counts = used_counts_of(host) if request.using else counts_of(host)
             answer.ready, answer.unsettled, answer.consumers, answer.oldest_ms = counts[:4]
-            answer.leased, answer.archived, answer.archived_octets = counts[5:]
+            answer.leased, answer.archived, answer.archived_octets = counts[5:8]
+            if counts.delayed is not None and counts.dead is not None:
+                answer.delayed, answer.dead = counts.delayed, counts.dead
             answer.watermark.CopyFrom(Watermark(**msgspec.structs.asdict(counts.watermark)))
         self._leaders.answer(source, ClusterPayload(counts=answer))
 
@@ -136,5 +154,7 @@ class CountsClient:
             answer.leased,
             answer.archived,
             answer.archived_octets,
+            answer.delayed if answer.HasField("delayed") else None,
+            answer.dead if answer.HasField("dead") else None,
         )
         self._leaders.receive(answer.request, counts if answer.serving else None)

@@ -137,6 +137,9 @@ class StatsBook:
             samples=samples(self._own, question),
             messages_ready=sum(int(machine.ready_count) for machine in machines),
             messages_unacknowledged=sum(int(machine.unsettled_count) for machine in machines),
+            messages_later=sum(
+                int(machine.delayed_count) + int(machine.dead_count) for machine in machines
+            ),
             fd_total=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
             sockets_total=CONNECTIONS_MAX,
             run_queue=_run_queue(),

@@ -99,6 +99,8 @@ class NodeStatusSource:
             ),
             messages_ready=sum(int(host.machine.ready_count) for host in served),
             messages_unacknowledged=sum(int(host.machine.unsettled_count) for host in served),
+            messages_delayed=sum(int(host.machine.delayed_count) for host in served),
+            messages_dlx=sum(int(host.machine.dead_count) for host in served),
         )
 
     def queues(self) -> list[QueueStatus]:
@@ -258,6 +260,8 @@ class NodeStatusSource:
             has_counts=host is not None,
             messages_ready=int(host.machine.ready_count) if host else 0,
             messages_unacknowledged=int(host.machine.unsettled_count) if host else 0,
+            messages_delayed=int(host.machine.delayed_count) if host else None,
+            messages_dlx=int(host.machine.dead_count) if host else None,
             consumers=int(host.machine.consumer_count) if host else 0,
             replicas=self._replicas(queue.group) if queue.logged else (),
             snapshot_index=snapshot_index,

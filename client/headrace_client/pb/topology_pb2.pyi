@@ -387,11 +387,18 @@ class QueueCounts(_message.Message):
     MESSAGES_UNACKNOWLEDGED_FIELD_NUMBER: _builtins.int
     CONSUMERS_FIELD_NUMBER: _builtins.int
     OLDEST_MS_FIELD_NUMBER: _builtins.int
+    MESSAGES_DELAYED_FIELD_NUMBER: _builtins.int
+    MESSAGES_DLX_FIELD_NUMBER: _builtins.int
     messages_ready: _builtins.int
     messages_unacknowledged: _builtins.int
     consumers: _builtins.int
     oldest_ms: _builtins.int
     """Unix time at which the oldest waiting message arrived, 0 without one"""
+    messages_delayed: _builtins.int
+    """Messages that become available later, and dead letters that are kept until they have arrived;
+    missing where the leader's release does not tell.
+    """
+    messages_dlx: _builtins.int
     def __init__(
         self,
         *,
@@ -399,12 +406,21 @@ class QueueCounts(_message.Message):
         messages_unacknowledged: _builtins.int = ...,
         consumers: _builtins.int = ...,
         oldest_ms: _builtins.int = ...,
+        messages_delayed: _builtins.int | None = ...,
+        messages_dlx: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_messages_delayed", b"_messages_delayed", "_messages_dlx", b"_messages_dlx", "messages_delayed", b"messages_delayed", "messages_dlx", b"messages_dlx"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumers", b"consumers", "messages_ready", b"messages_ready", "messages_unacknowledged", b"messages_unacknowledged", "oldest_ms", b"oldest_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_messages_delayed", b"_messages_delayed", "_messages_dlx", b"_messages_dlx", "consumers", b"consumers", "messages_delayed", b"messages_delayed", "messages_dlx", b"messages_dlx", "messages_ready", b"messages_ready", "messages_unacknowledged", b"messages_unacknowledged", "oldest_ms", b"oldest_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__messages_delayed: _TypeAlias = _typing.Literal["messages_delayed"]  # noqa: Y015
+    _WhichOneofArgType__messages_delayed: _TypeAlias = _typing.Literal["_messages_delayed", b"_messages_delayed"]  # noqa: Y015
+    _WhichOneofReturnType__messages_dlx: _TypeAlias = _typing.Literal["messages_dlx"]  # noqa: Y015
+    _WhichOneofArgType__messages_dlx: _TypeAlias = _typing.Literal["_messages_dlx", b"_messages_dlx"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__messages_delayed) -> _WhichOneofReturnType__messages_delayed | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__messages_dlx) -> _WhichOneofReturnType__messages_dlx | None: ...
 
 Global___QueueCounts: _TypeAlias = QueueCounts  # noqa: Y015
 

@@ -31,7 +31,11 @@ def root_logger() -> Iterator[None]:
 
 def overview(leader: str, rate: float, ready: int, unacknowledged: int) -> dict[str, Any]:
     details = {f"{name}_details": {"rate": rate} for name in ("publish", "deliver", "ack")}
-    totals = {"messages_ready": ready, "messages_unacknowledged": unacknowledged}
+    totals = {
+        "messages": ready + unacknowledged + 5,
+        "messages_ready": ready,
+        "messages_unacknowledged": unacknowledged,
+    }
     return {"leader": leader, "local": {"message_stats": details, "queue_totals": totals}}
 
 
@@ -83,7 +87,7 @@ def test_the_live_line_sums_up_the_nodes() -> None:
     line = live_line([overview("n2", 1000.4, 10, 1), overview("n2", 500.0, 1990, 0)], 3)
     assert line == (
         "nodes 2/3 | leader n2 | publish 1,500/s | deliver 1,500/s | ack 1,500/s | "
-        "depth 2,001 (2,000 ready, 1 unacked)"
+        "depth 2,011 (2,000 ready, 1 unacked)"
     )
 
 

@@ -110,8 +110,8 @@ def test_a_listing_is_a_table_for_people_and_everything_for_programs(api: FakeAp
     result = run("queue", "list")
     heads, line = result.stdout.splitlines()
     assert heads.split() == [
-        *("name", "type", "state", "ready", "unacked", "consumers", "saturated", "leader"),
-        "members",
+        *("name", "type", "state", "ready", "unacked", "delayed", "messages"),
+        *("consumers", "saturated", "leader", "members"),
     ]
     assert line.split() == ["q[1]", "quorum", "3", "yes", "n1,", "n2"]
     assert result.stderr == "Warning: the list is not complete: no answer from n3\n"

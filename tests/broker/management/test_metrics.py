@@ -286,11 +286,11 @@ def test_the_fullest_queues_have_series_of_their_own(node: Any, report: Report) 
     text = scrape(node, "/metrics/per-object")[1]
     found = samples(text)
     ready = [name for name in found if "queue_messages_ready" in name]
-    assert len(ready) == 200 // 3 // 11
+    assert len(ready) == 200 // 3 // 13
     assert found['headrace_detailed_queue_messages_ready / q"99'] == 99
     assert found['headrace_detailed_queue_saturated / q"0'] == 1
     assert found["headrace_detailed_connection_held_bytes / u a -> b"] == 89
-    assert found["headrace_detailed_objects_left_out queue"] == 94
+    assert found["headrace_detailed_objects_left_out queue"] == 95
     assert found["headrace_detailed_objects_left_out connection"] == 89
     assert found["headrace_detailed_objects_left_out channel"] == 0
     assert len(found) <= 200 + 3

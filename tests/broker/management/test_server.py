@@ -26,6 +26,7 @@ from headrace_broker.model.status import (
 )
 from headrace_broker.runtime.authenticator import Verdict
 from headrace_broker.runtime.basic_credentials import parse_basic
+from headrace_broker.runtime.clock import Clock
 from headrace_broker.runtime.counts import QueueCounts
 from headrace_broker.runtime.metrics.requests import HttpMeter
 
@@ -130,6 +131,7 @@ def administration() -> Any:
     class Administration:
         stats = Stats()
         metrics = Metrics()
+        clock = Clock()
         view = catalog
         flow_report = FlowReport()
 
@@ -202,6 +204,8 @@ def test_overview_tells_what_the_node_itself_has() -> None:
         "messages": 12,
         "messages_ready": 10,
         "messages_unacknowledged": 2,
+        "messages_delayed": 0,
+        "messages_dlx": 0,
     }
     assert local["message_stats"]["publish"] == 7
     assert local["message_stats"]["ack_details"] == {"rate": 0.0}
@@ -228,6 +232,7 @@ def test_queues_come_by_name_and_counts_only_where_they_are_known() -> None:
     _, body, _ = fetch(FakeNode(), "/api/queues", GUEST)
     assert [queue["name"] for queue in body] == ["a", "b"]
     assert (body[0]["messages"], body[0]["consumers"], body[0]["state"]) == (5, 2, "running")
+    assert body[0]["messages_delayed"] is None  # its leader does not tell
     assert "messages" not in body[1]
     assert "replicas" not in body[1]
     assert body[0]["snapshot_index"] == 17

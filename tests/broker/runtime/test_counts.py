@@ -6,8 +6,14 @@ import asyncio
 
 import pytest
 
+from headrace_broker.core.queue.leader_command import encode_tick
 from headrace_broker.core.queue.lease_command import encode_lease, encode_open_group
 from headrace_broker.core.queue.queue_machine import MACHINE_VERSION
+from headrace_broker.core.queue.settings import (
+    DEAD_LETTER_AT_LEAST_ONCE,
+    RETRY_ALL,
+    QueueSettings,
+)
 from headrace_broker.model.definition import QUEUE_QUORUM, Queue
 from headrace_broker.runtime import leader_client as module
 from headrace_broker.runtime.counts import CountsClient
@@ -93,6 +99,41 @@ def test_what_is_leased_is_among_the_unsettled(pair, node):
     pair.world.settle_down()
     counts = asyncio.run(pair.clients[node].ask(QUEUE))
     assert (counts.ready, counts.unsettled, counts.leased) == (1, 1, 1)
+
+
+@pytest.mark.parametrize("node", [1, 2])
+def test_what_is_delayed_or_dead_keeps_a_queue_from_being_empty(pair, node, listener, publishes):
+    settings = QueueSettings()
+    settings.dead_letter = DEAD_LETTER_AT_LEAST_ONCE
+    settings.message_ttl_ms = 10
+    settings.retry_type, settings.retry_min_ms, settings.retry_max_ms = RETRY_ALL, 60_000, 60_000
+    world = pair.world
+    world.watcher.version, world.watcher.settings = MACHINE_VERSION, settings
+    world.hosts[1].configure()
+    session = world.open(1, listener)
+    assert world.run(session.purge()) == 2
+    assert asyncio.run(pair.clients[node].ask(QUEUE)).is_empty
+    session.publish(publishes(b"c", b"d"), None)
+    session.flush()
+    world.settle_down()
+    world.run(session.get())
+    session.close()
+    world.settle_down()
+    world.clock.ms += 20
+    world.hosts[1].propose(encode_tick())
+    world.settle_down()
+    counts = asyncio.run(pair.clients[node].ask(QUEUE))
+    assert (counts.ready, counts.unsettled, counts.delayed, counts.dead) == (0, 0, 1, 1)
+    assert counts.held == 2
+    assert not counts.is_empty
+
+
+def test_leader_of_an_older_release_does_not_tell_what_is_delayed(pair):
+    answers = []
+    client = pair.clients[2]
+    client._leaders.receive = lambda number, counts: answers.append(counts)
+    client.receive_answer(Counts(request=1, serving=True, unsettled=1))
+    assert (answers[0].delayed, answers[0].dead, answers[0].held) == (None, None, 1)
 
 
 def test_election_is_waited_for_with_pauses(pair, monkeypatch):

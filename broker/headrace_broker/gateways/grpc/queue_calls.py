@@ -202,17 +202,27 @@ def _render(status: QueueStatus) -> QueueDescription:
         described.counts.messages_unacknowledged = status.messages_unacknowledged
         described.counts.consumers = status.consumers
         described.counts.oldest_ms = status.oldest_ms
+        _tell_later(described.counts, status.messages_delayed, status.messages_dlx)
         described.counts.SetInParent()
     return described
 
 
 def _render_counts(counts: runtime_counts.QueueCounts) -> QueueCounts:
-    return QueueCounts(
+    rendered = QueueCounts(
         messages_ready=counts.ready,
         messages_unacknowledged=counts.unsettled,
         consumers=counts.consumers,
         oldest_ms=counts.oldest_ms,
     )
+    _tell_later(rendered, counts.delayed, counts.dead)
+    return rendered
+
+
+def _tell_later(rendered: QueueCounts, delayed: int | None, dead: int | None) -> None:
+    if delayed is not None:
+        rendered.messages_delayed = delayed
+    if dead is not None:
+        rendered.messages_dlx = dead
 
 
 def _render_flow(flow: QueueFlow) -> QueueFlowState:

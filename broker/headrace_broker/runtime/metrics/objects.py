@@ -79,6 +79,18 @@ QUEUE_DETAILS: Final = (
         lambda each: int(each.machine.unsettled_count),
     ),
     _queue(
+        COARSE,
+        "messages_delayed",
+        "Messages that become available later.",
+        lambda each: int(each.machine.delayed_count),
+    ),
+    _queue(
+        COARSE,
+        "messages_dlx",
+        "Dead letters that are kept until they have arrived.",
+        lambda each: int(each.machine.dead_count),
+    ),
+    _queue(
         COARSE, "messages", "All messages that it holds.", lambda each: int(each.machine.held_count)
     ),
     _queue(

@@ -761,6 +761,8 @@ class Counts(_message.Message):
     LEASED_FIELD_NUMBER: _builtins.int
     ARCHIVED_FIELD_NUMBER: _builtins.int
     ARCHIVED_OCTETS_FIELD_NUMBER: _builtins.int
+    DELAYED_FIELD_NUMBER: _builtins.int
+    DEAD_FIELD_NUMBER: _builtins.int
     request: _builtins.int
     serving: _builtins.bool
     ready: _builtins.int
@@ -773,6 +775,11 @@ class Counts(_message.Message):
     archived: _builtins.int
     """Settled messages that are kept, and octets of their bodies."""
     archived_octets: _builtins.int
+    delayed: _builtins.int
+    """Messages that become available later, and dead letters that are kept until they have arrived;
+    missing from nodes that do not tell.
+    """
+    dead: _builtins.int
     @_builtins.property
     def watermark(self) -> Global___Watermark: ...
     def __init__(
@@ -788,12 +795,21 @@ class Counts(_message.Message):
         leased: _builtins.int = ...,
         archived: _builtins.int = ...,
         archived_octets: _builtins.int = ...,
+        delayed: _builtins.int | None = ...,
+        dead: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["watermark", b"watermark"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_dead", b"_dead", "_delayed", b"_delayed", "dead", b"dead", "delayed", b"delayed", "watermark", b"watermark"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["archived", b"archived", "archived_octets", b"archived_octets", "consumers", b"consumers", "leased", b"leased", "oldest_ms", b"oldest_ms", "ready", b"ready", "request", b"request", "serving", b"serving", "unsettled", b"unsettled", "watermark", b"watermark"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_dead", b"_dead", "_delayed", b"_delayed", "archived", b"archived", "archived_octets", b"archived_octets", "consumers", b"consumers", "dead", b"dead", "delayed", b"delayed", "leased", b"leased", "oldest_ms", b"oldest_ms", "ready", b"ready", "request", b"request", "serving", b"serving", "unsettled", b"unsettled", "watermark", b"watermark"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__dead: _TypeAlias = _typing.Literal["dead"]  # noqa: Y015
+    _WhichOneofArgType__dead: _TypeAlias = _typing.Literal["_dead", b"_dead"]  # noqa: Y015
+    _WhichOneofReturnType__delayed: _TypeAlias = _typing.Literal["delayed"]  # noqa: Y015
+    _WhichOneofArgType__delayed: _TypeAlias = _typing.Literal["_delayed", b"_delayed"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__dead) -> _WhichOneofReturnType__dead | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__delayed) -> _WhichOneofReturnType__delayed | None: ...
 
 Global___Counts: _TypeAlias = Counts  # noqa: Y015
 
