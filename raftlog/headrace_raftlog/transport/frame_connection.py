@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import socket
 import ssl
+import termios
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from headrace_raftlog.model.limits import (
     FRAGMENT_BYTES_MAX,
@@ -18,6 +20,8 @@ from headrace_raftlog.transport.framing import ACCEPTED_FRAGMENTS, fragment_head
 from headrace_raftlog.transport.pb.transport_pb2 import Frame, StreamPlace
 from headrace_raftlog.transport.security import Security
 from headrace_raftlog.transport.send_window import SendWindow
+
+_INT_BYTES: Final = 4  # of what the kernel answers
 
 
 class FrameConnection(asyncio.Protocol):
@@ -75,7 +79,7 @@ class FrameConnection(asyncio.Protocol):
         if not self.takes_fragments or not count:
             return
         had_room = self.has_room
-        if not self._window.acknowledged(count, self._loop.time()):
+        if not self._window.acknowledged(count, self._loop.time(), self._is_queued()):
             self._transport.abort()  # no correct peer acknowledges what was not sent
         elif not had_room and self.has_room:
             self.on_room()
@@ -133,6 +137,14 @@ class FrameConnection(asyncio.Protocol):
         """Send a frame, and wait until there is room for another."""
         self.put(frame)
         await self._writable.wait()
+
+    def _is_queued(self) -> bool:
+        """Return whether anything sent has not reached the peer's kernel yet."""
+        if self._transport.get_write_buffer_size():
+            return True
+        kernel = self._transport.get_extra_info("socket")
+        queued = fcntl.ioctl(kernel.fileno(), termios.TIOCOUTQ, bytes(_INT_BYTES))
+        return any(queued)
 
     def _send(self, head: bytes, body: bytes | memoryview) -> None:
         self._window.sent(len(head) + len(body), self._loop.time())

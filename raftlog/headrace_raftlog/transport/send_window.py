@@ -3,7 +3,8 @@
 Whatever a slow link holds, in the kernel, in a router or in a proxy, stands before the next
 heartbeat. The window is therefore as small as fills the link: it is halved, once a round trip,
 when octets are acknowledged more than SEND_DELAY_S_MAX later than the earliest on the connection
-were, and grows while they take less than half of that.
+were, and grows while they take less than half of that. A peer whose loop is busy acknowledges late
+as well; then its kernel has everything that was sent, and the window grows.
 
 Source: RFC 6817 (LEDBAT) for the measure, the delay above the least one seen.
 """
@@ -51,8 +52,17 @@ class SendWindow:
         for _ in range(self.sent_bytes // FRAME_ACK_BYTES - marked):
             self._marks.append(now)
 
-    def acknowledged(self, count: int, now: float) -> bool:
-        """Take `count` acknowledgements; return False where so much was never sent."""
+    def acknowledged(self, count: int, now: float, is_queued: bool) -> bool:
+        """Take acknowledgements.
+
+        Args:
+            count: how many.
+            now: seconds.
+            is_queued: whether anything sent has not reached the peer's kernel yet.
+
+        Returns:
+            False where so much was never sent.
+        """
         if count > len(self._marks):
             return False
         was_limited = 2 * (self.sent_bytes - self.acknowledged_bytes) >= self.size
@@ -63,10 +73,10 @@ class SendWindow:
         delay_s = now - sent_at
         self._delay_s_min = min(self._delay_s_min, delay_s)
         excess_s = delay_s - self._delay_s_min
-        if excess_s > SEND_DELAY_S_MAX:
+        if is_queued and excess_s > SEND_DELAY_S_MAX:
             if self.acknowledged_bytes > self._reduced_at:
                 self._reduced_at = self.sent_bytes
                 self.size = max(SEND_WINDOW_BYTES_MIN, self.size // 2)
-        elif was_limited and excess_s < SEND_DELAY_S_MAX / 2:
+        elif was_limited and (excess_s < SEND_DELAY_S_MAX / 2 or not is_queued):
             self.size = min(SEND_WINDOW_BYTES_MAX, self.size + count * FRAME_ACK_BYTES)
         return True

@@ -47,7 +47,7 @@ class Link:
             before = self.arrived // FRAME_ACK_BYTES
             self.arrived += FRAGMENT_BYTES_MAX
             count = self.arrived // FRAME_ACK_BYTES - before
-            assert self.window.acknowledged(count, self.now)
+            assert self.window.acknowledged(count, self.now, bool(self._under_way))
 
     def _send(self) -> None:
         self._free_at = max(self._free_at, self.now) + FRAGMENT_BYTES_MAX / self._rate
@@ -77,11 +77,11 @@ def test_fast_link_gets_the_whole_window() -> None:
 def test_link_that_slows_down_shrinks_the_window_once_a_round_trip() -> None:
     window = SendWindow()
     window.sent(FRAME_ACK_BYTES, 0.0)
-    assert window.acknowledged(1, 0.001)
+    assert window.acknowledged(1, 0.001, False)
     window.size = SEND_WINDOW_BYTES_MAX
     window.sent(4 * FRAME_ACK_BYTES, 1.0)
     for at in range(4):
-        assert window.acknowledged(1, 2.0 + at)
+        assert window.acknowledged(1, 2.0 + at, True)
     assert window.size == SEND_WINDOW_BYTES_MAX // 2
 
 
@@ -89,7 +89,19 @@ def test_idle_link_does_not_widen_the_window_and_more_than_was_sent_is_refused()
     window = SendWindow()
     for at in range(100):
         window.sent(FRAME_ACK_BYTES, at)
-        assert window.acknowledged(1, at + 0.001)
+        assert window.acknowledged(1, at + 0.001, False)
     assert window.size == SEND_WINDOW_BYTES_MIN
     assert window.sent_bytes == window.acknowledged_bytes
-    assert not window.acknowledged(1, 101.0)
+    assert not window.acknowledged(1, 101.0, False)
+
+
+def test_peer_whose_loop_is_busy_does_not_narrow_the_window() -> None:
+    window = SendWindow()
+    window.sent(FRAME_ACK_BYTES, 0.0)
+    assert window.acknowledged(1, 0.001, False)
+    now = 1.0
+    while window.size < SEND_WINDOW_BYTES_MAX:
+        count = window.size // FRAME_ACK_BYTES
+        window.sent(count * FRAME_ACK_BYTES, now)
+        now += 10 * SEND_DELAY_S_MAX
+        assert window.acknowledged(count, now, False)
