@@ -15,6 +15,7 @@ from e2e.harness.command import run_command
 
 from headrace_broker.cli.backup.data_file import read_blocks
 from headrace_broker.codecs.batch import message_body
+from headrace_raftlog.storage.set_aside import ASIDE_NAME
 
 HEADRACE = [sys.executable, "-P", "-m", "headrace_broker.cli"]
 QUEUES = tuple(f"queue-{number}" for number in range(12))
@@ -123,7 +124,7 @@ def test_node_whose_log_cannot_be_used_comes_back_by_itself(filled: Cluster) -> 
     make_unreadable(store(filled, "n3"), body(QUEUES[3], 7))
     filled.start()
     assert "sets its damaged log aside" in filled.log("n3")
-    (aside,) = store(filled, "n3").rglob("damaged-*")
+    (aside,) = store(filled, "n3").rglob(ASIDE_NAME)
     assert segments(aside)
     wait_for(
         "n3 to vote everywhere",

@@ -5,16 +5,24 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
+import msgspec
 import pika
+from e2e.harness.ports import free_addresses
 
 from headrace_broker.cli.api_client import ApiError
-from headrace_broker.cli.local_cluster import LocalCluster, LocalNode
+from headrace_broker.cli.local_cluster import (
+    LocalCluster,
+    LocalNode,
+    render_config,
+)
 
 READY_SECONDS: Final = 60.0  # a loaded machine elects slowly; a healthy one needs about two
 POLL_SECONDS: Final = 0.05
@@ -70,6 +78,29 @@ class Cluster:
         """Start the nodes that do not run and wait until all take clients."""
         self.local.start()
         self.local.wait_ready(READY_SECONDS)
+
+    def start_clone(self, name: str, store: Path, log: Path) -> subprocess.Popen[bytes]:
+        """Start a second process of a node that runs, with a copy of its data and own ports.
+
+        Args:
+            name: of the node.
+            store: the copy of its data directory.
+            log: where it writes.
+        """
+        node = self.node(name)
+        amqp, http, peer = free_addresses(3).values()
+        other = msgspec.structs.replace(
+            node, directory=store.parent / "clone-node", amqp=amqp, http=http, peer=peer, grpc=""
+        )
+        nodes = tuple(other if each.name == name else each for each in self.local.nodes)
+        other.directory.mkdir()
+        store.rename(other.directory / "store")
+        other.config_file.write_text(render_config(other, nodes), encoding="utf-8")
+        command = [sys.executable, "-P", "-m", "headrace_broker.cli", "serve"]
+        with log.open("ab") as output:
+            return subprocess.Popen(
+                [*command, "--config", str(other.config_file)], stdout=output, stderr=output
+            )
 
     def node(self, name: str) -> LocalNode:
         """Return a node by name."""

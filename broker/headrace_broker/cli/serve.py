@@ -15,7 +15,7 @@ from headrace_broker import build_info
 from headrace_broker.cli import log_format
 from headrace_broker.config import Config, ConfigError, load_config
 from headrace_broker.management.request_id import record_requests
-from headrace_raftlog.model.errors import RaftLogError
+from headrace_raftlog.model.errors import ForgottenError, RaftLogError
 
 logger = logging.getLogger(__name__)
 
@@ -46,13 +46,23 @@ def serve(path: Path | None, log_level: str) -> None:
     if not build_info.compiled():
         logger.warning("the hot path is not compiled: this node is several times slower")
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(config))
+        while _run(config):
+            logger.warning("node %s starts again, without its former data", config.node.name)
     except ConfigError as error:
         raise click.ClickException(str(error)) from None
     except (RaftLogError, OSError) as error:
         logger.critical("%s: %s", type(error).__name__, error)
         raise click.ClickException(f"node {config.node.name} cannot go on: {error}") from error
+
+
+def _run(config: Config) -> bool:
+    """Run the node; return whether it is to begin anew, its data being set aside."""
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_serve(config))
+    except ForgottenError:
+        return True
+    return False
 
 
 async def _serve(config: Config) -> None:

@@ -40,6 +40,14 @@ class IdentityError(RaftLogError):
     """The data directory belongs to another node or cluster than the configuration says."""
 
 
+class ForgottenError(RaftLogError):
+    """The node's data are older than what it promised on that disk; they are to be set aside."""
+
+
+class CloneError(RaftLogError):
+    """Another process runs as this node, with a copy of the same data."""
+
+
 class LogLockedError(RaftLogError):
     """Another process, or another opening in this one, has the log's directory."""
 

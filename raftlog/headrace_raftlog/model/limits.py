@@ -51,6 +51,13 @@ HELD_GROUP_MESSAGES_MAX: Final = 256  # messages of one group; the newest beyond
 WRITING_MESSAGES_MAX: Final = 16  # messages of one group that wait for the same write; a disk that hangs lets no more gather
 HANDOVERS_PER_TICK: Final = 256  # led groups given up in one tick by a node whose disk hangs; 10,000 in some seconds
 
+# What is remembered of disks (storage/mark_file.py).
+MARK_SLOT_BYTES: Final = 256 << 10  # bytes of what a node remembers, at most: 1,023 nodes with as many disks each as are remembered
+MARKS_WRITE_S: Final = 1.0  # seconds between two writes of it, and between two frames that pass it on; what is remembered durably lags by as much
+DISKS_REMEMBERED_MAX: Final = 4  # disks remembered of each peer, those heard last; a node that has lost more is not known by the first
+STARTS_KEPT: Final = 32  # starts of its disk that a node can tell of; a peer that has missed more compares with the oldest of them
+STARTS_TEXT_CHARS_MAX: Final = 1024  # characters of a stream's metadata: that many starts with large numbers
+
 # Core.
 GROUP_MEMBERS_MAX: Final = 16  # member ids in each part of a membership; voters are 1 to 7
 VOTERS_MAX: Final = 7  # of a group; more cost latency and add nothing
@@ -110,7 +117,6 @@ FETCHES_MAX: Final = 4  # snapshots fetched at a time; each is in memory as a wh
 FETCH_ATTEMPTS_MAX: Final = 16  # newer snapshots begun in one fetch; then the next offer is waited for
 REBUILD_WAIT_S: Final = 30.0  # seconds in which a peer must say that the cluster works, for a damaged log to be set aside
 REBUILD_ASK_S: Final = 2.0  # seconds one peer has to answer that
-SET_ASIDE_MAX: Final = 2  # damaged logs kept in a data directory; one can be what is left of the other after a crash
 MEND_LOG_S: Final = 30.0  # seconds between two log lines of a group whose damaged entries nobody has
 MEND_ROUND_TICKS: Final = 10  # ticks between two rounds of asking peers for the damaged entries of a group
 MEND_ENTRIES_MAX: Final = 256  # damaged entries of a group asked for in one round; each is in memory until durable

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
+from headrace_raftlog.model.errors import CloneError, ForgottenError
 from headrace_raftlog.model.message import Message
 from headrace_raftlog.node.formation import Formation
 from headrace_raftlog.node.host import Host
@@ -67,6 +68,7 @@ class NodeEvents:
         self.host: Host
         self.formation: Formation
         self.fetcher: SnapshotFetcher
+        self.outdated: Callable[[ForgottenError | CloneError], None]
         self._application = application
 
     def on_messages(self, messages: list[Message]) -> None:
@@ -98,6 +100,11 @@ class NodeEvents:
             self._application.on_removed()
         except Exception as error:  # noqa: BLE001  (outermost: reports it and stops)
             self.host.fail(error)
+
+    def on_outdated(self, reason: ForgottenError | CloneError) -> None:
+        """Pass it on."""
+        if not self.host.stopped:
+            self.outdated(reason)
 
     def on_payload(self, peer: int, payload: bytes) -> None:
         """Pass it on."""

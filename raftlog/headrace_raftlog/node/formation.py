@@ -23,6 +23,7 @@ from collections.abc import Callable, Collection
 from typing import Final
 
 from headrace_raftlog.model.limits import FORMATION_LOG_S
+from headrace_raftlog.model.mark import Starts
 from headrace_raftlog.storage.identity import Identity
 from headrace_raftlog.transport.identity import StreamIdentity
 
@@ -49,14 +50,18 @@ def founders_of(
             return met[node].formed
     if identity.node != min(peers) or not all(n in met for n in peers if n != identity.node):
         return {}
+    if identity.rejoins or any(peer.rejoins for peer in met.values()):
+        return {}  # there is a cluster, and its data are not here
     disks = {node: met[node].disk for node in peers if node != identity.node}
     return dict(sorted({**disks, identity.node: identity.disk}.items()))
 
 
-def stream_identity(identity: Identity, name: str = "", address: str = "") -> StreamIdentity:
-    """Return what streams say of a node with this directory, name and address."""
+def stream_identity(
+    identity: Identity, name: str = "", address: str = "", process: int = 0, starts: Starts = ()
+) -> StreamIdentity:
+    """Return what streams say of a node with this directory, name, address and process."""
     known = (identity.cluster, identity.node, identity.boot, identity.disk, identity.formed)
-    return StreamIdentity(*known, name, address)
+    return StreamIdentity(*known, name, address, process, starts, identity.rejoins)
 
 
 class Formation:
@@ -83,6 +88,7 @@ class Formation:
         self._became = became
         self._met: dict[int, StreamIdentity] = {}
         self._logged_at = -FORMATION_LOG_S
+        self._rejoins = False
         if identity.formed:
             self.formed.set()
 
@@ -102,6 +108,7 @@ class Formation:
         met = {n: p for n, p in self._met.items() if n in connected or p.formed}
         founders = founders_of(self.identity, self._peers, met)
         if not founders:
+            self._rejoins = self.identity.rejoins or any(p.rejoins for p in met.values())
             others = [peer for peer in sorted(self._peers) if peer != self.identity.node]
             self.missing = tuple([peer for peer in others if peer not in met])
             self._tell()
@@ -138,7 +145,16 @@ class Formation:
             return
         self._logged_at = now
         node = self.identity.node
-        if self.missing:
+        if self._rejoins:
+            LOG.warning(
+                "node %d waits for a node of cluster %r that still has its data: its own, or "
+                "those of a node that it has met, were set aside, so no new cluster is founded. "
+                "If no node has them any more, stop all, and on those with the newest data move "
+                "all from 'set-aside' back in place of what is there, but for the file 'marks'",
+                node,
+                self.identity.cluster,
+            )
+        elif self.missing:
             LOG.warning(
                 "node %d is new and waits: it has yet to meet nodes %s of cluster %r. A cluster is "
                 "founded when all of its nodes run; one that is founded lets a new node in when "

@@ -14,6 +14,7 @@ from typing import Final
 
 import grpc
 
+from headrace_raftlog.model.errors import CloneError, ForgottenError
 from headrace_raftlog.model.limits import (
     DRAIN_S,
     ENTRY_BYTES_MAX,
@@ -26,6 +27,7 @@ from headrace_raftlog.model.limits import (
 from headrace_raftlog.model.membership import member_node
 from headrace_raftlog.model.snapshot import SnapshotOffer
 from headrace_raftlog.node.bulk_source import HostedSource
+from headrace_raftlog.node.directory import Directory
 from headrace_raftlog.node.drain import drain
 from headrace_raftlog.node.events import (
     NodeEvents,
@@ -101,6 +103,7 @@ class RaftNode(GroupQueries, NodeStanding):
         self._peers_lock = asyncio.Lock()
         self._damaged: dict[int, str] = {}
         self._loop: asyncio.AbstractEventLoop
+        self._directory: Directory
         self._health: NodeHealth
         self._log_reports: LogReports
         self._fetcher: SnapshotFetcher
@@ -126,7 +129,9 @@ class RaftNode(GroupQueries, NodeStanding):
         Raises:
             CorruptLogError: stored data is damaged, and nobody is known to have it; it stays.
             IdentityError: the data directory is another node's.
-            LogLockedError: another process uses the data directory.
+            LogLockedError: another process uses the data directory. After `ForgottenError` or
+                `CloneError` was reported to `on_fatal`, a node may be made and started again in
+                this process; after the former its data are set aside then.
             ValueError: the cluster's name is too long or empty.
             OSError: a file cannot be used, or the address cannot be listened on.
         """
@@ -134,15 +139,16 @@ class RaftNode(GroupQueries, NodeStanding):
         gc.set_threshold(*GC_THRESHOLDS)
         options = self.options
         self._loop = asyncio.get_running_loop()
-        directory = options.data_dir
-        identity, self._log = await open_directory(options)
-        self._formation = Formation(identity, directory, tuple(options.peers), self._become)
+        self._directory = await open_directory(options)
+        self._log = self._directory.log
+        identity = self._directory.identity
+        self._formation = Formation(identity, options.data_dir, tuple(options.peers), self._become)
         self.boot = identity.boot
         self._damaged = dict(self._log.quarantined)
         try:
             await self._start_network()
         except BaseException:
-            await asyncio.to_thread(self._log.close)
+            await asyncio.to_thread(self._directory.close)
             raise
         for name, work in (("raftlog ticker", self._tick()), ("raftlog forms", self._form())):
             task = self._loop.create_task(work, name=name)
@@ -175,7 +181,7 @@ class RaftNode(GroupQueries, NodeStanding):
         await self._fetcher.stop()
         await self._mender.stop()
         await self._transport.stop()
-        await asyncio.to_thread(self._log.close)
+        await self._directory.close_soon()
 
     def create_group(
         self,
@@ -361,6 +367,7 @@ class RaftNode(GroupQueries, NodeStanding):
         silence_s_max = tick_s * int(options.core.election_ticks)
         events = NodeEvents(self)
         events.formation = self._formation
+        events.outdated = self._outdated
         self._health = NodeHealth()
         self._transport = Transport(
             self._stream_identity(self._formation.identity),
@@ -369,6 +376,8 @@ class RaftNode(GroupQueries, NodeStanding):
             tick_s,
             silence_s_max,
             security_of(options.certificate, options.name_of, options.join_secrets),
+            self._directory.memory,
+            self._log.synced,
         )
         port = HostPort(
             self._transport.post,
@@ -404,6 +413,7 @@ class RaftNode(GroupQueries, NodeStanding):
             self._host.fail(error)
 
     def _become(self, identity: Identity) -> None:
+        self._directory.become(identity)
         self.boot = identity.boot
         self._host.boot = identity.boot
         self._host.member = identity.member
@@ -411,7 +421,8 @@ class RaftNode(GroupQueries, NodeStanding):
 
     def _stream_identity(self, identity: Identity) -> StreamIdentity:
         options = self.options
-        return stream_identity(identity, options.name, options.peers[options.node])
+        place = (options.name, options.peers[options.node])
+        return stream_identity(identity, *place, self._directory.process, self._directory.starts)
 
     async def _tick(self) -> None:
         try:
@@ -420,6 +431,7 @@ class RaftNode(GroupQueries, NodeStanding):
                 self._transport.tick()
                 self._host.tick()
                 self._log_reports.tick()
+                self._directory.save_soon(self._host.fail)
         except Exception as error:  # noqa: BLE001  (outermost: reports it and stops)
             self._host.fail(error)
 
@@ -437,11 +449,26 @@ class RaftNode(GroupQueries, NodeStanding):
     def _nodes_up(self) -> list[int]:
         return [s.peer for s in self._transport.sessions.values() if s.up]
 
+    def _outdated(self, reason: ForgottenError | CloneError) -> None:
+        """Take part no more; what was forgotten is set aside at the next start."""
+        if self._stopping:
+            return
+        try:
+            if isinstance(reason, ForgottenError):
+                self._directory.condemn(reason)
+        except OSError as error:
+            self._host.fail(error)
+        else:
+            self._host.fail(reason)
+
     def _failed(self, error: BaseException) -> None:
         """Leave the cluster, so that nothing is acknowledged any more, and report."""
         if self._stopping:
             return
-        LOG.critical("node %d cannot go on", self.options.node, exc_info=error)
+        if isinstance(error, ForgottenError | CloneError):
+            LOG.error("node %d must not go on with its data: %s", self.options.node, error)
+        else:
+            LOG.critical("node %d cannot go on", self.options.node, exc_info=error)
         self._health.set_serving(False)
         leaving = self._loop.create_task(self._transport.stop(), name="raftlog leaves")
         self._tasks.add(leaving)

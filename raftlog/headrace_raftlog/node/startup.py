@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from dataclasses import replace
 from typing import Final
 
 import grpc
@@ -20,21 +19,20 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from headrace_raftlog.model.errors import CorruptLogError
 from headrace_raftlog.model.limits import REBUILD_ASK_S, REBUILD_WAIT_S
-from headrace_raftlog.node.formation import random_generation
+from headrace_raftlog.node.directory import Directory
 from headrace_raftlog.node.health import SERVICE_NAME
 from headrace_raftlog.node.options import NodeOptions
 from headrace_raftlog.storage.files import Files
-from headrace_raftlog.storage.identity import Identity
-from headrace_raftlog.storage.set_aside import needed_here, set_aside
-from headrace_raftlog.storage.shared_log import SharedLog
+from headrace_raftlog.storage.identity import read_identity
+from headrace_raftlog.storage.set_aside import ASIDE_NAME, condemn, needed_here
 from headrace_raftlog.transport.identity import StreamRefusedError
 from headrace_raftlog.transport.security import security_of
 
 LOG: Final = logging.getLogger(__name__)
 
 
-async def open_directory(options: NodeOptions) -> tuple[Identity, SharedLog]:
-    """Count one more start of a node and recover its log; have it rebuilt where it is damaged.
+async def open_directory(options: NodeOptions) -> Directory:
+    """Open a node's data directory; have it rebuilt where its log cannot be used.
 
     Raises:
         CorruptLogError: stored data is damaged, and nobody is known to have it; it was left alone.
@@ -43,13 +41,12 @@ async def open_directory(options: NodeOptions) -> tuple[Identity, SharedLog]:
         ValueError: the cluster's name is too long or empty.
         OSError: a file cannot be used.
     """
-    directory = options.data_dir
-    identity = await asyncio.to_thread(Identity.open, directory, options.cluster, options.node)
     try:
-        log = await asyncio.to_thread(SharedLog.open, directory, options.log, identity)
+        directory = await asyncio.to_thread(Directory.open, options)
     except CorruptLogError as error:
-        identity = await _begin_anew(options, identity, error)
-        log = await asyncio.to_thread(SharedLog.open, directory, options.log, identity)
+        await _begin_anew(options, error)
+        directory = await asyncio.to_thread(Directory.open, options)
+    log = directory.log
     for group, reason in log.quarantined.items():
         if not log.is_kept(group):
             LOG.error(
@@ -66,12 +63,12 @@ async def open_directory(options: NodeOptions) -> tuple[Identity, SharedLog]:
             "back",
             group,
             reason,
-            directory,
+            options.data_dir,
         )
-    return identity, log
+    return directory
 
 
-async def _begin_anew(options: NodeOptions, identity: Identity, error: CorruptLogError) -> Identity:
+async def _begin_anew(options: NodeOptions, error: CorruptLogError) -> None:
     """Set a damaged log aside and make the directory that of a new disk.
 
     Raises:
@@ -79,8 +76,10 @@ async def _begin_anew(options: NodeOptions, identity: Identity, error: CorruptLo
     """
     directory, node = options.data_dir, options.node
     LOG.error("node %d cannot use its log: %s", node, error)
+    identity = await asyncio.to_thread(read_identity, directory, Files())
+    formed = identity is not None and bool(identity.formed)
     needed = await asyncio.to_thread(needed_here, directory, node, Files())
-    if needed or not identity.formed or not [peer for peer in options.peers if peer != node]:
+    if needed or not formed or not [peer for peer in options.peers if peer != node]:
         LOG.critical(
             "node %d keeps its damaged log as it is: %s. 'headrace log salvage %s --to DIR' writes "
             "out the messages that are intact",
@@ -99,17 +98,13 @@ async def _begin_anew(options: NodeOptions, identity: Identity, error: CorruptLo
             directory,
         )
         raise error
-    anew = replace(identity, disk=random_generation())
-    place = await asyncio.to_thread(set_aside, directory, identity, anew, Files())
     LOG.error(
-        "node %d sets its damaged log aside in %s and is rebuilt from the other nodes, as a new "
+        "node %d sets its damaged log aside in %s/%s and is rebuilt from the other nodes, as a new "
         "member of all groups; node %d says that the cluster works. Remove that directory when the "
         "rebuilt node is complete",
-        node,
-        place,
-        peer,
+        *(node, directory, ASIDE_NAME, peer),
     )
-    return anew
+    await asyncio.to_thread(condemn, directory, f"its log is damaged: {error}")
 
 
 async def _who_serves(options: NodeOptions) -> int:

@@ -35,6 +35,8 @@ class Identity:
             lost directory of the node had counted further.
         disk: random id of the directory, 1 to DISK_ID_MAX; another one after a loss of the data.
         formed: disk by node id of all founding nodes; empty while the directory is not formed.
+        rejoins: whether the node was a member before, on a disk whose log was set aside: it may
+            join a cluster and never founds one.
     """
 
     cluster: str
@@ -42,6 +44,7 @@ class Identity:
     boot: int
     disk: int
     formed: dict[int, int] = field(default_factory=dict)
+    rejoins: bool = False
 
     @property
     def generation(self) -> int:
@@ -130,7 +133,7 @@ class Identity:
             OSError: as the system says; the file is as before, or new.
         """
         store = files if files is not None else Files()
-        fields = {
+        fields: dict[str, Any] = {
             "format": IDENTITY_FORMAT,
             "cluster": self.cluster,
             "node": self.node,
@@ -138,6 +141,8 @@ class Identity:
             "disk": self.disk,
             "formed": {str(node): disk for node, disk in self.formed.items()},
         }
+        if self.rejoins:
+            fields["rejoins"] = True
         data = (json.dumps(fields) + "\n").encode()
         path = os.path.join(directory, IDENTITY_NAME)
         draft = path + ".new"
@@ -202,4 +207,4 @@ def _decode(fields: Any) -> Identity:
     numbers = (node, boot, disk, *formed.values())
     if not isinstance(cluster, str) or any(type(number) is not int for number in numbers):
         raise TypeError("a field has the wrong type")
-    return Identity(cluster, node, boot, disk, formed)
+    return Identity(cluster, node, boot, disk, formed, fields.get("rejoins") is True)

@@ -1,19 +1,100 @@
-"""Setting a damaged log aside, so that its node can begin anew while nothing is thrown away."""
+"""Setting a data directory's log aside: its node cannot keep what it promised on that disk.
+
+What was there is moved to the directory `set-aside` within it, and the directory goes on as a new
+disk, which may join a cluster and never founds one. There are two steps, for the first is done
+while the log is in use: `condemn` says durably that it is to be done, `finish` does it at the next
+start, as often as it takes. An earlier `set-aside` is removed then; there is one at most.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import Final
 
-from headrace_raftlog.model.limits import SET_ASIDE_MAX
 from headrace_raftlog.model.membership import can_do_without
 from headrace_raftlog.storage.files import Files
-from headrace_raftlog.storage.identity import IDENTITY_NAME, Identity
+from headrace_raftlog.storage.identity import Identity, read_identity
+from headrace_raftlog.storage.mark_file import MARKS_NAME
 from headrace_raftlog.storage.opening import lock_directory
 from headrace_raftlog.storage.salvage import Salvage
 from headrace_raftlog.storage.segment import segment_sequence
+from headrace_raftlog.storage.writer import write_all
 
-ASIDE_PREFIX: Final = "damaged-"
+CONDEMNED_NAME: Final = "condemned"
+ASIDE_NAME: Final = "set-aside"
+
+
+def condemn(directory: str, reason: str, files: Files | None = None) -> None:
+    """Have the log of a directory set aside at its next start, and say why; durable.
+
+    Raises:
+        OSError: as the system says.
+    """
+    disk = files if files is not None else Files()
+    path = os.path.join(directory, CONDEMNED_NAME)
+    draft = path + ".new"
+    with contextlib.suppress(FileNotFoundError):
+        disk.remove(draft)
+    fd = disk.create(draft)
+    try:
+        text = (reason + "\n").encode()
+        write_all(disk, fd, [text], len(text), 0)
+    finally:
+        disk.close(fd)
+    disk.rename(draft, path)
+    disk.sync_directory(directory)
+
+
+def finish(directory: str, files: Files | None = None) -> bool:
+    """Set the log of a condemned directory aside.
+
+    Returns:
+        Whether it was condemned.
+
+    Raises:
+        LogLockedError: another process uses the directory.
+        OSError: as the system says; it goes on at the next start.
+    """
+    disk = files if files is not None else Files()
+    disk.make_directory(directory)
+    if CONDEMNED_NAME not in disk.names(directory):
+        return False
+    lock = lock_directory(disk, directory)
+    try:
+        _finish(disk, directory)
+    finally:
+        disk.close(lock)
+    return True
+
+
+def _finish(disk: Files, directory: str) -> None:
+    known = read_identity(directory, disk)
+    if known is not None and (known.formed or not known.rejoins):
+        _move(disk, directory, known)
+    aside = os.path.join(directory, ASIDE_NAME)
+    disk.make_directory(aside)
+    disk.rename(os.path.join(directory, CONDEMNED_NAME), os.path.join(aside, CONDEMNED_NAME))
+    disk.sync_directory(aside)
+    disk.sync_directory(directory)
+
+
+def _move(files: Files, directory: str, known: Identity) -> None:
+    """Move log and marks away and make the directory a new disk; may be cut short and repeated."""
+    aside = os.path.join(directory, ASIDE_NAME)
+    files.make_directory(aside)
+    earlier = read_identity(aside, files)
+    if earlier is None or earlier.disk != known.disk:
+        for name in files.names(aside):
+            files.remove(os.path.join(aside, name))
+        known.write(aside, files)
+    for name in files.names(directory):
+        if segment_sequence(name) or name == MARKS_NAME:
+            files.rename(os.path.join(directory, name), os.path.join(aside, name))
+    files.sync_directory(aside)
+    files.sync_directory(directory)
+    disk = int.from_bytes(files.random(4), "little") or 1
+    Identity(known.cluster, known.node, known.boot, disk, rejoins=True).write(directory, files)
 
 
 def needed_here(directory: str, node: int, files: Files) -> list[int]:
@@ -31,49 +112,3 @@ def needed_here(directory: str, node: int, files: Files) -> list[int]:
         return [group for group in groups if not can_do_without(salvage.membership(group), node)]
     finally:
         salvage.close()
-
-
-def set_aside(directory: str, known: Identity, anew: Identity, files: Files) -> str:
-    """Move a log's segments to a directory beside them and give the data directory a new identity.
-
-    The new identity comes first, then the oldest segments: what a crash leaves of them lacks its
-    beginning, is found damaged again, and is set aside in its turn. The sets before the last ones
-    are removed (`SET_ASIDE_MAX`).
-
-    Args:
-        directory: data directory; nobody uses it.
-        known: its identity, which goes with the segments.
-        anew: its identity from now on.
-        files: the file system.
-
-    Returns:
-        The directory with what was set aside.
-
-    Raises:
-        LogLockedError: it is in use.
-        OSError: as the system says; it can be tried again.
-    """
-    lock = lock_directory(files, directory)
-    try:
-        place = os.path.join(directory, f"{ASIDE_PREFIX}{known.boot:010d}-{known.disk}")
-        files.make_directory(place)
-        known.write(place, files)
-        anew.write(directory, files)
-        for name in files.names(directory):
-            if segment_sequence(name):
-                files.rename(os.path.join(directory, name), os.path.join(place, name))
-                files.sync_directory(place)
-                files.sync_directory(directory)
-        aside = [name for name in files.names(directory) if name.startswith(ASIDE_PREFIX)]
-        for name in aside[:-SET_ASIDE_MAX]:
-            _remove(os.path.join(directory, name), files)
-        return place
-    finally:
-        files.close(lock)
-
-
-def _remove(place: str, files: Files) -> None:
-    for name in files.names(place):
-        if segment_sequence(name) or name == IDENTITY_NAME:
-            files.remove(os.path.join(place, name))
-    files.sync_directory(place)

@@ -63,6 +63,7 @@ class SharedLog:
         directory: where the segments are; no other log's files may be there.
         recovery: what opening found (segments, what was torn), for reports.
         cache: entries in memory; it may be resized.
+        synced: returns the number of the newest batch that is synced, 0 for none.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class SharedLog:
         self._closed = False
         self._writer = LogWriter(files, self.directory, options, position)
         self._queue = JobQueue(self._salt, self._table, self.cache, self._writer)
+        self.synced = self._writer.synced
 
     @staticmethod
     def open(
@@ -487,10 +489,8 @@ class SharedLog:
     def _check_entries(self, entries: list[Entry]) -> None:
         for entry in entries:
             if len(entry.data) > self._entry_bytes_max:
-                raise ValueError(
-                    f"entry {entry.index} has {len(entry.data)} bytes, "
-                    f"a segment takes {self._entry_bytes_max}"
-                )
+                text = f"{len(entry.data)} bytes, a segment takes {self._entry_bytes_max}"
+                raise ValueError(f"entry {entry.index} has {text}")
 
     def _snapshot_write(
         self, view: StoredGroup, snapshot: Snapshot, token: object, kind: i64

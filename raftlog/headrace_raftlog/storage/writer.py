@@ -156,6 +156,10 @@ class LogWriter:
         self._supply = SegmentSupply(files, directory, options)
         self._worker = threading.Thread(target=self._run, name="headrace-log", daemon=True)
 
+    def synced(self) -> int:
+        """Return the number of the newest batch that is synced, 0 for none; from any thread."""
+        return self.position.number - 1
+
     def start(self) -> None:
         """Write a seal behind what was recovered and start the thread, unless stepped.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from headrace_raftlog.model.errors import CloneError, ForgottenError
 from headrace_raftlog.model.message import Message
 from headrace_raftlog.transport.identity import StreamIdentity
 
@@ -22,6 +23,9 @@ class TransportEvents(Protocol):
 
     def on_removed(self) -> None:
         """Note that a peer says, perhaps again, that this node was removed from the cluster."""
+
+    def on_outdated(self, reason: ForgottenError | CloneError) -> None:
+        """Note that a peer knows, perhaps again, that this process must not take part."""
 
     def on_payload(self, peer: int, payload: bytes) -> None:
         """Take a payload; only ever between the peer's up and down reports."""

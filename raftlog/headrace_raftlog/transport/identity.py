@@ -7,7 +7,13 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote, unquote
 
-from headrace_raftlog.model.limits import FORMED_TEXT_CHARS_MAX, NODE_ID_MAX
+from headrace_raftlog.model.errors import CloneError, ForgottenError
+from headrace_raftlog.model.limits import (
+    FORMED_TEXT_CHARS_MAX,
+    NODE_ID_MAX,
+    STARTS_TEXT_CHARS_MAX,
+)
+from headrace_raftlog.model.mark import Starts
 
 PROTOCOL_VERSION: Final = 3
 
@@ -21,6 +27,11 @@ FORMED_KEY: Final = "headrace-formed"
 PROTOCOL_KEY: Final = "headrace-protocol"
 NAME_KEY: Final = "headrace-name"
 ADDRESS_KEY: Final = "headrace-address"
+PROCESS_KEY: Final = "headrace-process"  # absent: a node of an earlier release
+STARTS_KEY: Final = "headrace-starts"
+REJOINS_KEY: Final = "headrace-rejoins"
+FORGOTTEN_KEY: Final = "headrace-forgotten"  # of a refusal: the caller's disk, which is outdated
+CLONE_KEY: Final = "headrace-clone"  # of a refusal: the caller's process, as another one runs
 REMOVED_KEY: Final = "headrace-removed"  # of a refusal: the caller's disk, which is barred
 
 _ID_MAX: Final = (1 << 32) - 1  # of disks and generations
@@ -40,6 +51,42 @@ class RemovedError(StreamRefusedError):
     def __init__(self, text: str, disk: int) -> None:
         super().__init__(text)
         self.disk = disk
+
+
+class ForgottenDiskError(StreamRefusedError):
+    """The other end has forgotten what it promised on its disk.
+
+    Attributes:
+        disk: its disk.
+    """
+
+    def __init__(self, text: str, disk: int) -> None:
+        super().__init__(text)
+        self.disk = disk
+
+
+class CloneRefusedError(StreamRefusedError):
+    """The other end is a second process of a node that runs.
+
+    Attributes:
+        process: the second one's random number.
+    """
+
+    def __init__(self, text: str, process: int) -> None:
+        super().__init__(text)
+        self.process = process
+
+
+class OutdatedError(StreamRefusedError):
+    """The other end says that this process must not take part with its data.
+
+    Attributes:
+        reason: what is to be done about it.
+    """
+
+    def __init__(self, reason: ForgottenError | CloneError) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
 
 
 class StrangerError(StreamRefusedError):
@@ -68,6 +115,9 @@ class StreamIdentity:
             passes.
         name: what people call the node; "" where it does not say. Travels percent-encoded.
         address: host:port at which the node says that others reach it, likewise.
+        process: random number of the process, from 1; 0 of one that says none.
+        starts: newest starts of the disk, each with the last batch that its log had then.
+        rejoins: whether the node comes back without what it had, and therefore founds nothing.
     """
 
     cluster: str
@@ -77,6 +127,9 @@ class StreamIdentity:
     formed: dict[int, int] = field(default_factory=dict)
     name: str = ""
     address: str = ""
+    process: int = 0
+    starts: Starts = ()
+    rejoins: bool = False
 
     @property
     def generation(self) -> int:
@@ -85,7 +138,8 @@ class StreamIdentity:
 
     def is_same_process(self, other: StreamIdentity) -> bool:
         """Return whether both are said by one process of one node."""
-        return (self.node, self.disk, self.boot) == (other.node, other.disk, other.boot)
+        ours = (self.node, self.disk, self.boot, self.process)
+        return ours == (other.node, other.disk, other.boot, other.process)
 
     def metadata(self, target: int) -> tuple[tuple[str, str], ...]:
         """Return the metadata that tells node `target` who we are."""
@@ -100,6 +154,9 @@ class StreamIdentity:
             (PROTOCOL_KEY, str(PROTOCOL_VERSION)),
             (NAME_KEY, quote(self.name)),
             (ADDRESS_KEY, quote(self.address)),
+            (PROCESS_KEY, str(self.process)),
+            (STARTS_KEY, ",".join(f"{boot}:{batch}" for boot, batch in self.starts)),
+            (REJOINS_KEY, "1" if self.rejoins else ""),
         )
 
     def check(
@@ -144,6 +201,9 @@ class StreamIdentity:
             _formed(fields),
             unquote(fields.get(NAME_KEY, "")),
             unquote(fields.get(ADDRESS_KEY, "")),
+            _number(fields, PROCESS_KEY) if PROCESS_KEY in fields else 0,
+            _starts(fields.get(STARTS_KEY, "")),
+            fields.get(REJOINS_KEY, "") == "1",
         )
         generation = _number(fields, GENERATION_KEY)
         if node not in known:
@@ -201,6 +261,18 @@ def _formed(fields: dict[str, str]) -> dict[int, int]:
             raise StreamRefusedError(f"metadata {FORMED_KEY} has {item!r}, out of range")
         found[int(node)] = int(disk)
     return dict(sorted(found.items()))
+
+
+def _starts(text: str) -> Starts:
+    if len(text) > STARTS_TEXT_CHARS_MAX:
+        raise StreamRefusedError(f"metadata {STARTS_KEY} is too long")
+    found = []
+    for item in text.split(",") if text else ():
+        boot, _, batch = item.partition(":")
+        if not (_is_number(boot) and batch.isascii() and batch.isdecimal() and len(batch) <= 18):
+            raise StreamRefusedError(f"metadata {STARTS_KEY} has {item!r}, not boot:batch")
+        found.append((int(boot), int(batch)))
+    return tuple(found)
 
 
 def _is_number(text: str) -> bool:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import grpc
 
+from headrace_raftlog.model.errors import CloneError, ForgottenError
 from headrace_raftlog.model.limits import (
     FRAME_GATHER_TURNS,
     HANDSHAKE_S_MAX,
@@ -15,10 +17,14 @@ from headrace_raftlog.model.limits import (
     RECONNECT_DELAY_S_MAX,
     RECONNECT_DELAY_S_MIN,
 )
+from headrace_raftlog.model.mark import Mark
 from headrace_raftlog.model.message import HEARTBEAT, HEARTBEAT_REPLY, Message
 from headrace_raftlog.transport.frame_connection import FrameConnection, open_frames
 from headrace_raftlog.transport.identity import (
+    CLONE_KEY,
+    FORGOTTEN_KEY,
     REMOVED_KEY,
+    OutdatedError,
     RemovedError,
     StreamIdentity,
     StreamRefusedError,
@@ -44,8 +50,22 @@ class LinkOwner(Protocol):
     def link_lost(self) -> None:
         """Note that the stream broke and everything that waited was dropped."""
 
+    def judge(self, remote: StreamIdentity) -> None:
+        """Compare who answers with what is remembered of it.
+
+        Raises:
+            StreamRefusedError: it has forgotten what it promised, or is a second process.
+        """
+
     def removed(self) -> None:
         """Note that the peer says that this node was removed from the cluster."""
+
+    def outdated(self, reason: ForgottenError | CloneError) -> None:
+        """Note that the peer says that this process must not take part with its data."""
+
+
+def _none_synced() -> int:
+    return 0
 
 
 class PeerLink:
@@ -67,6 +87,7 @@ class PeerLink:
         refusal: why the peer refused the last stream, "" when it did not.
         frames_sent: frames written since the start, beats included.
         messages_sent: Raft messages among them.
+        synced: returns the number of the newest batch that is synced in this node's log.
     """
 
     def __init__(
@@ -97,6 +118,14 @@ class PeerLink:
         self._opened = False
         self._urgent = False
         self._lazy_timer: asyncio.TimerHandle | None = None
+        self.synced: Callable[[], int] = _none_synced
+        self._news: dict[tuple[int, int], Mark] = {}
+
+    def tell(self, news: Iterable[tuple[int, Mark]]) -> None:
+        """Pass on with the next frame what is remembered of other nodes' disks, by node id."""
+        for node, mark in news:
+            if node != self.peer:
+                self._news[node, mark.disk] = mark
 
     def post(self, message: Message) -> bool:
         """Queue a Raft message; False when it is dropped (not connected, or outbox full)."""
@@ -187,6 +216,9 @@ class PeerLink:
             level = logging.WARNING
             if isinstance(error, RemovedError):
                 self._owner.removed()
+            elif isinstance(error, OutdatedError):
+                level = logging.INFO  # who is told says more of it
+                self._owner.outdated(error.reason)
         elif isinstance(error, TimeoutError):
             text = f"node {self.peer} at {self.address} does not answer"
             level = logging.INFO
@@ -239,15 +271,29 @@ class PeerLink:
             heard = tuple(await call.initial_metadata())
             check_signed(proof, heard)
             remote = self.identity.check(heard, (self.peer,))
+            self._owner.judge(remote)
             return remote, StreamPlace(port=place.port, ticket=proof.entry(place.ticket))
 
     def _refused(self, error: grpc.aio.AioRpcError, proof: Proof) -> StreamRefusedError:
-        """Return what a peer's refusal says: its text, and whether this very disk is barred."""
+        """Return what a peer's refusal says: its text, and whether it means this very disk."""
         text = str(error.details())
         told: tuple[Any, ...] = tuple(error.trailing_metadata())  # pairs, whatever its type says
-        if (REMOVED_KEY, str(self.identity.disk)) in told and proof.is_signed(told):
+        if not proof.is_signed(told):
+            return StreamRefusedError(text)
+        if (REMOVED_KEY, str(self.identity.disk)) in told:
             return RemovedError(text, self.identity.disk)
+        if (FORGOTTEN_KEY, str(self.identity.disk)) in told:
+            return OutdatedError(ForgottenError(text))
+        if (CLONE_KEY, str(self.identity.process)) in told:
+            return OutdatedError(CloneError(text))
         return StreamRefusedError(text)
+
+    def _add_news(self, frame: Frame) -> None:
+        news, self._news = self._news, {}
+        for (node, disk), mark in news.items():
+            frame.marks.add(
+                node=node, disk=disk, boot=mark.boot, process=mark.process, batch=mark.batch
+            )
 
     async def _write_frames(self, connection: FrameConnection) -> None:
         """Write frames until this task is cancelled, as it is when the connection breaks.
@@ -280,6 +326,9 @@ class PeerLink:
         if self._beat_due or outbox.has_control() or (with_data and outbox.has_quick_data()):
             self._beat_due = False
             frame = outbox.next_frame(with_data)
+            frame.synced = self.synced()  # of all that the frame acknowledges, and perhaps more
+            if self._news:
+                self._add_news(frame)
             connection.put(frame)
             self._count(frame)
             wrote = True

@@ -7,17 +7,28 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from headrace_raftlog.model.limits import INBOX_HELD_BYTES_MAX, MESSAGE_OVERHEAD_BYTES
+from headrace_raftlog.model.errors import CloneError, ForgottenError
+from headrace_raftlog.model.limits import (
+    INBOX_HELD_BYTES_MAX,
+    MESSAGE_OVERHEAD_BYTES,
+    NODE_ID_MAX,
+)
+from headrace_raftlog.model.mark import Mark
 from headrace_raftlog.model.message import Message
-from headrace_raftlog.transport.codec import read_messages
+from headrace_raftlog.transport.codec import FrameError, read_messages
 from headrace_raftlog.transport.events import TransportEvents
 from headrace_raftlog.transport.identity import StreamIdentity
 from headrace_raftlog.transport.outbox import Outbox
 from headrace_raftlog.transport.pb.transport_pb2 import Frame
 from headrace_raftlog.transport.peer_link import PeerLink
+from headrace_raftlog.transport.peer_memory import PeerMemory
 from headrace_raftlog.transport.security import Security
 
 LOG: Final = logging.getLogger(__name__)
+
+
+def _ignore_mark(node: int, mark: Mark) -> None:
+    """Take no notice of what a peer remembers."""
 
 
 class IncomingStream:
@@ -26,6 +37,7 @@ class IncomingStream:
     Attributes:
         session: whose stream it is.
         remote: who has opened it.
+        synced: number of the newest batch of its log that it said to be synced.
         open: turns False when it is replaced or given up.
         on_closed: called then.
     """
@@ -33,6 +45,7 @@ class IncomingStream:
     def __init__(self, session: PeerSession, remote: StreamIdentity) -> None:
         self.session = session
         self.remote = remote
+        self.synced = 0
         self.open = True
         self.on_closed: Callable[[], None] = lambda: None
 
@@ -69,7 +82,11 @@ class PeerSession:
         events: TransportEvents,
         clock: Callable[[], float],
         security: Security | None = None,
+        memory: PeerMemory | None = None,
+        told: Callable[[int, Mark], None] = _ignore_mark,
     ) -> None:
+        self._memory = memory if memory is not None else PeerMemory(identity.node)
+        self._told = told
         self.peer = peer
         self.address = address
         self.up = False
@@ -85,6 +102,21 @@ class PeerSession:
         self._heard_at = 0.0
         self._held: deque[tuple[list[Message], list[bytes]]] = deque()  # one item per frame
         self._held_bytes = 0
+
+    @property
+    def running(self) -> StreamIdentity | None:
+        """The process of the peer to which one of the streams stands, None for none."""
+        if self._incoming is not None:
+            return self._incoming.remote
+        return self.link.remote if self.link.connected else None
+
+    def judge(self, remote: StreamIdentity) -> None:
+        """Compare who calls or answers with what is remembered of the peer's disk.
+
+        Raises:
+            StreamRefusedError: it has forgotten what it promised, or is a second process.
+        """
+        self._memory.judge(remote, self.running)
 
     def accept(self, remote: StreamIdentity) -> IncomingStream:
         """Take a new incoming stream in place of any older one."""
@@ -131,8 +163,15 @@ class PeerSession:
             return
         self._heard_at = self._clock()
         self.frames_received += 1
+        if frame.synced > stream.synced:
+            stream.synced = frame.synced
+            self._memory.heard(stream.remote, frame.synced)
         messages = read_messages(frame, self.peer, self._node)
         self.messages_received += len(messages)
+        for each in frame.marks:
+            if not 1 <= each.node <= NODE_ID_MAX:
+                raise FrameError(f"a mark of node {each.node}")
+            self._told(each.node, Mark(each.disk, each.boot, each.process, each.batch))
         if self.up:
             self._deliver(messages, list(frame.application))
         elif frame.messages or frame.application:
@@ -165,6 +204,10 @@ class PeerSession:
         """Pass it on."""
         self._events.on_removed()
 
+    def outdated(self, reason: ForgottenError | CloneError) -> None:
+        """Pass it on."""
+        self._events.on_outdated(reason)
+
     def post(self, message: Message) -> bool:
         """Queue a Raft message; False when it is dropped (peer down, or its lane full)."""
         return self.up and self.link.post(message)
@@ -190,6 +233,8 @@ class PeerSession:
         self._give_up()
 
     def _met(self, remote: StreamIdentity) -> None:
+        self._memory.met(remote)
+        self.link.tell(self._memory.everything())
         if remote.formed:
             self.generation = remote.generation
         self._events.on_met(remote)

@@ -20,7 +20,11 @@ from headrace_raftlog.transport.codec import FrameError
 from headrace_raftlog.transport.events import TransportEvents
 from headrace_raftlog.transport.frame_listener import FrameListener
 from headrace_raftlog.transport.identity import (
+    CLONE_KEY,
+    FORGOTTEN_KEY,
     REMOVED_KEY,
+    CloneRefusedError,
+    ForgottenDiskError,
     RemovedError,
     StrangerError,
     StreamIdentity,
@@ -36,6 +40,15 @@ from headrace_raftlog.transport.security import NoSecurity, Security
 LOG: Final = logging.getLogger(__name__)
 
 Context = grpc.aio.ServicerContext[OpenRequest, StreamPlace]
+
+
+_MAY_LAST: Final = (
+    StrangerError,
+    RemovedError,
+    ForgottenDiskError,
+    CloneRefusedError,
+    UnprovenError,
+)
 
 
 class _Ticket(NamedTuple):
@@ -82,8 +95,7 @@ class StreamServicer(RaftTransportServicer):
             peer = self._check(metadata, context)
         except StreamRefusedError as refusal:
             self._complain(context.peer(), refusal)
-            barred = [(REMOVED_KEY, str(refusal.disk))] if isinstance(refusal, RemovedError) else []
-            await _refuse(context, str(refusal), proof.signed(barred))
+            await _refuse(context, str(refusal), proof.signed(_whom(refusal)))
         # Issued first: it is forgotten where this node becomes another meanwhile.
         ticket = self._issue(peer, proof)
         await context.send_initial_metadata(proof.signed(self.identity.metadata(peer.node)))
@@ -102,6 +114,10 @@ class StreamServicer(RaftTransportServicer):
         del self._tickets[ticket]
         session = self._sessions.get(found.peer.node)
         if session is None or (found.peer.node, found.peer.disk) in self.barred:
+            return None
+        try:
+            session.judge(found.peer)  # another process may have come since the ticket was issued
+        except StreamRefusedError:
             return None
         try:
             return session.accept(found.peer)
@@ -164,14 +180,26 @@ class StreamServicer(RaftTransportServicer):
                 "directory and start it"
             )
             raise RemovedError(text, peer.disk)
+        self._sessions[peer.node].judge(peer)
         return peer
 
     def _complain(self, caller: str, refusal: StreamRefusedError) -> None:
         """Log a refusal; of those who may well call for ever, the first."""
         text = str(refusal)
-        may_last = isinstance(refusal, (StrangerError, RemovedError, UnprovenError))
+        may_last = isinstance(refusal, _MAY_LAST)
         if not may_last or self._told.is_new(text):
             LOG.warning("refused a stream from %s: %s", caller, text, extra={"unproven": ""})
+
+
+def _whom(refusal: StreamRefusedError) -> list[tuple[str, str]]:
+    """Return the metadata that say what of the caller a refusal concerns."""
+    if isinstance(refusal, RemovedError):
+        return [(REMOVED_KEY, str(refusal.disk))]
+    if isinstance(refusal, ForgottenDiskError):
+        return [(FORGOTTEN_KEY, str(refusal.disk))]
+    if isinstance(refusal, CloneRefusedError):
+        return [(CLONE_KEY, str(refusal.process))]
+    return []
 
 
 async def _refuse(context: Context, text: str, metadata: Sequence[tuple[str, str]]) -> NoReturn:

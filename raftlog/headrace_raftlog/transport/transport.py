@@ -9,6 +9,8 @@ from typing import Final
 
 import grpc
 
+from headrace_raftlog.model.limits import MARKS_WRITE_S
+from headrace_raftlog.model.mark import Mark
 from headrace_raftlog.model.membership import member_node
 from headrace_raftlog.model.message import Message
 from headrace_raftlog.transport.bulk_client import BulkClient
@@ -22,6 +24,7 @@ from headrace_raftlog.transport.pb.transport_pb2_grpc import (
     add_RaftBulkServicer_to_server,
     add_RaftTransportServicer_to_server,
 )
+from headrace_raftlog.transport.peer_memory import PeerMemory
 from headrace_raftlog.transport.peer_session import PeerSession
 from headrace_raftlog.transport.security import NoSecurity, Security
 from headrace_raftlog.transport.server import StreamServicer
@@ -42,6 +45,7 @@ class Transport:
         sessions: by node id, one for each peer.
         bulk_servicer: serves snapshots and entries once it is given a source.
         bulk: fetches them from peers.
+        memory: what is remembered of the peers' disks.
     """
 
     def __init__(
@@ -52,7 +56,12 @@ class Transport:
         beat_s: float,
         silence_s_max: float,
         security: Security | None = None,
+        memory: PeerMemory | None = None,
+        synced: Callable[[], int] | None = None,
     ) -> None:
+        self.memory = memory if memory is not None else PeerMemory(identity.node)
+        self._synced = synced
+        self._told_at = 0.0
         self._security = security or NoSecurity()
         self.identity = identity
         self._events = events
@@ -74,9 +83,13 @@ class Transport:
         self.bulk = BulkClient(identity, _Addresses(self.sessions), self._security)
 
     def _session(self, peer: int, address: str) -> PeerSession:
-        return PeerSession(
-            peer, address, self.identity, self._events, self._loop.time, self._security
+        known = (self.memory, self._told)
+        session = PeerSession(
+            peer, address, self.identity, self._events, self._loop.time, self._security, *known
         )
+        if self._synced is not None:
+            session.link.synced = self._synced
+        return session
 
     async def start(
         self,
@@ -220,6 +233,27 @@ class Transport:
         for session in list(self.sessions.values()):
             session.link.beat()
             session.check_liveness(self._silence_s_max, excused)
+        if now - self._told_at >= MARKS_WRITE_S:
+            self._told_at = now
+            news = self.memory.news()
+            for session in self.sessions.values():
+                if session.link.connected:
+                    session.link.tell(news)
+
+    def _told(self, node: int, mark: Mark) -> None:
+        """Take what a peer remembers of another node's disk."""
+        if node == self.identity.node:
+            return  # whoever must not take part is refused, by those whom it concerns
+        session = self.sessions.get(node)
+        if self.memory.told(node, mark, session.running if session is not None else None):
+            assert session is not None, "who runs has a session"
+            LOG.warning(
+                "node %d took part with older data than it had: another node remembers batch %d "
+                "on its disk, under boot %d. It is refused from now on",
+                *(node, mark.batch, mark.boot),
+            )
+            session.close()
+            session.link.reset()
 
     def counters(self) -> dict[str, int]:
         """Return counts since the start, over all peers, beats included in the frames."""

@@ -129,6 +129,13 @@ class Cluster:
         made.on_fatal = lambda error: self._note_fatal(node, error)
         return made
 
+    def make_clone(self, node: int, directory: Path, address: str) -> RaftNode:
+        """Return a second process of a node, with a copy of its data, at another address."""
+        options = self.nodes[node].options
+        return RaftNode(
+            replace(options, data_dir=str(directory), peers={**self.addresses, node: address})
+        )
+
     async def start(self, *nodes: int) -> None:
         for node in nodes:
             self.nodes[node] = self.make(node)

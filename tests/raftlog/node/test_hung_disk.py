@@ -48,7 +48,7 @@ class HangingFiles(Files):
 def disks(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, HangingFiles]]:
     """The disks of nodes that are started, by directory."""
     found: dict[str, HangingFiles] = {}
-    monkeypatch.setattr("headrace_raftlog.node.startup.SharedLog", SharedLogOpener(found))
+    monkeypatch.setattr("headrace_raftlog.node.directory.SharedLog", SharedLogOpener(found))
     yield found
     for each in found.values():
         each.answers.set()

@@ -11,6 +11,7 @@ import pytest
 
 from headrace_raftlog.model.errors import CorruptLogError
 from headrace_raftlog.storage import inspect
+from headrace_raftlog.storage.set_aside import ASIDE_NAME
 
 MakeCluster = Callable[..., Any]
 ALL = (1, 2, 3)
@@ -314,9 +315,9 @@ def test_log_that_cannot_be_used_is_set_aside_and_its_node_rebuilt(
         await c.ticks(lambda: any(c.nodes[node].serving(0) for node in (1, 2)))
         await c.start(3)
         assert c.nodes[3].disk != disk
-        assert c.nodes[3].is_formed
+        await c.until(lambda: c.nodes[3].is_formed)
         assert "sets its damaged log aside" in caplog.text
-        (place,) = (tmp_path / "3").glob("damaged-*")
+        place = tmp_path / "3" / ASIDE_NAME
         assert sum(path.stat().st_size for path in place.glob("*.log")) == size
         for group in (0, GROUP, OTHER):
             c.create(group, 3)

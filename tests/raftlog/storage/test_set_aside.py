@@ -1,106 +1,138 @@
-"""Setting a damaged log aside: what is needed here stays, and a crash at any call loses nothing."""
+"""Directories whose node has forgotten what it promised begin anew, and nothing is destroyed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+import os
+from pathlib import Path
 
 import pytest
 
-from headrace_raftlog.model.entry import ENTRY_CONFIG, Entry, HardState
-from headrace_raftlog.model.errors import CorruptLogError
-from headrace_raftlog.model.membership import Membership
+from headrace_raftlog.model.errors import LogLockedError
+from headrace_raftlog.storage.files import Files
 from headrace_raftlog.storage.identity import Identity, read_identity
-from headrace_raftlog.storage.memory_files import MemoryFiles
+from headrace_raftlog.storage.mark_file import MARKS_NAME, MarkFile
 from headrace_raftlog.storage.options import LogOptions
-from headrace_raftlog.storage.segment import segment_sequence
-from headrace_raftlog.storage.set_aside import needed_here, set_aside
+from headrace_raftlog.storage.set_aside import ASIDE_NAME, CONDEMNED_NAME, condemn, finish
 from headrace_raftlog.storage.shared_log import SharedLog
 
-Run = Callable[..., list[Entry]]
-FIRST = "/log/0000000000000001.log"
-OPTIONS = LogOptions(segment_bytes=8192)
-ANEW_DISK = 4711
+LOG = LogOptions(segment_bytes=8192)
 
 
-@pytest.fixture
-def owned(disk: MemoryFiles, open_log, run: Run) -> tuple[MemoryFiles, Identity]:
-    """The log of node 1, of three segments, with groups of different members."""
-    identity = Identity.open("/log", "test", 1, disk).form("/log", {1: 9, 2: 8, 3: 7}, disk)
-    opened = open_log(disk, identity=identity)
-    opened.log.begin(1, 1, Membership((1, 2, 3)))
-    opened.log.begin(2, 1, Membership((1,)))
-    opened.log.begin(3, 1, Membership((1, 2)))
-    opened.log.begin(4, 1, Membership((1,)))
-    grown = Membership((1, 2, 3)).encode()
-    opened.append(4, [Entry(1, 1, ENTRY_CONFIG, grown)], HardState(1, 1, 1))
-    opened.log.begin(5, 1, Membership((1,)))
-    opened.log.remove_group(5)
-    opened.commit(1, run(1, 1, b"a"), HardState(1, 1, 0))
-    for index in range(2, 40):
-        opened.commit(1, run(index, 1, b"x" * 500))
-    opened.log.close()
-    return disk, identity
+def make(directory: Path, boots: int = 3) -> Identity:
+    """Lay out a directory of node 2 that was started a few times."""
+    place = str(directory)
+    identity = Identity.open(place, "c", 2)
+    identity = identity.form(place, {1: 11, 2: identity.disk})
+    for _ in range(boots - 1):
+        identity = Identity.open(place, "c", 2) if identity.boot > 1 else identity
+        SharedLog.open(place, LOG, identity).close()
+        identity = Identity.open(place, "c", 2)
+    MarkFile.open(place).close()
+    return identity
 
 
-def segments(disk: MemoryFiles, directory: str) -> list[str]:
-    return [name for name in disk.names(directory) if segment_sequence(name)]
+def contents(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()}
 
 
-def test_groups_that_too_few_others_have_are_needed(owned) -> None:
-    disk, _ = owned
-    data = bytearray(disk.file(FIRST).written)
-    data[20] ^= 1  # its header
-    disk.put(FIRST, bytes(data))
-    with pytest.raises(CorruptLogError):
-        SharedLog.open("/log", OPTIONS, None, disk)
-    assert needed_here("/log", 1, disk) == [2, 3]
-    assert needed_here("/log", 3, disk) == []
+def test_directory_that_is_not_condemned_is_left_alone(tmp_path: Path) -> None:
+    make(tmp_path)
+    before = contents(tmp_path)
+    assert not finish(str(tmp_path))
+    assert contents(tmp_path) == before
 
 
-def test_crash_at_any_call_leaves_a_log_that_is_refused_or_a_new_disk_without_one(owned) -> None:
-    disk, identity = owned
-    disk.remove(FIRST)
-    disk.sync_directory("/log")
-    whole = segments(disk, "/log")
-    anew = replace(identity, disk=ANEW_DISK, boot=77)
-    at = 0
-    while True:
-        trial = disk.after_power_loss(lambda *_: True, names_synced=True)
-        failing = Failing(at)
-        trial.fault = failing
-        try:
-            set_aside("/log", identity, anew, trial)
-        except OSError:
-            trial = trial.after_power_loss(lambda *_: True, names_synced=True)
-        else:
-            break
-        at += 1
-        assert failing.failed
-        known = read_identity("/log", trial)
-        assert known in (identity, anew)
-        left = segments(trial, "/log")
-        if left:
-            with pytest.raises(CorruptLogError):
-                SharedLog.open("/log", OPTIONS, None, trial)
-        else:
-            assert known == anew
-        place = f"/log/damaged-{identity.boot:010d}-{identity.disk}"
-        assert sorted({*left, *segments(trial, place)}) == whole
-    assert at > 5
-    assert read_identity("/log", trial) == anew
-    assert segments(trial, "/log") == []
+def test_condemned_directory_becomes_a_new_disk_and_keeps_all_aside(tmp_path: Path) -> None:
+    was = make(tmp_path)
+    before = contents(tmp_path)
+    condemn(str(tmp_path), "batch 7 is missing")
+    assert finish(str(tmp_path))
+    aside = contents(tmp_path / ASIDE_NAME)
+    assert aside[CONDEMNED_NAME] == b"batch 7 is missing\n"
+    for name in before.keys() - {"lock", "node.json"}:
+        assert aside[name] == before[name]
+    assert read_identity(str(tmp_path / ASIDE_NAME), Files()) == was
+    assert sorted(contents(tmp_path)) == ["lock", "node.json"]
+    now = Identity.open(str(tmp_path), "c", 2)
+    assert (now.boot, now.formed, now.rejoins) == (was.boot + 1, {}, True)
+    assert now.disk != was.disk
+    assert now.form(str(tmp_path), {1: 11, 2: was.disk}).rejoins
+    assert not finish(str(tmp_path))
 
 
-class Failing:
-    """Fails at one call that changes the disk."""
+def test_earlier_one_makes_room(tmp_path: Path) -> None:
+    first = make(tmp_path)
+    condemn(str(tmp_path), "first")
+    finish(str(tmp_path))
+    second = Identity.open(str(tmp_path), "c", 2).form(str(tmp_path), {1: 11, 2: first.disk})
+    SharedLog.open(str(tmp_path), LOG, second).close()
+    condemn(str(tmp_path), "second")
+    assert finish(str(tmp_path))
+    aside = contents(tmp_path / ASIDE_NAME)
+    assert aside[CONDEMNED_NAME] == b"second\n"
+    assert read_identity(str(tmp_path / ASIDE_NAME), Files()) == second
+    assert MARKS_NAME not in aside
+
+
+def test_directory_in_use_is_not_touched(tmp_path: Path) -> None:
+    identity = make(tmp_path)
+    log = SharedLog.open(str(tmp_path), LOG, identity)
+    condemn(str(tmp_path), "old")
+    with pytest.raises(LogLockedError):
+        finish(str(tmp_path))
+    assert (tmp_path / "0000000000000001.log").exists()
+    log.close()
+    assert finish(str(tmp_path))
+
+
+class Failing(Files):
+    """Fails at the n-th call that changes a disk."""
 
     def __init__(self, at: int) -> None:
+        super().__init__()
         self.left = at
-        self.failed = False
 
-    def __call__(self, call: str, path: str) -> None:
-        if self.left == 0:
-            self.failed = True
-            raise OSError(5, "power failed", path)
+    def _count(self) -> None:
         self.left -= 1
+        if self.left < 0:
+            raise OSError(5, "crash")
+
+    def create(self, path: str) -> int:
+        self._count()
+        return super().create(path)
+
+    def rename(self, source: str, target: str) -> None:
+        self._count()
+        super().rename(source, target)
+
+    def remove(self, path: str) -> None:
+        self._count()
+        super().remove(path)
+
+    def sync_directory(self, directory: str) -> None:
+        self._count()
+        super().sync_directory(directory)
+
+
+def test_set_aside_that_is_cut_short_anywhere_is_finished_later(tmp_path: Path) -> None:
+    done = False
+    at = 0
+    while not done:
+        place = tmp_path / str(at)
+        was = make(place)
+        log = (place / "0000000000000001.log").read_bytes()
+        condemn(str(place), "old")
+        try:
+            finish(str(place), Failing(at))
+            done = True
+        except OSError:
+            finish(str(place))
+        assert (place / ASIDE_NAME / "0000000000000001.log").read_bytes() == log
+        assert read_identity(str(place / ASIDE_NAME), Files()) == was
+        now = read_identity(str(place), Files())
+        assert now is not None
+        assert now.disk != was.disk
+        assert now.rejoins
+        assert not [name for name in os.listdir(place) if name.endswith(".log")]
+        at += 1
+    assert at > 8

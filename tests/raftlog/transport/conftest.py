@@ -9,6 +9,7 @@ import grpc
 import pytest
 from e2e.harness.ports import free_addresses
 
+from headrace_raftlog.model.errors import CloneError, ForgottenError
 from headrace_raftlog.model.limits import FRAME_GATHER_TURNS
 from headrace_raftlog.model.message import Message
 from headrace_raftlog.transport.frame_connection import FrameConnection, open_frames
@@ -52,8 +53,9 @@ class Recorder:
         self.payloads: list[tuple[int, bytes]] = []
         self.peers: list[tuple[int, bool, int]] = []
         self.met: list[StreamIdentity] = []
-        self.strangers: list[StreamIdentity] = []
         self.removals = 0
+        self.strangers: list[StreamIdentity] = []
+        self.reasons: list[ForgottenError | CloneError] = []
         self.failures: list[BaseException] = []
         self._changed = asyncio.Event()
 
@@ -72,6 +74,10 @@ class Recorder:
 
     def on_removed(self) -> None:
         self.removals += 1
+        self._changed.set()
+
+    def on_outdated(self, reason: ForgottenError | CloneError) -> None:
+        self.reasons.append(reason)
         self._changed.set()
 
     def on_payload(self, peer: int, payload: bytes) -> None:

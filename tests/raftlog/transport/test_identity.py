@@ -11,7 +11,10 @@ from headrace_raftlog.transport.identity import (
     GENERATION_KEY,
     NAME_KEY,
     NODE_KEY,
+    PROCESS_KEY,
     PROTOCOL_KEY,
+    REJOINS_KEY,
+    STARTS_KEY,
     TARGET_KEY,
     StreamIdentity,
     StreamRefusedError,
@@ -50,11 +53,30 @@ def test_wrong_metadata_is_refused_by_name(key: str, value: str, text: str) -> N
         HERE.check(tuple((GOOD | {key: value}).items()), (1, 3))
 
 
-@pytest.mark.parametrize("key", [key for key in GOOD if key not in (NAME_KEY, ADDRESS_KEY)])
+OPTIONAL = (NAME_KEY, ADDRESS_KEY, PROCESS_KEY, STARTS_KEY, REJOINS_KEY)
+
+
+@pytest.mark.parametrize("key", [key for key in GOOD if key not in OPTIONAL])
 def test_missing_metadata_is_refused(key: str) -> None:
     rest = tuple((k, v) for k, v in GOOD.items() if k != key)
     with pytest.raises(StreamRefusedError):
         HERE.check(rest, (1, 3))
+
+
+def test_what_a_node_says_of_its_process_arrives_and_may_be_missing() -> None:
+    said = StreamIdentity("c", 1, 9, 11, FORMED, "n1", "h:1", 99, ((8, 120), (9, 150)), True)
+    fields = dict(said.metadata(2))
+    assert HERE.check(tuple(fields.items()), (1, 3)) == said
+    for key in (PROCESS_KEY, STARTS_KEY, REJOINS_KEY):
+        del fields[key]
+    earlier = HERE.check(tuple(fields.items()), (1, 3))
+    assert (earlier.process, earlier.starts, earlier.rejoins) == (0, (), False)
+
+
+@pytest.mark.parametrize("text", ["1", "1:", ":1", "1:2,", "1:-2", "1:2:3", "1:2," * 300 + "1:2"])
+def test_damaged_list_of_starts_is_refused(text: str) -> None:
+    with pytest.raises(StreamRefusedError, match=STARTS_KEY):
+        HERE.check(tuple((GOOD | {STARTS_KEY: text}).items()), (1, 3))
 
 
 def test_lost_disk_is_refused_as_a_founding_member_and_welcome_as_a_new_one() -> None:

@@ -11,9 +11,10 @@ import grpc
 import pytest
 import uvloop
 
+from headrace_raftlog.model.errors import CloneError, ForgottenError
 from headrace_raftlog.model.limits import FRAME_GATHER_TURNS
 from headrace_raftlog.model.message import APPEND, HEARTBEAT, Message
-from headrace_raftlog.transport.identity import StreamRefusedError
+from headrace_raftlog.transport.identity import StreamIdentity, StreamRefusedError
 from headrace_raftlog.transport.outbox import Outbox
 from headrace_raftlog.transport.peer_link import PeerLink
 
@@ -253,7 +254,13 @@ class Owner:
     def link_lost(self) -> None:
         """See `LinkOwner`."""
 
+    def judge(self, remote: StreamIdentity) -> None:
+        """See `LinkOwner`."""
+
     def removed(self) -> None:
+        """See `LinkOwner`."""
+
+    def outdated(self, reason: ForgottenError | CloneError) -> None:
         """See `LinkOwner`."""
 
 

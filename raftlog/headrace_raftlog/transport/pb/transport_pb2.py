@@ -24,43 +24,45 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#headrace/raftlog/v1/transport.proto\x12\x13headrace.raftlog.v1\"P\n\x05\x46rame\x12\x32\n\x08messages\x18\x01 \x03(\x0b\x32 .headrace.raftlog.v1.RaftMessage\x12\x13\n\x0b\x61pplication\x18\x02 \x03(\x0c\"\r\n\x0bOpenRequest\"+\n\x0bStreamPlace\x12\x0c\n\x04port\x18\x01 \x01(\r\x12\x0e\n\x06ticket\x18\x02 \x01(\x0c\"\xb4\x02\n\x0bRaftMessage\x12.\n\x04kind\x18\x01 \x01(\x0e\x32 .headrace.raftlog.v1.MessageKind\x12\r\n\x05group\x18\x02 \x01(\x04\x12\x0e\n\x06source\x18\x03 \x01(\x04\x12\x0e\n\x06target\x18\x04 \x01(\x04\x12\x0c\n\x04term\x18\x05 \x01(\x04\x12\r\n\x05index\x18\x06 \x01(\x04\x12\x10\n\x08log_term\x18\x07 \x01(\x04\x12\x0e\n\x06\x63ommit\x18\x08 \x01(\x04\x12.\n\x07\x65ntries\x18\t \x03(\x0b\x32\x1d.headrace.raftlog.v1.LogEntry\x12\x0e\n\x06reject\x18\n \x01(\x08\x12\x12\n\nhint_index\x18\x0b \x01(\x04\x12\x11\n\thint_term\x18\x0c \x01(\x04\x12\x0f\n\x07quiesce\x18\r \x01(\x08\x12\x0f\n\x07\x63ontext\x18\x0e \x01(\x04\"4\n\x08LogEntry\x12\x0c\n\x04term\x18\x01 \x01(\x04\x12\x0c\n\x04kind\x18\x02 \x01(\r\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\"C\n\x0fSnapshotRequest\x12\r\n\x05group\x18\x01 \x01(\x04\x12\x0e\n\x06member\x18\x02 \x01(\x04\x12\x11\n\tindex_min\x18\x03 \x01(\x04\"\x8e\x01\n\x0cSnapshotPart\x12\x35\n\x06header\x18\x01 \x01(\x0b\x32#.headrace.raftlog.v1.SnapshotHeaderH\x00\x12\x0f\n\x05state\x18\x02 \x01(\x0cH\x00\x12.\n\x04live\x18\x03 \x01(\x0b\x32\x1e.headrace.raftlog.v1.LiveStepsH\x00\x42\x06\n\x04part\"j\n\x0eSnapshotHeader\x12\r\n\x05index\x18\x01 \x01(\x04\x12\x0c\n\x04term\x18\x02 \x01(\x04\x12\x12\n\nmembership\x18\x03 \x01(\x0c\x12\x13\n\x0bstate_bytes\x18\x04 \x01(\x04\x12\x12\n\nlive_count\x18\x05 \x01(\x04\"\x1a\n\tLiveSteps\x12\r\n\x05steps\x18\x01 \x03(\x04\"\x8f\x01\n\x0e\x45ntriesRequest\x12\r\n\x05group\x18\x01 \x01(\x04\x12\x0e\n\x06member\x18\x02 \x01(\x04\x12/\n\x06ranges\x18\x03 \x03(\x0b\x32\x1f.headrace.raftlog.v1.IndexRange\x12\x0b\n\x03\x63ut\x18\x04 \x01(\x08\x12\r\n\x05terms\x18\x05 \x03(\x04\x12\x11\n\tof_member\x18\x06 \x01(\x04\")\n\nIndexRange\x12\r\n\x05\x66irst\x18\x01 \x01(\x04\x12\x0c\n\x04last\x18\x02 \x01(\x04\"@\n\x0b\x45ntriesPart\x12\x31\n\x07\x65ntries\x18\x01 \x03(\x0b\x32 .headrace.raftlog.v1.StoredEntry\"T\n\x0bStoredEntry\x12\r\n\x05index\x18\x01 \x01(\x04\x12\x0c\n\x04term\x18\x02 \x01(\x04\x12\x0c\n\x04kind\x18\x03 \x01(\r\x12\x0c\n\x04\x64\x61ta\x18\x04 \x01(\x0c\x12\x0c\n\x04more\x18\x05 \x01(\x08*\xa1\x03\n\x0bMessageKind\x12\x1c\n\x18MESSAGE_KIND_UNSPECIFIED\x10\x00\x12\x19\n\x15MESSAGE_KIND_PRE_VOTE\x10\x01\x12\x1f\n\x1bMESSAGE_KIND_PRE_VOTE_REPLY\x10\x02\x12\x15\n\x11MESSAGE_KIND_VOTE\x10\x03\x12\x1b\n\x17MESSAGE_KIND_VOTE_REPLY\x10\x04\x12\x17\n\x13MESSAGE_KIND_APPEND\x10\x05\x12\x1d\n\x19MESSAGE_KIND_APPEND_REPLY\x10\x06\x12\x1a\n\x16MESSAGE_KIND_HEARTBEAT\x10\x07\x12 \n\x1cMESSAGE_KIND_HEARTBEAT_REPLY\x10\x08\x12\x1c\n\x18MESSAGE_KIND_TIMEOUT_NOW\x10\t\x12\x19\n\x15MESSAGE_KIND_SNAPSHOT\x10\n\x12\x1b\n\x17MESSAGE_KIND_READ_INDEX\x10\x0b\x12!\n\x1dMESSAGE_KIND_READ_INDEX_REPLY\x10\x0c\x12\x15\n\x11MESSAGE_KIND_JOIN\x10\r2[\n\rRaftTransport\x12J\n\x04Open\x12 .headrace.raftlog.v1.OpenRequest\x1a .headrace.raftlog.v1.StreamPlace2\xbf\x01\n\x08RaftBulk\x12Z\n\rFetchSnapshot\x12$.headrace.raftlog.v1.SnapshotRequest\x1a!.headrace.raftlog.v1.SnapshotPart0\x01\x12W\n\x0c\x46\x65tchEntries\x12#.headrace.raftlog.v1.EntriesRequest\x1a .headrace.raftlog.v1.EntriesPart0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#headrace/raftlog/v1/transport.proto\x12\x13headrace.raftlog.v1\"\x8e\x01\n\x05\x46rame\x12\x32\n\x08messages\x18\x01 \x03(\x0b\x32 .headrace.raftlog.v1.RaftMessage\x12\x13\n\x0b\x61pplication\x18\x02 \x03(\x0c\x12\x0e\n\x06synced\x18\x03 \x01(\x04\x12,\n\x05marks\x18\x04 \x03(\x0b\x32\x1d.headrace.raftlog.v1.DiskMark\"T\n\x08\x44iskMark\x12\x0c\n\x04node\x18\x01 \x01(\r\x12\x0c\n\x04\x64isk\x18\x02 \x01(\r\x12\x0c\n\x04\x62oot\x18\x03 \x01(\x04\x12\x0f\n\x07process\x18\x04 \x01(\x04\x12\r\n\x05\x62\x61tch\x18\x05 \x01(\x04\"\r\n\x0bOpenRequest\"+\n\x0bStreamPlace\x12\x0c\n\x04port\x18\x01 \x01(\r\x12\x0e\n\x06ticket\x18\x02 \x01(\x0c\"\xb4\x02\n\x0bRaftMessage\x12.\n\x04kind\x18\x01 \x01(\x0e\x32 .headrace.raftlog.v1.MessageKind\x12\r\n\x05group\x18\x02 \x01(\x04\x12\x0e\n\x06source\x18\x03 \x01(\x04\x12\x0e\n\x06target\x18\x04 \x01(\x04\x12\x0c\n\x04term\x18\x05 \x01(\x04\x12\r\n\x05index\x18\x06 \x01(\x04\x12\x10\n\x08log_term\x18\x07 \x01(\x04\x12\x0e\n\x06\x63ommit\x18\x08 \x01(\x04\x12.\n\x07\x65ntries\x18\t \x03(\x0b\x32\x1d.headrace.raftlog.v1.LogEntry\x12\x0e\n\x06reject\x18\n \x01(\x08\x12\x12\n\nhint_index\x18\x0b \x01(\x04\x12\x11\n\thint_term\x18\x0c \x01(\x04\x12\x0f\n\x07quiesce\x18\r \x01(\x08\x12\x0f\n\x07\x63ontext\x18\x0e \x01(\x04\"4\n\x08LogEntry\x12\x0c\n\x04term\x18\x01 \x01(\x04\x12\x0c\n\x04kind\x18\x02 \x01(\r\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\"C\n\x0fSnapshotRequest\x12\r\n\x05group\x18\x01 \x01(\x04\x12\x0e\n\x06member\x18\x02 \x01(\x04\x12\x11\n\tindex_min\x18\x03 \x01(\x04\"\x8e\x01\n\x0cSnapshotPart\x12\x35\n\x06header\x18\x01 \x01(\x0b\x32#.headrace.raftlog.v1.SnapshotHeaderH\x00\x12\x0f\n\x05state\x18\x02 \x01(\x0cH\x00\x12.\n\x04live\x18\x03 \x01(\x0b\x32\x1e.headrace.raftlog.v1.LiveStepsH\x00\x42\x06\n\x04part\"j\n\x0eSnapshotHeader\x12\r\n\x05index\x18\x01 \x01(\x04\x12\x0c\n\x04term\x18\x02 \x01(\x04\x12\x12\n\nmembership\x18\x03 \x01(\x0c\x12\x13\n\x0bstate_bytes\x18\x04 \x01(\x04\x12\x12\n\nlive_count\x18\x05 \x01(\x04\"\x1a\n\tLiveSteps\x12\r\n\x05steps\x18\x01 \x03(\x04\"\x8f\x01\n\x0e\x45ntriesRequest\x12\r\n\x05group\x18\x01 \x01(\x04\x12\x0e\n\x06member\x18\x02 \x01(\x04\x12/\n\x06ranges\x18\x03 \x03(\x0b\x32\x1f.headrace.raftlog.v1.IndexRange\x12\x0b\n\x03\x63ut\x18\x04 \x01(\x08\x12\r\n\x05terms\x18\x05 \x03(\x04\x12\x11\n\tof_member\x18\x06 \x01(\x04\")\n\nIndexRange\x12\r\n\x05\x66irst\x18\x01 \x01(\x04\x12\x0c\n\x04last\x18\x02 \x01(\x04\"@\n\x0b\x45ntriesPart\x12\x31\n\x07\x65ntries\x18\x01 \x03(\x0b\x32 .headrace.raftlog.v1.StoredEntry\"T\n\x0bStoredEntry\x12\r\n\x05index\x18\x01 \x01(\x04\x12\x0c\n\x04term\x18\x02 \x01(\x04\x12\x0c\n\x04kind\x18\x03 \x01(\r\x12\x0c\n\x04\x64\x61ta\x18\x04 \x01(\x0c\x12\x0c\n\x04more\x18\x05 \x01(\x08*\xa1\x03\n\x0bMessageKind\x12\x1c\n\x18MESSAGE_KIND_UNSPECIFIED\x10\x00\x12\x19\n\x15MESSAGE_KIND_PRE_VOTE\x10\x01\x12\x1f\n\x1bMESSAGE_KIND_PRE_VOTE_REPLY\x10\x02\x12\x15\n\x11MESSAGE_KIND_VOTE\x10\x03\x12\x1b\n\x17MESSAGE_KIND_VOTE_REPLY\x10\x04\x12\x17\n\x13MESSAGE_KIND_APPEND\x10\x05\x12\x1d\n\x19MESSAGE_KIND_APPEND_REPLY\x10\x06\x12\x1a\n\x16MESSAGE_KIND_HEARTBEAT\x10\x07\x12 \n\x1cMESSAGE_KIND_HEARTBEAT_REPLY\x10\x08\x12\x1c\n\x18MESSAGE_KIND_TIMEOUT_NOW\x10\t\x12\x19\n\x15MESSAGE_KIND_SNAPSHOT\x10\n\x12\x1b\n\x17MESSAGE_KIND_READ_INDEX\x10\x0b\x12!\n\x1dMESSAGE_KIND_READ_INDEX_REPLY\x10\x0c\x12\x15\n\x11MESSAGE_KIND_JOIN\x10\r2[\n\rRaftTransport\x12J\n\x04Open\x12 .headrace.raftlog.v1.OpenRequest\x1a .headrace.raftlog.v1.StreamPlace2\xbf\x01\n\x08RaftBulk\x12Z\n\rFetchSnapshot\x12$.headrace.raftlog.v1.SnapshotRequest\x1a!.headrace.raftlog.v1.SnapshotPart0\x01\x12W\n\x0c\x46\x65tchEntries\x12#.headrace.raftlog.v1.EntriesRequest\x1a .headrace.raftlog.v1.EntriesPart0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'headrace.raftlog.v1.transport_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_MESSAGEKIND']._serialized_start=1259
-  _globals['_MESSAGEKIND']._serialized_end=1676
-  _globals['_FRAME']._serialized_start=60
-  _globals['_FRAME']._serialized_end=140
-  _globals['_OPENREQUEST']._serialized_start=142
-  _globals['_OPENREQUEST']._serialized_end=155
-  _globals['_STREAMPLACE']._serialized_start=157
-  _globals['_STREAMPLACE']._serialized_end=200
-  _globals['_RAFTMESSAGE']._serialized_start=203
-  _globals['_RAFTMESSAGE']._serialized_end=511
-  _globals['_LOGENTRY']._serialized_start=513
-  _globals['_LOGENTRY']._serialized_end=565
-  _globals['_SNAPSHOTREQUEST']._serialized_start=567
-  _globals['_SNAPSHOTREQUEST']._serialized_end=634
-  _globals['_SNAPSHOTPART']._serialized_start=637
-  _globals['_SNAPSHOTPART']._serialized_end=779
-  _globals['_SNAPSHOTHEADER']._serialized_start=781
-  _globals['_SNAPSHOTHEADER']._serialized_end=887
-  _globals['_LIVESTEPS']._serialized_start=889
-  _globals['_LIVESTEPS']._serialized_end=915
-  _globals['_ENTRIESREQUEST']._serialized_start=918
-  _globals['_ENTRIESREQUEST']._serialized_end=1061
-  _globals['_INDEXRANGE']._serialized_start=1063
-  _globals['_INDEXRANGE']._serialized_end=1104
-  _globals['_ENTRIESPART']._serialized_start=1106
-  _globals['_ENTRIESPART']._serialized_end=1170
-  _globals['_STOREDENTRY']._serialized_start=1172
-  _globals['_STOREDENTRY']._serialized_end=1256
-  _globals['_RAFTTRANSPORT']._serialized_start=1678
-  _globals['_RAFTTRANSPORT']._serialized_end=1769
-  _globals['_RAFTBULK']._serialized_start=1772
-  _globals['_RAFTBULK']._serialized_end=1963
+  _globals['_MESSAGEKIND']._serialized_start=1408
+  _globals['_MESSAGEKIND']._serialized_end=1825
+  _globals['_FRAME']._serialized_start=61
+  _globals['_FRAME']._serialized_end=203
+  _globals['_DISKMARK']._serialized_start=205
+  _globals['_DISKMARK']._serialized_end=289
+  _globals['_OPENREQUEST']._serialized_start=291
+  _globals['_OPENREQUEST']._serialized_end=304
+  _globals['_STREAMPLACE']._serialized_start=306
+  _globals['_STREAMPLACE']._serialized_end=349
+  _globals['_RAFTMESSAGE']._serialized_start=352
+  _globals['_RAFTMESSAGE']._serialized_end=660
+  _globals['_LOGENTRY']._serialized_start=662
+  _globals['_LOGENTRY']._serialized_end=714
+  _globals['_SNAPSHOTREQUEST']._serialized_start=716
+  _globals['_SNAPSHOTREQUEST']._serialized_end=783
+  _globals['_SNAPSHOTPART']._serialized_start=786
+  _globals['_SNAPSHOTPART']._serialized_end=928
+  _globals['_SNAPSHOTHEADER']._serialized_start=930
+  _globals['_SNAPSHOTHEADER']._serialized_end=1036
+  _globals['_LIVESTEPS']._serialized_start=1038
+  _globals['_LIVESTEPS']._serialized_end=1064
+  _globals['_ENTRIESREQUEST']._serialized_start=1067
+  _globals['_ENTRIESREQUEST']._serialized_end=1210
+  _globals['_INDEXRANGE']._serialized_start=1212
+  _globals['_INDEXRANGE']._serialized_end=1253
+  _globals['_ENTRIESPART']._serialized_start=1255
+  _globals['_ENTRIESPART']._serialized_end=1319
+  _globals['_STOREDENTRY']._serialized_start=1321
+  _globals['_STOREDENTRY']._serialized_end=1405
+  _globals['_RAFTTRANSPORT']._serialized_start=1827
+  _globals['_RAFTTRANSPORT']._serialized_end=1918
+  _globals['_RAFTBULK']._serialized_start=1921
+  _globals['_RAFTBULK']._serialized_end=2112
 # @@protoc_insertion_point(module_scope)

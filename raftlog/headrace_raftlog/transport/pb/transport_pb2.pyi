@@ -15,9 +15,14 @@ Metadata of a call: headrace-cluster, headrace-node (sender), headrace-target (r
 headrace-boot (the sender's boot count), headrace-disk (id of its data directory),
 headrace-generation (of its members in new groups), headrace-formed (disks of the founding nodes,
 "node:disk,..."; empty while the sender does not belong to the cluster yet) and
-headrace-protocol. The receiver answers with initial metadata of the same keys; a call
-that it cannot accept ends with FAILED_PRECONDITION, and with trailing metadata headrace-removed,
-the sender's disk, where that was removed from the cluster.
+headrace-protocol. headrace-process (a random number of the sender's process), headrace-starts
+("boot:batch,...": newest starts of its disk, and the last batch that its log had then) and
+headrace-rejoins ("1": its log was set aside, so it founds no cluster) are missing from earlier
+releases. The receiver answers with initial metadata of the same keys; a call that it cannot accept
+ends with FAILED_PRECONDITION, and with trailing metadata that say whom that concerns:
+headrace-removed, the sender's disk, where that was removed from the cluster; headrace-forgotten, the
+sender's disk, where the receiver has heard of more on it than the sender still has;
+headrace-clone, the sender's process, where another one runs with a copy of the same disk.
 """
 
 from collections import abc as _abc
@@ -83,25 +88,68 @@ class Frame(_message.Message):
 
     MESSAGES_FIELD_NUMBER: _builtins.int
     APPLICATION_FIELD_NUMBER: _builtins.int
+    SYNCED_FIELD_NUMBER: _builtins.int
+    MARKS_FIELD_NUMBER: _builtins.int
+    synced: _builtins.int
+    """Number of the newest batch that is synced in the sender's log; 0 from earlier releases."""
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[Global___RaftMessage]: ...
     @_builtins.property
     def application(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
         """Opaque payloads of the application, in the order in which they were sent."""
 
+    @_builtins.property
+    def marks(self) -> _containers.RepeatedCompositeFieldContainer[Global___DiskMark]:
+        """What the sender remembers of other nodes' disks, as far as it is news."""
+
     def __init__(
         self,
         *,
         messages: _abc.Iterable[Global___RaftMessage] | None = ...,
         application: _abc.Iterable[_builtins.bytes] | None = ...,
+        synced: _builtins.int = ...,
+        marks: _abc.Iterable[Global___DiskMark] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["application", b"application", "messages", b"messages"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["application", b"application", "marks", b"marks", "messages", b"messages", "synced", b"synced"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Frame: _TypeAlias = Frame  # noqa: Y015
+
+@_typing.final
+class DiskMark(_message.Message):
+    """How far a disk is known to have come."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_FIELD_NUMBER: _builtins.int
+    DISK_FIELD_NUMBER: _builtins.int
+    BOOT_FIELD_NUMBER: _builtins.int
+    PROCESS_FIELD_NUMBER: _builtins.int
+    BATCH_FIELD_NUMBER: _builtins.int
+    node: _builtins.int
+    disk: _builtins.int
+    boot: _builtins.int
+    process: _builtins.int
+    batch: _builtins.int
+    def __init__(
+        self,
+        *,
+        node: _builtins.int = ...,
+        disk: _builtins.int = ...,
+        boot: _builtins.int = ...,
+        process: _builtins.int = ...,
+        batch: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "boot", b"boot", "disk", b"disk", "node", b"node", "process", b"process"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DiskMark: _TypeAlias = DiskMark  # noqa: Y015
 
 @_typing.final
 class OpenRequest(_message.Message):

@@ -15,9 +15,14 @@ Metadata of a call: headrace-cluster, headrace-node (sender), headrace-target (r
 headrace-boot (the sender's boot count), headrace-disk (id of its data directory),
 headrace-generation (of its members in new groups), headrace-formed (disks of the founding nodes,
 "node:disk,..."; empty while the sender does not belong to the cluster yet) and
-headrace-protocol. The receiver answers with initial metadata of the same keys; a call
-that it cannot accept ends with FAILED_PRECONDITION, and with trailing metadata headrace-removed,
-the sender's disk, where that was removed from the cluster.
+headrace-protocol. headrace-process (a random number of the sender's process), headrace-starts
+("boot:batch,...": newest starts of its disk, and the last batch that its log had then) and
+headrace-rejoins ("1": its log was set aside, so it founds no cluster) are missing from earlier
+releases. The receiver answers with initial metadata of the same keys; a call that it cannot accept
+ends with FAILED_PRECONDITION, and with trailing metadata that say whom that concerns:
+headrace-removed, the sender's disk, where that was removed from the cluster; headrace-forgotten, the
+sender's disk, where the receiver has heard of more on it than the sender still has;
+headrace-clone, the sender's process, where another one runs with a copy of the same disk.
 """
 
 from collections import abc as _abc

@@ -1,0 +1,34 @@
+"""How far a disk has come: what its node must still have when it comes back with it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Mark(NamedTuple):
+    """How far a disk is known to have come.
+
+    Batches of a node's log are numbered without gaps, and nothing is promised before its batch is
+    synced. So the number of the newest synced batch stands for all that was promised on a disk.
+
+    Attributes:
+        disk: id of the data directory.
+        boot: boot count under which that was heard.
+        process: random number of the process that said so, from 1.
+        batch: number of the newest batch known to be synced, 0 for none.
+    """
+
+    disk: int
+    boot: int
+    process: int
+    batch: int
+
+
+Starts = tuple[tuple[int, int], ...]
+"""Boot counts of a disk's newest starts, ascending, each with the last batch found then."""
+
+
+def survived(starts: Starts, boot: int) -> int:
+    """Return the last batch of a boot that every later start has found, -1 if none came later."""
+    found = [batch for later, batch in starts if later > boot]
+    return min(found, default=-1)

@@ -1,0 +1,158 @@
+"""What a node remembers of its peers' disks, and whether a peer still has what it promised.
+
+Pure: who asks says what was heard and which processes are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from headrace_raftlog.model.limits import DISKS_REMEMBERED_MAX
+from headrace_raftlog.model.mark import Mark, survived
+from headrace_raftlog.transport.identity import (
+    CloneRefusedError,
+    ForgottenDiskError,
+    StreamIdentity,
+)
+
+
+class PeerMemory:
+    """Marks of peers' disks: the highest that was heard of each.
+
+    Attributes:
+        node: this node's id.
+        changed: whether anything was heard since this was last set to False.
+    """
+
+    def __init__(self, node: int = 0, marks: Mapping[int, tuple[Mark, ...]] | None = None) -> None:
+        self.node = node
+        self.changed = False
+        self._marks = {
+            (peer, mark.disk): mark for peer, several in (marks or {}).items() for mark in several
+        }
+        self._news: set[tuple[int, int]] = set()
+
+    def marks(self) -> dict[int, tuple[Mark, ...]]:
+        """Return everything by node id, the disks heard last at the end."""
+        found: dict[int, tuple[Mark, ...]] = {}
+        for (node, _), mark in self._marks.items():
+            found[node] = (*found.get(node, ()), mark)
+        return found
+
+    def news(self) -> list[tuple[int, Mark]]:
+        """Return the marks that have changed since the last call, by node id."""
+        found = [(key[0], self._marks[key]) for key in sorted(self._news) if key in self._marks]
+        self._news.clear()
+        return found
+
+    def everything(self) -> list[tuple[int, Mark]]:
+        """Return all marks, by node id."""
+        return [(node, mark) for (node, _), mark in self._marks.items()]
+
+    def judge(self, peer: StreamIdentity, running: StreamIdentity | None) -> None:
+        """Compare what a peer says of its log with what was heard of its disk before.
+
+        Args:
+            peer: who calls or answers.
+            running: the process of that node to which a session stands, None for none.
+
+        Raises:
+            CloneRefusedError: another process of that node runs with a copy of the same disk.
+            ForgottenDiskError: it lacks what it had.
+        """
+        mark = self._marks.get((peer.node, peer.disk))
+        if mark is None or not peer.process or not mark.process or mark.process == peer.process:
+            return
+        left = survived(peer.starts, mark.boot)
+        if left >= mark.batch:
+            return
+        if running is not None and running.process == mark.process:
+            raise CloneRefusedError(
+                f"node {peer.node} runs twice: a process at {running.address!r} (boot "
+                f"{running.boot}) has its place, and a second one at {peer.address!r} (boot "
+                f"{peer.boot}) was started from a copy of the same data directory. The second one "
+                "is refused; stop it, and give each node a directory of its own",
+                peer.process,
+            )
+        found = f"its log ended at batch {left}" if left >= 0 else f"it starts as boot {peer.boot}"
+        raise ForgottenDiskError(
+            f"node {peer.node} came back with older data than it had: {found}, but node "
+            f"{self.node} has heard of batch {mark.batch} on that disk, under boot {mark.boot}. "
+            "What it promised in between is lost, so with these data it takes part no more",
+            peer.disk,
+        )
+
+    def met(self, peer: StreamIdentity) -> None:
+        """Note a process that was not refused."""
+        if not peer.process:
+            return
+        key = (peer.node, peer.disk)
+        found = peer.starts[-1][1] if peer.starts else 0
+        known = self._marks.pop(key, None)
+        if known is not None and known.process == peer.process:
+            found = max(found, known.batch)
+        mark = Mark(peer.disk, peer.boot, peer.process, found)
+        self._marks[key] = mark  # heard last, hence at the end
+        if mark != known:
+            self._note(key)
+        self._forget_oldest(peer.node)
+
+    def heard(self, peer: StreamIdentity, batch: int) -> None:
+        """Note that a process that was met has synced a batch."""
+        key = (peer.node, peer.disk)
+        known = self._marks.get(key)
+        if known is not None and known.process == peer.process and batch > known.batch:
+            self._marks[key] = known._replace(batch=batch)
+            self._note(key)
+
+    def told(self, node: int, mark: Mark, running: StreamIdentity | None) -> bool:
+        """Note what a peer remembers of another node's disk.
+
+        Args:
+            node: the other node.
+            mark: as that peer says.
+            running: the process of that node to which a session stands here, None for none.
+
+        Returns:
+            Whether the session with `running` must end, for it has forgotten promises.
+        """
+        key = (node, mark.disk)
+        known = self._marks.get(key)
+        if running is None or running.disk != mark.disk or not running.process:
+            if known is None or _later(known, mark):
+                self._put(key, mark)
+            return False
+        if running.process == mark.process:
+            self.heard(running, mark.batch)
+            return False
+        if mark.boot < running.boot:
+            lost = survived(running.starts, mark.boot) < mark.batch
+        elif mark.boot == running.boot:  # one of two that began alike: the one that has done more
+            here = known.batch if known is not None else 0
+            lost = (mark.batch, mark.process) > (here, running.process)
+        else:
+            lost = False  # whoever comes with that boot is judged when it comes
+        if lost:
+            self._put(key, mark)  # that the other one was let in here does not make up for it
+        return lost
+
+    def _put(self, key: tuple[int, int], mark: Mark) -> None:
+        self._marks[key] = mark
+        self._note(key)
+        self._forget_oldest(key[0])
+
+    def _forget_oldest(self, node: int) -> None:
+        disks = [each for each in self._marks if each[0] == node]
+        for each in disks[:-DISKS_REMEMBERED_MAX]:
+            del self._marks[each]
+
+    def _note(self, key: tuple[int, int]) -> None:
+        self.changed = True
+        self._news.add(key)
+
+
+def _later(known: Mark, told: Mark) -> bool:
+    """Return whether what is told goes beyond what is known of a disk."""
+    if known.process == told.process:
+        return told.batch > known.batch
+    return told.boot > known.boot

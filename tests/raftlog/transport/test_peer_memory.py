@@ -1,0 +1,172 @@
+"""Whether a peer still has what it promised, as far as a node has heard."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace_raftlog.model.limits import DISKS_REMEMBERED_MAX
+from headrace_raftlog.model.mark import Mark, survived
+from headrace_raftlog.transport.identity import (
+    CloneRefusedError,
+    ForgottenDiskError,
+    StreamIdentity,
+)
+from headrace_raftlog.transport.peer_memory import PeerMemory
+
+DISK = 33
+
+
+def process(boot: int, number: int, *starts: tuple[int, int], disk: int = DISK) -> StreamIdentity:
+    """Return what process `number` of node 3 says of itself."""
+    return StreamIdentity("c", 3, boot, disk, {3: DISK}, "n3", "h:3", number, starts)
+
+
+def memory(batch: int = 500) -> PeerMemory:
+    """Return the memory of node 1, which has met boot 8 of node 3 and heard of a batch."""
+    known = PeerMemory(1)
+    met = process(8, 80, (7, 200), (8, 300))
+    known.met(met)
+    known.heard(met, batch)
+    return known
+
+
+def test_least_batch_found_by_later_starts_is_what_survived() -> None:
+    starts = ((7, 200), (8, 300), (9, 280))
+    assert [survived(starts, boot) for boot in (6, 7, 8, 9)] == [200, 280, 280, -1]
+
+
+@pytest.mark.parametrize(
+    "peer",
+    [
+        process(8, 80, (7, 200), (8, 300)),  # the same process
+        process(60, 80, (7, 200), (60, 300)),  # it has raised its boot
+        process(9, 90, (8, 300), (9, 500)),  # all is there
+        process(9, 90, (8, 300), (9, 507)),  # and what was not heard of
+        process(12, 90, (12, 500)),  # starts in between are not known any more
+        process(1, 90, (1, 0), disk=34),  # another disk
+    ],
+)
+def test_who_has_what_was_heard_of_is_let_in(peer: StreamIdentity) -> None:
+    memory().judge(peer, None)
+
+
+@pytest.mark.parametrize(
+    "peer",
+    [
+        process(9, 90, (8, 300), (9, 499)),  # the end is cut off
+        process(10, 90, (8, 300), (9, 499), (10, 600)),  # and later batches hide it
+        process(9, 90, (9, 300)),  # a copy of boot 8 while it ran
+        process(8, 90, (7, 200), (8, 600)),  # a copy from before boot 8, as far by now
+        process(7, 70, (7, 200)),  # an older one
+    ],
+)
+def test_who_lacks_what_was_heard_of_is_refused(peer: StreamIdentity) -> None:
+    with pytest.raises(ForgottenDiskError, match="node 1 has heard of batch 500") as refused:
+        memory().judge(peer, None)
+    assert refused.value.disk == DISK
+
+
+def test_second_process_is_named_a_clone_while_the_first_runs() -> None:
+    known = memory()
+    first = process(8, 80, (8, 300))
+    with pytest.raises(CloneRefusedError, match="node 3 runs twice") as refused:
+        known.judge(process(8, 81, (8, 300)), first)
+    assert refused.value.process == 81
+    with pytest.raises(ForgottenDiskError):
+        known.judge(process(8, 81, (8, 300)), None)
+    known.judge(process(9, 90, (9, 500)), first)  # restarted, and that is not noticed yet
+
+
+def test_nodes_of_an_earlier_release_are_not_judged() -> None:
+    known = memory()
+    earlier = StreamIdentity("c", 3, 9, DISK, {3: DISK})
+    known.judge(earlier, None)
+    known.met(earlier)
+    with pytest.raises(ForgottenDiskError):
+        known.judge(process(9, 90, (9, 300)), None)
+
+
+def test_batches_of_a_process_that_was_not_met_last_change_nothing() -> None:
+    known = memory()
+    known.heard(process(8, 81), 900)
+    assert known.marks() == {3: (Mark(DISK, 8, 80, 500),)}
+    known.heard(process(8, 80), 400)
+    assert known.marks() == {3: (Mark(DISK, 8, 80, 500),)}
+
+
+def test_memory_survives_being_written_and_read() -> None:
+    again = PeerMemory(1, memory().marks())
+    assert not again.changed
+    with pytest.raises(ForgottenDiskError):
+        again.judge(process(9, 90, (9, 300)), None)
+
+
+def test_disks_heard_last_are_remembered() -> None:
+    known = memory()
+    for disk in range(100, 100 + DISKS_REMEMBERED_MAX - 1):
+        known.met(process(1, disk, (1, 0), disk=disk))
+    assert DISK in [mark.disk for mark in known.marks()[3]]
+    known.met(process(1, 200, (1, 0), disk=200))
+    assert DISK not in [mark.disk for mark in known.marks()[3]]
+    assert len(known.marks()[3]) == DISKS_REMEMBERED_MAX
+
+
+def test_only_what_has_changed_is_news() -> None:
+    known = memory()
+    assert known.news() == [(3, Mark(DISK, 8, 80, 500))]
+    assert known.news() == []
+    known.heard(process(8, 80), 501)
+    assert known.news() == [(3, Mark(DISK, 8, 80, 501))]
+    assert known.everything() == [(3, Mark(DISK, 8, 80, 501))]
+
+
+# What other nodes tell
+
+
+def test_what_another_node_has_heard_counts_later() -> None:
+    known = PeerMemory(1)
+    assert not known.told(3, Mark(DISK, 8, 80, 500), None)
+    with pytest.raises(ForgottenDiskError):
+        known.judge(process(9, 90, (9, 300)), None)
+
+
+@pytest.mark.parametrize("mark", [Mark(DISK, 7, 70, 900), Mark(DISK, 8, 80, 400)])
+def test_older_news_change_nothing(mark: Mark) -> None:
+    known = memory()
+    assert not known.told(3, mark, None)
+    assert known.marks() == {3: (Mark(DISK, 8, 80, 500),)}
+
+
+@pytest.mark.parametrize(
+    ("running", "ends"),
+    [
+        (process(9, 90, (9, 300)), True),  # let in here, where nobody knew of batch 500
+        (process(9, 90, (9, 500)), False),
+        (process(8, 80, (8, 300)), False),
+        (process(7, 70, (7, 200)), False),  # judged when the newer one comes
+        (process(1, 10, (1, 0), disk=34), False),
+        (StreamIdentity("c", 3, 9, DISK), False),
+    ],
+)
+def test_session_with_who_has_forgotten_ends_when_another_node_knows(
+    running: StreamIdentity, ends: bool
+) -> None:
+    known = PeerMemory(1)
+    known.met(running)
+    assert known.told(3, Mark(DISK, 8, 80, 500), running) is ends
+    if ends:
+        with pytest.raises(ForgottenDiskError):
+            known.judge(running, None)
+
+
+def test_of_two_processes_that_began_alike_all_nodes_keep_the_same() -> None:
+    one, other = process(8, 80, (8, 300)), process(8, 81, (8, 300))
+    here, there = PeerMemory(1), PeerMemory(2)
+    here.met(one)
+    here.heard(one, 500)
+    there.met(other)
+    there.heard(other, 310)
+    [(_, mark)] = here.news()
+    [(_, mark_there)] = there.news()
+    assert there.told(3, mark, other)
+    assert not here.told(3, mark_there, one)
