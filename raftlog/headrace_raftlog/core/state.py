@@ -12,6 +12,7 @@ from headrace_raftlog.core.proposal_queue import ProposalQueue
 from headrace_raftlog.core.quorum import Electorate
 from headrace_raftlog.core.read_rounds import Reads
 from headrace_raftlog.model.entry import ENTRY_CONFIG, Entry, HardState
+from headrace_raftlog.model.errors import ForgottenError
 from headrace_raftlog.model.group import FOLLOWER, LEADER, CoreOptions, GroupConfig
 from headrace_raftlog.model.limits import ENTRY_COST_BYTES
 from headrace_raftlog.model.log import GroupLog
@@ -186,10 +187,19 @@ class RaftState:
                 self._adopt(entry)
 
     def commit_to(self, index: i64) -> None:
-        """Raise the commit index; a lower one than known is ignored."""
+        """Raise the commit index; a lower one than known is ignored.
+
+        Raises:
+            ForgottenError: the leader counts on entries that this member has acknowledged and
+                does not have; the member is as before, and must not go on.
+        """
         if index <= self.commit_index:
             return
-        assert index <= self.log.last_index, "entries known to be committed are missing"
+        if index > self.log.last_index:
+            raise ForgottenError(
+                f"group {self.group}: entry {index} was acknowledged by this member, for it is "
+                f"known to be committed, and its log ends at entry {self.log.last_index}"
+            )
         self.commit_index = index
         uncommitted = self.uncommitted
         count: i64 = 0

@@ -106,11 +106,15 @@ class Directory:
         self._write()
 
     def become(self, identity: Identity) -> None:
-        """Note that the identity has changed: its boot, or that it is formed now."""
+        """Note that the identity has changed: its boot, or that it is formed now.
+
+        What this process has found at its start stays under the boot that it began with: a peer
+        that was not told of a later one has heard of its batches under the first.
+        """
         self.identity = identity
-        own = Mark(identity.disk, identity.boot, self.process, self._found)
-        before = replace(self._marks, starts=self._marks.starts[:-1])
-        self._marks = before.begun(own)
+        own = self._marks.own
+        assert own is not None, "it has begun"
+        self._marks = replace(self._marks, own=own._replace(boot=identity.boot))
 
     @property
     def starts(self) -> tuple[tuple[int, int], ...]:
@@ -164,6 +168,8 @@ class Directory:
     def lost(self) -> str:
         """Return what the log lacks of what was synced, "" for nothing."""
         own = self._file.marks.own
+        if not self.identity.formed:
+            return ""  # it has never promised anything
         if own is None or own.disk != self.identity.disk or own.batch <= self._found:
             return ""
         return (

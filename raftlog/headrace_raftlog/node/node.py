@@ -451,20 +451,19 @@ class RaftNode(GroupQueries, NodeStanding):
 
     def _outdated(self, reason: ForgottenError | CloneError) -> None:
         """Take part no more; what was forgotten is set aside at the next start."""
-        if self._stopping:
-            return
-        try:
-            if isinstance(reason, ForgottenError):
-                self._directory.condemn(reason)
-        except OSError as error:
-            self._host.fail(error)
-        else:
+        if not self._stopping:
             self._host.fail(reason)
 
     def _failed(self, error: BaseException) -> None:
         """Leave the cluster, so that nothing is acknowledged any more, and report."""
         if self._stopping:
             return
+        if isinstance(error, ForgottenError):
+            try:
+                self._directory.condemn(error)
+            except OSError as failure:
+                LOG.critical("the data of node %d cannot be set aside", self.options.node)
+                error = failure
         if isinstance(error, ForgottenError | CloneError):
             LOG.error("node %d must not go on with its data: %s", self.options.node, error)
         else:

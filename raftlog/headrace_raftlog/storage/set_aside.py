@@ -70,31 +70,37 @@ def finish(directory: str, files: Files | None = None) -> bool:
 
 def _finish(disk: Files, directory: str) -> None:
     known = read_identity(directory, disk)
-    if known is not None and (known.formed or not known.rejoins):
-        _move(disk, directory, known)
     aside = os.path.join(directory, ASIDE_NAME)
     disk.make_directory(aside)
+    if known is None:
+        _move(disk, directory, aside)
+    elif known.formed or not known.rejoins:
+        _begin(disk, aside, known)
+        _move(disk, directory, aside)
+        number = int.from_bytes(disk.random(4), "little") or 1
+        new = Identity(known.cluster, known.node, known.boot, number, rejoins=True)
+        new.write(directory, disk)
     disk.rename(os.path.join(directory, CONDEMNED_NAME), os.path.join(aside, CONDEMNED_NAME))
     disk.sync_directory(aside)
     disk.sync_directory(directory)
 
 
-def _move(files: Files, directory: str, known: Identity) -> None:
-    """Move log and marks away and make the directory a new disk; may be cut short and repeated."""
-    aside = os.path.join(directory, ASIDE_NAME)
-    files.make_directory(aside)
+def _begin(files: Files, aside: str, known: Identity) -> None:
+    """Make room for what is to be set aside, unless that has begun before."""
     earlier = read_identity(aside, files)
     if earlier is None or earlier.disk != known.disk:
         for name in files.names(aside):
             files.remove(os.path.join(aside, name))
         known.write(aside, files)
+
+
+def _move(files: Files, directory: str, aside: str) -> None:
+    """Move log and marks away."""
     for name in files.names(directory):
         if segment_sequence(name) or name == MARKS_NAME:
             files.rename(os.path.join(directory, name), os.path.join(aside, name))
     files.sync_directory(aside)
     files.sync_directory(directory)
-    disk = int.from_bytes(files.random(4), "little") or 1
-    Identity(known.cluster, known.node, known.boot, disk, rejoins=True).write(directory, files)
 
 
 def needed_here(directory: str, node: int, files: Files) -> list[int]:

@@ -61,6 +61,8 @@ class PeerMemory:
             ForgottenDiskError: it lacks what it had.
         """
         mark = self._marks.get((peer.node, peer.disk))
+        if not peer.formed:
+            return  # it has never promised anything
         if mark is None or not peer.process or not mark.process or mark.process == peer.process:
             return
         left = survived(peer.starts, mark.boot)

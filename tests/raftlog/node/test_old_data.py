@@ -272,3 +272,57 @@ def test_nodes_whose_data_were_set_aside_found_no_cluster() -> None:
     assert founders_of(own, ALL, {2: new[2], 3: new[3]})
     assert not founders_of(own, ALL, {2: lost, 3: new[3]})
     assert not founders_of(Identity("test", 1, 1, 11, rejoins=True), ALL, {2: new[2], 3: new[3]})
+
+
+def test_node_whose_leader_counts_on_entries_that_it_lost_sets_its_log_aside(
+    cluster: MakeCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def body() -> None:
+        c = cluster()
+        await c.start(*ALL)
+        c.create(5)
+        await write(c, 20)
+        leader = c.leader(5)
+        lost = next(n for n in ALL if n != leader)
+        await c.ticks(lambda: min(len(c.machines[n, 5].applied) for n in ALL) >= 20)
+        await c.stop(lost)
+        cut_tail(segment(tmp_path, lost), 8)
+        (tmp_path / str(lost) / MARKS_NAME).unlink()
+        for node in c.nodes.values():
+            node._transport.memory._marks.clear()  # as if nobody had heard of it
+        await c.start(lost)
+        c.create(5, lost)
+        await c.until(lambda: lost in c.fatal)
+        assert isinstance(c.fatal[lost], ForgottenError)
+        assert any("was acknowledged by this member" in m for m in caplog.messages)
+        was = c.nodes[lost].disk
+        await c.stop(lost)
+        await c.start(lost)
+        assert c.nodes[lost].disk != was
+        await c.stop()
+
+    run(body())
+
+
+def test_peer_that_did_not_hear_of_a_raised_boot_lets_the_next_start_in(
+    cluster: MakeCluster,
+) -> None:
+    async def body() -> None:
+        c = cluster()
+        await c.start(*ALL)
+        c.create(5)
+        await write(c, 5)
+        await heard(c, 1, 2)
+        was = c.nodes[1].disk
+        await c.stop(2)
+        await c.nodes[1].raise_boot(70)
+        await write(c, 5, 5)
+        await c.stop(1)
+        await c.start(1, 2)
+        await all_up(c)
+        assert c.fatal == {}
+        assert c.nodes[1].disk == was
+        assert c.nodes[1].boot == 71
+        await c.stop()
+
+    run(body())

@@ -85,6 +85,15 @@ def test_directory_in_use_is_not_touched(tmp_path: Path) -> None:
     assert finish(str(tmp_path))
 
 
+def test_log_without_an_identity_is_set_aside_as_well(tmp_path: Path) -> None:
+    make(tmp_path)
+    condemn(str(tmp_path), "old")
+    (tmp_path / "node.json").unlink()
+    assert finish(str(tmp_path))
+    assert (tmp_path / ASIDE_NAME / "0000000000000001.log").exists()
+    assert sorted(contents(tmp_path)) == ["lock"]
+
+
 class Failing(Files):
     """Fails at the n-th call that changes a disk."""
 

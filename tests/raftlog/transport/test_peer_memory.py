@@ -39,7 +39,9 @@ def test_least_batch_found_by_later_starts_is_what_survived() -> None:
     "peer",
     [
         process(8, 80, (7, 200), (8, 300)),  # the same process
-        process(60, 80, (7, 200), (60, 300)),  # it has raised its boot
+        process(60, 80, (7, 200), (8, 300)),  # it has raised its boot
+        process(61, 90, (8, 300), (61, 500)),  # it had raised it, and that was not heard
+        StreamIdentity("c", 3, 1, DISK, {}, "n3", "h:3", 90, ((1, 0),)),  # never took part
         process(9, 90, (8, 300), (9, 500)),  # all is there
         process(9, 90, (8, 300), (9, 507)),  # and what was not heard of
         process(12, 90, (12, 500)),  # starts in between are not known any more
@@ -145,7 +147,7 @@ def test_older_news_change_nothing(mark: Mark) -> None:
         (process(8, 80, (8, 300)), False),
         (process(7, 70, (7, 200)), False),  # judged when the newer one comes
         (process(1, 10, (1, 0), disk=34), False),
-        (StreamIdentity("c", 3, 9, DISK), False),
+        (StreamIdentity("c", 3, 9, DISK, {3: DISK}), False),
     ],
 )
 def test_session_with_who_has_forgotten_ends_when_another_node_knows(
