@@ -5,8 +5,6 @@ Source: thesis sections 3.4, 3.6.1, 4.2.3 and 9.6.
 
 from __future__ import annotations
 
-from typing import Final
-
 from mypy_extensions import i64
 
 from headrace_raftlog.core.quorum import VOTE_LOST, VOTE_WON
@@ -19,14 +17,13 @@ from headrace_raftlog.core.roles import (
 from headrace_raftlog.core.state import RaftState
 from headrace_raftlog.model.group import CANDIDATE, LEADER, PRE_CANDIDATE
 from headrace_raftlog.model.message import (
+    FORCED,
     PRE_VOTE,
     PRE_VOTE_REPLY,
     VOTE,
     VOTE_REPLY,
     Message,
 )
-
-FORCED: Final = 1  # context of a VOTE that the leader asked for: stickiness does not apply
 
 
 def leader_missing(state: RaftState) -> None:
@@ -43,6 +40,7 @@ def leader_missing(state: RaftState) -> None:
     elif state.membership.contains(state.member):
         state.election_elapsed = 0
         state.draw_election_timeout()
+        state.slow_down()
         _ask(state, PRE_VOTE, state.term + 1, 0)
 
 

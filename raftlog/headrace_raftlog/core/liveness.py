@@ -16,12 +16,17 @@ from headrace_raftlog.core.reconfiguration import is_changing
 from headrace_raftlog.core.replication import send_heartbeat
 from headrace_raftlog.core.roles import become_follower
 from headrace_raftlog.core.state import RaftState
-from headrace_raftlog.model.group import CANDIDATE, LEADER, PRE_CANDIDATE
+from headrace_raftlog.model.group import CANDIDATE, FOLLOWER, LEADER, PRE_CANDIDATE
+from headrace_raftlog.model.limits import DOUBTS_MAX
+from headrace_raftlog.model.membership import member_node
 from headrace_raftlog.model.message import (
     APPEND_REPLY,
+    FORCED,
     HEARTBEAT,
     HEARTBEAT_REPLY,
+    PRE_VOTE,
     PRE_VOTE_REPLY,
+    VOTE,
     VOTE_REPLY,
     Message,
 )
@@ -86,11 +91,57 @@ def follow_heartbeat(state: RaftState, message: Message) -> None:
 
 def wake(state: RaftState) -> None:
     """End the silence: timers start anew, a leader speaks at once."""
+    state.hurry()
     if not state.quiesced:
         return
     wake_silently(state)
     if state.role == LEADER:
         broadcast(state, False)
+
+
+def doubt_leader(state: RaftState) -> None:
+    """End the silence of a follower, and ask its leader for a sign of life.
+
+    Without it the follower would count its leader, which is silent, as gone.
+    """
+    if not state.quiesced:
+        return
+    wake(state)
+    if state.role == FOLLOWER and state.leader != 0:
+        state.send(
+            Message(
+                HEARTBEAT_REPLY, state.group, state.member, state.leader, state.term, reject=True
+            )
+        )
+
+
+def trusts_leader(state: RaftState, message: Message) -> bool:
+    """Return whether a silent follower passes over a question for votes.
+
+    A leader's node that can be reached leads still: it would have woken its group otherwise. Who
+    asks does not hear it, and wakes it by the question itself if only its last words were lost.
+    """
+    if (
+        message.kind not in (PRE_VOTE, VOTE)
+        or message.context == FORCED
+        or message.term <= state.term
+        or state.role != FOLLOWER
+        or state.leader in (0, message.source)
+    ):
+        return False
+    if not state.is_node_up(state.leader) or state.doubts >= DOUBTS_MAX:
+        doubt_leader(state)
+        return False
+    state.doubts += 1
+    return True
+
+
+def peer_down(state: RaftState) -> None:
+    """End the silence of a leader that may have lost its majority: it has to find out."""
+    if not state.quiesced or state.role != LEADER:
+        return
+    if state.nodes_up is None or not _is_in_touch(state):
+        wake(state)
 
 
 def lose_leader(state: RaftState) -> None:
@@ -102,6 +153,7 @@ def lose_leader(state: RaftState) -> None:
     wake_silently(state)
     state.leader = 0
     lose_all(state)
+    state.asked = 0
     half: i64 = state.options.election_ticks // 2
     state.election_timeout = 1 + state.prng.below(half if half > 0 else 1)
 
@@ -125,6 +177,7 @@ def resign(state: RaftState) -> None:
 def wake_silently(state: RaftState) -> None:
     """End the silence of a member that is about to send, or to follow a message."""
     state.quiesced = False
+    state.doubts = 0
     state.election_elapsed = 0
     state.heartbeat_elapsed = 0
     state.idle_elapsed = 0
@@ -163,6 +216,8 @@ def broadcast(state: RaftState, quiesce: bool) -> None:
 def _may_quiesce(state: RaftState) -> bool:
     """Return whether all has been quiet long enough and every member holds everything.
 
+    Members on nodes that are down do not count: they are brought up to date when their node comes
+    up, and nothing that is said meanwhile reaches them.
     A leader cut off from its majority must not: silent, it would never find out, and lead for
     ever on its side of the cut.
     """
@@ -170,8 +225,16 @@ def _may_quiesce(state: RaftState) -> bool:
     last_index: i64 = state.log.last_index
     if after <= 0 or state.idle_elapsed < after or state.applied_index < last_index:
         return False
-    if not state.electorate.is_in_touch(state.peer_of):
+    if not _is_in_touch(state):
         return False
     if state.transferee != 0 or are_waiting(state) or is_changing(state):
         return False
-    return all(progress.match >= last_index for progress in state.peers)
+    return all(progress.match >= last_index or progress.down for progress in state.peers)
+
+
+def _is_in_touch(state: RaftState) -> bool:
+    """Return whether a majority is not known to be out of reach."""
+    nodes_up = state.nodes_up
+    for progress in state.peers:
+        progress.down = nodes_up is not None and member_node(progress.member) not in nodes_up
+    return state.electorate.is_in_touch(state.peer_of)

@@ -29,6 +29,7 @@ class Progress:
         flush: an APPEND is owed even if it is empty, to find out whether some got lost.
         inflight: (last index, bytes) of APPENDs that are not acknowledged, oldest first.
         inflight_bytes: entry data in them.
+        down: its node cannot be reached, as the leader's host knew when it was last asked.
         read_round: newest round of heartbeats that it has answered.
         round_end: last index of the round of catching up that is under way, 0 for none.
         round_ticks: ticks of the leader since that round began.
@@ -53,6 +54,7 @@ class Progress:
         self.recent_active = False
         self.commit_sent: i64 = 0
         self.flush = False
+        self.down = False
         self.read_round: i64 = 0
         self.round_end: i64 = 0
         self.round_ticks: i64 = 0

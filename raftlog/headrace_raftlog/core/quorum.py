@@ -82,7 +82,7 @@ class Majority:
         reached: i64 = 0
         for voter in self.voters:
             progress = peers.get(voter)
-            if progress is None or not progress.is_out_of_reach():
+            if progress is None or not (progress.down or progress.is_out_of_reach()):
                 reached += 1
         return reached >= self.size
 

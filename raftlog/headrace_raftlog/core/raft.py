@@ -132,7 +132,11 @@ class RaftCore(RaftState):
         if self.quiesced and not (
             liveness.is_late_answer(self, message) or liveness.is_repeated_quiesce(self, message)
         ):
+            if liveness.trusts_leader(self, message):
+                return
             liveness.wake(self)
+        if message.kind == PRE_VOTE:
+            self.hurry()
         if message.term < self.term:
             self._step_older_term(message)
         elif message.term == self.term or self._enter_newer_term(message):
@@ -157,7 +161,7 @@ class RaftCore(RaftState):
         if not blobs:
             raise ValueError("blobs must not be empty")
         if self.role != LEADER:
-            liveness.wake(self)
+            liveness.doubt_leader(self)
             return NOT_LEADER
         if self.quiesced:
             liveness.wake_silently(self)
@@ -354,13 +358,30 @@ class RaftCore(RaftState):
             progress.probe_sent = True  # the next HEARTBEAT_REPLY lets it go on
 
     def wake(self) -> None:
-        """End quiescence, because the liveness of a node with a member changed."""
+        """End quiescence, because a node with a member came up."""
         liveness.wake(self)
 
     def entries_read(self) -> None:
         """The host has read what `GroupLog.at_hand` did not have: send it, if this member leads."""
         if self.role == LEADER:
             self.send_dirty = True
+
+    def watch_nodes(self, nodes_up: set[int]) -> None:
+        """Go by which other nodes can be reached, as the host knows by its sessions.
+
+        Args:
+            nodes_up: their ids; the host changes it, and then says `peer_down`, `lose_leader` or
+                `wake` where that matters.
+        """
+        self.nodes_up = nodes_up
+
+    def peer_down(self, peer: i64) -> None:
+        """Note that the node of a member is down.
+
+        A silent leader that still reaches a majority stays silent.
+        """
+        self.report_unreachable(peer)
+        liveness.peer_down(self)
 
     def lose_leader(self) -> None:
         """The host knows that the leader's node is down: campaign soon instead of waiting.
@@ -382,7 +403,11 @@ class RaftCore(RaftState):
         elif kind == PRE_VOTE_REPLY and not message.reject:
             return True
         follows = kind in (APPEND, HEARTBEAT, SNAPSHOT)
+        former: i64 = self.leader
         become_follower(self, message.term, message.source if follows else 0)
+        if former not in (0, self.member, message.source):
+            # It may be silent, and hear of its successor from nobody else.
+            self.send(Message(HEARTBEAT_REPLY, self.group, self.member, former, self.term))
         return True
 
     def _step_older_term(self, message: Message) -> None:

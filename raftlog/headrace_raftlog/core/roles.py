@@ -15,6 +15,8 @@ def become_follower(state: RaftState, term: i64, leader: i64) -> None:
     _reset(state, term)
     state.role = FOLLOWER
     state.leader = leader
+    if leader != 0:
+        state.asked = 0
 
 
 def become_pre_candidate(state: RaftState) -> None:
@@ -29,6 +31,7 @@ def become_pre_candidate(state: RaftState) -> None:
     state.votes.clear()
     state.election_elapsed = 0
     state.draw_election_timeout()
+    state.slow_down()
 
 
 def become_candidate(state: RaftState) -> None:
@@ -50,6 +53,7 @@ def become_leader(state: RaftState) -> None:
     assert state.role == CANDIDATE
     assert state.is_hard_state_durable()
     _reset(state, state.term)
+    state.asked = 0
     state.role = LEADER
     state.leader = state.member
     state.create_peers()

@@ -14,9 +14,9 @@ from headrace_raftlog.core.read_rounds import Reads
 from headrace_raftlog.model.entry import ENTRY_CONFIG, Entry, HardState
 from headrace_raftlog.model.errors import ForgottenError
 from headrace_raftlog.model.group import FOLLOWER, LEADER, CoreOptions, GroupConfig
-from headrace_raftlog.model.limits import ENTRY_COST_BYTES
+from headrace_raftlog.model.limits import ASKED_PATIENT, ASKED_SLOWER_MAX, ENTRY_COST_BYTES
 from headrace_raftlog.model.log import GroupLog
-from headrace_raftlog.model.membership import Membership, decode_membership
+from headrace_raftlog.model.membership import Membership, decode_membership, member_node
 from headrace_raftlog.model.message import APPEND_REPLY, VOTE_REPLY, Message
 from headrace_raftlog.model.snapshot import SnapshotOffer
 
@@ -48,6 +48,10 @@ class RaftState:
         send_dirty: a leader has something for its followers that the next Ready will carry.
         noop_index: index of the no-op this leader began its term with.
         quiesced: the group is silent and its timers stand still.
+        nodes_up: ids of the other nodes that can be reached, None where the host does not say; its
+            host changes it, and all groups of a node share it.
+        asked: questions for votes in vain, in a row.
+        doubts: such questions of others that were passed over since the group fell silent.
         withheld: this member takes no part in elections: its disk does not answer.
 
     Raises:
@@ -106,6 +110,9 @@ class RaftState:
         self.election_timeout: i64 = 0
         self.quiesced = False
         self.withheld = False
+        self.nodes_up: set[int] | None = None
+        self.asked: i64 = 0
+        self.doubts: i64 = 0
         self.draw_election_timeout()
 
         self.outbox: list[Message] = []
@@ -135,6 +142,28 @@ class RaftState:
         """Draw a timeout in [election_ticks, 2 * election_ticks). Source: thesis section 3.4."""
         base: i64 = self.options.election_ticks
         self.election_timeout = base + self.prng.below(base)
+
+    def slow_down(self) -> None:
+        """Wait longer before the next question for votes, where several were in vain.
+
+        A member that its link to the leader alone is cut from would otherwise ask for ever, for
+        each of its groups, others that hear the leader.
+        """
+        self.asked += 1
+        doublings: i64 = min(self.asked - ASKED_PATIENT, ASKED_SLOWER_MAX)
+        if doublings > 0:
+            self.election_timeout <<= doublings
+
+    def hurry(self) -> None:
+        """Ask for votes as soon as at first: something has changed."""
+        if self.asked > ASKED_PATIENT:
+            self.draw_election_timeout()
+        self.asked = 0
+
+    def is_node_up(self, member: i64) -> bool:
+        """Return whether the host knows that a member's node can be reached."""
+        nodes_up = self.nodes_up
+        return nodes_up is not None and member_node(member) in nodes_up
 
     def send(self, message: Message) -> None:
         """Queue `message`; it waits for the disk if it depends on what is not durable yet."""

@@ -63,6 +63,9 @@ GROUP_MEMBERS_MAX: Final = 16  # member ids in each part of a membership; voters
 VOTERS_MAX: Final = 7  # of a group; more cost latency and add nothing
 READS_WAITING_MAX: Final = 4096  # reads of one group under way at one member; more are refused
 PROBE_BYTES_MAX: Final = 16 << 10  # bytes of entries in an APPEND that asks what a follower has: it may be repeated with each heartbeat
+DOUBTS_MAX: Final = 64  # questions for votes that a silent member passes over before it asks its leader for a sign of life: a minute and a half of one that does not slow down, half an hour of one that does
+ASKED_PATIENT: Final = 3  # questions for votes in vain after which a member asks less and less often
+ASKED_SLOWER_MAX: Final = 4  # doublings of the election timeout by then: 16 to 32 s between two questions
 ENTRY_COST_BYTES: Final = 128  # bytes charged per uncommitted entry besides its data: objects cost
 
 # The shared log (storage/).

@@ -22,6 +22,8 @@ READ_INDEX: Final = 11  # a follower asks its leader how far it must have applie
 READ_INDEX_REPLY: Final = 12
 JOIN: Final = 13  # for the host of the leader: admit the sender in place of its node's old member
 
+FORCED: Final = 1  # context of a VOTE that the leader asked for: stickiness does not apply
+
 MESSAGE_NAMES: Final = {
     PRE_VOTE: "pre_vote",
     PRE_VOTE_REPLY: "pre_vote_reply",

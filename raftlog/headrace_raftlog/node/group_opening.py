@@ -41,11 +41,22 @@ def open_view(
     return log.begin(group, member, founders if founders.contains(member) else NOBODY)
 
 
-def core_of(view: StoredGroup, options: CoreOptions, boot: i64, stalled: bool) -> RaftCore:
-    """Return a core that goes on with what a log holds; one that stays out of elections if told."""
+def core_of(
+    view: StoredGroup, options: CoreOptions, boot: i64, stalled: bool, nodes_up: set[int]
+) -> RaftCore:
+    """Return a core that goes on with what a log holds.
+
+    Args:
+        view: the group's log.
+        options: of all cores.
+        boot: boot count of the data directory.
+        stalled: the disk hangs: it takes part in no election.
+        nodes_up: see `RaftCore.watch_nodes`.
+    """
     config = GroupConfig(view.group, view.member, ())
     config.membership = view.membership  # the object itself: many groups share it
     seed = (view.group * _SEED_FACTOR + view.member) * _SEED_FACTOR + boot
     core = RaftCore(config, options, view, view.hard_state, view.snapshot_index, seed)
     core.withhold(stalled)
+    core.watch_nodes(nodes_up)
     return core

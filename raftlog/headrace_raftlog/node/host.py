@@ -73,6 +73,7 @@ class Host:
         self._groups: dict[int, HostedGroup] = {}
         self._removed: set[int] = set()
         self._held = HeldMessages()
+        self._nodes_up: set[int] = set()  # shared with all cores
         self._dirty: list[HostedGroup] = []
         self._awake: list[HostedGroup] = []
         self._scheduled = False
@@ -99,7 +100,7 @@ class Host:
             raise ValueError(f"group {group} exists on this node")
         founders = Membership(voters, learners)
         view = open_view(self._log, group, self.member, founders, self._port.random)
-        core = core_of(view, self._options, self.boot, self.disk_stalled)
+        core = core_of(view, self._options, self.boot, self.disk_stalled, self._nodes_up)
         hosted = HostedGroup(group, core, view, handler)
         self._groups[group] = hosted
         view.on_read = partial(self._entries_read, hosted)
@@ -128,7 +129,8 @@ class Host:
             return
         try:
             assert hosted.suspended, "a group is resumed once"
-            hosted.core = core_of(hosted.view, self._options, self.boot, self.disk_stalled)
+            view, stalled = hosted.view, self.disk_stalled
+            hosted.core = core_of(view, self._options, self.boot, stalled, self._nodes_up)
             self._take_snapshot_of(hosted)
             hosted.suspended = False
             self._joiner.look_at(hosted)
@@ -353,33 +355,22 @@ class Host:
             self._fail(error)
 
     def peer_changed(self, peer: i64, up: bool) -> None:
-        """Wake the groups for which a node that went down, or came up, matters.
+        """Tell the groups for which a node that went down, or came up, matters.
 
-        These are the groups it leads, which look for another leader when it is down, and those
-        led from here of which it is a member.
+        These are the groups it leads, which look for another leader when it is down; those led from
+        here of which it is a member; and its groups without a leader when it is up.
         """
         if self.stopped:
             return
         try:
-            if not up:
+            if up:
+                self._nodes_up.add(peer)
+            else:
+                self._nodes_up.discard(peer)
                 self._held.drop_from(peer)
             for hosted in self._groups.values():
-                core = hosted.core
-                if hosted.suspended:
-                    continue
-                if core.role == LEADER:
-                    members = hosted.members_on(peer)
-                    if not members:
-                        continue
-                    for member in members:
-                        core.report_unreachable(member)
-                elif member_node(core.leader) != peer:
-                    continue
-                if up or core.role == LEADER:
-                    core.wake()
-                else:
-                    core.lose_leader()
-                self._mark(hosted)
+                if not hosted.suspended and hosted.peer_changed(peer, up):
+                    self._mark(hosted)
         except Exception as error:  # noqa: BLE001  (outermost: reports it and stops)
             self._fail(error)
 

@@ -76,6 +76,28 @@ class HostedGroup:
         self._term: i64 = 0
         self._serving = False
 
+    def peer_changed(self, peer: i64, up: bool) -> bool:
+        """Tell the core that a node went or came; return whether it may have something to do."""
+        core = self.core
+        if core.role == LEADER:
+            members = self.members_on(peer)
+            for member in members:
+                if up:
+                    core.report_unreachable(member)
+                    core.wake()
+                else:
+                    core.peer_down(member)
+            return len(members) > 0 and not core.quiesced
+        if member_node(core.leader) == peer:
+            if up:
+                core.wake()
+            else:
+                core.lose_leader()
+            return True
+        if up and core.leader == 0 and self.members_on(peer):
+            core.wake()  # it may vote, or know who leads
+        return False
+
     def members_on(self, node: i64) -> list[int]:
         """Return the member ids of a node, older ones included."""
         return [m for m in self.core.membership.everyone() if member_node(m) == node]

@@ -38,7 +38,8 @@ class Node:
         boot: counts starts.
         paused: nothing happens until `resume`.
         fetches: numbers its snapshot transfers.
-        heard_at, heard_boot, peer_up: failure detection per other node.
+        heard_at, heard_boot: failure detection per other node.
+        nodes_up: the others that count as up; shared with the cores.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class Node:
         self.durable_backlog: list[list[object]] = []
         self.heard_at: dict[int, int] = {}
         self.heard_boot: dict[int, int] = {}
-        self.peer_up: dict[int, bool] = {}
+        self.nodes_up: set[int] = set()
 
     def start(self) -> None:
         """Recover from the disk and run."""
@@ -87,7 +88,7 @@ class Node:
         for peer in self.peers:
             self.heard_at[peer.number] = self.loop.now
             self.heard_boot[peer.number] = peer.boot
-            self.peer_up[peer.number] = True
+            self.nodes_up.add(peer.number)
         if self.loop.tracing:
             self.loop.trace(f"start    node {self.number}, boot {self.boot}")
         quarantined = self.store.quarantined()
@@ -192,7 +193,7 @@ class Node:
         if self.loop.tracing:
             self.loop.trace(f"arrived  {content!r} at {self.number}")
         self.heard_at[source] = self.loop.now
-        self.peer_up[source] = True
+        self._came_up(source)
         if isinstance(content, Message):
             replica = self.replicas.get(content.group)
             if replica is not None:
@@ -292,26 +293,43 @@ class Node:
             alive = peer.up and not peer.paused
             if alive and self.network.connected(number, self.number):
                 self.heard_at[number] = now
-                self.peer_up[number] = True
                 changed = self.heard_boot[number] != peer.boot
                 self.heard_boot[number] = peer.boot
-            if self.peer_up[number] and now - self.heard_at[number] > DOWN_AFTER:
-                self.peer_up[number] = False
+                self._came_up(number)
+            if number in self.nodes_up and now - self.heard_at[number] > DOWN_AFTER:
+                self.nodes_up.discard(number)
                 changed = True
-            if changed and not self.faults.never_wake:
-                for replica in list(self.replicas.values()):
-                    self._peer_changed(replica, number, self.peer_up[number])
+            if changed:
+                self._tell_peer(number)
+
+    def _came_up(self, peer: int) -> None:
+        """Begin a session with a node that was down, before anything that it sends is taken."""
+        if peer not in self.nodes_up:
+            self.nodes_up.add(peer)
+            self._tell_peer(peer)
+
+    def _tell_peer(self, peer: int) -> None:
+        if not self.faults.never_wake:
+            for replica in list(self.replicas.values()):
+                self._peer_changed(replica, peer, peer in self.nodes_up)
 
     def _peer_changed(self, replica: Replica, peer: int, up: bool) -> None:
         core = replica.core
+        members = [m for m in core.membership.everyone() if member_node(m) == peer]
         if core.role == LEADER:
-            self._report_unreachable(replica, peer)
-            core.wake()
-        elif core.leader and member_node(core.leader) == peer:
+            for member in members:
+                if up:
+                    core.report_unreachable(member)
+                    core.wake()
+                else:
+                    core.peer_down(member)
+        elif member_node(core.leader) == peer:
             if up:
                 core.wake()
             else:
                 core.lose_leader()
+        elif up and core.leader == 0 and members:
+            core.wake()
 
     def _report_unreachable(self, replica: Replica, peer: int) -> None:
         for member in replica.core.membership.everyone():

@@ -129,6 +129,7 @@ class Replica:
             self.machine.applied,
             node.loop.rng.getrandbits(31),
         )
+        self.core.watch_nodes(node.nodes_up)
 
     @property
     def is_leader(self) -> bool:

@@ -331,8 +331,11 @@ def test_member_that_hears_its_leader_takes_no_part_in_an_election(host, kind):
     assert member.step(kind, 3, 2) == []
     assert (member.core.term, member.core.leader) == (1, 2)
     member.core.tick()
-    (reply,) = member.step(kind, 3, 2)
+    *told, reply = member.step(kind, 3, 2)
     assert not reply.reject
+    # Who led learns that it does no longer: it may be silent.
+    former = [(message.kind, message.target, message.term) for message in told]
+    assert former == ([(HEARTBEAT_REPLY, 2, 2)] if kind == VOTE else [])
 
 
 @pytest.mark.parametrize("kind", [VOTE, PRE_VOTE])

@@ -95,12 +95,16 @@ PATCHES = {
     "messages_do_not_wake": [
         (
             "raft",
-            "            liveness.wake(self)\n        if message.term <",
-            "            pass\n        if message.term <",
+            "            liveness.wake(self)\n        if message.kind == PRE_VOTE",
+            "            pass\n        if message.kind == PRE_VOTE",
         )
     ],
     "silence_before_all_is_replicated": [
-        ("liveness", "all(progress.match >= last_index for progress in state.peers)", "True"),
+        (
+            "liveness",
+            "all(progress.match >= last_index or progress.down for progress in state.peers)",
+            "True",
+        ),
         ("liveness", "        and state.commit_index == message.index\n", ""),
         ("liveness", "        and log.last_index == message.index\n", ""),
         ("liveness", "        and log.last_term() == message.log_term\n", ""),
