@@ -8,11 +8,11 @@ from typing import Final
 
 from headrace_raftlog.model.group import LEADER
 from headrace_raftlog.model.limits import HANDOVERS_PER_TICK
-from headrace_raftlog.node.disk_watch import DiskWatch
 from headrace_raftlog.node.health import NodeHealth
 from headrace_raftlog.node.host import Host
 from headrace_raftlog.node.hosted_group import HostedGroup
 from headrace_raftlog.node.options import NodeOptions
+from headrace_raftlog.storage.disk_watch import DiskWatch
 from headrace_raftlog.storage.shared_log import SharedLog
 
 LOG: Final = logging.getLogger(__name__)

@@ -97,6 +97,7 @@ class Disk(Store):
         self._syncing: list[Record] = []
         self._wanted = False
         self._generation = 0
+        self._syncs = 0
         self._done: Callable[[list[object]], None] | None = None
         self._failed: Callable[[], None] | None = None
 
@@ -109,6 +110,12 @@ class Disk(Store):
         self.removed = dict(self._durably_removed)
         for group in self._damaged:
             self.visible[group] = MemoryLog([])
+
+    @property
+    @override
+    def under_way(self) -> tuple[int, int] | None:
+        """See `Store.under_way`."""
+        return (self._syncs, 0) if self._syncing and not self.full else None
 
     @override
     def set_parameters(self, parameters: Parameters) -> None:
@@ -277,6 +284,7 @@ class Disk(Store):
         self._syncing = self._queue
         self._queue = []
         self._wanted = False
+        self._syncs += 1
         self.loop.after(sync_units(self.loop, self.parameters), self._finish, self._generation)
 
     def _finish(self, generation: int) -> None:

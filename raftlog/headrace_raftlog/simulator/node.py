@@ -11,6 +11,7 @@ from headrace_raftlog.model.message import JOIN, Message
 from headrace_raftlog.simulator.catalog import Catalog, GroupRecord
 from headrace_raftlog.simulator.coverage import Coverage
 from headrace_raftlog.simulator.fetch import FetchReply, FetchRequest, serve
+from headrace_raftlog.simulator.invariants import InvariantError
 from headrace_raftlog.simulator.loop import Loop
 from headrace_raftlog.simulator.machine import KEYS
 from headrace_raftlog.simulator.network import Network
@@ -18,10 +19,12 @@ from headrace_raftlog.simulator.parameters import TICK, Parameters
 from headrace_raftlog.simulator.reconcile import reconcile
 from headrace_raftlog.simulator.replica import CrashedError, HostFaults, Replica, Saved, Written
 from headrace_raftlog.simulator.store import Store
+from headrace_raftlog.storage.disk_watch import DiskWatch
 
 DOWN_AFTER: Final = 4 * TICK  # units of silence after which a node counts as down
 BACKLOG_MAX: Final = 200  # messages kept for a paused process; more are lost
 MISROUTED: Final = 0.05  # share of messages for groups that are gone which reach another core
+STALL_TICKS: Final = 15  # for which a sync is under way when the disk counts as hanging
 JOIN_TICKS: Final = 3  # between two requests to be admitted
 UNHEARD_ELECTIONS: Final = 4  # election timeouts without a leader after which a member asks too
 
@@ -40,6 +43,8 @@ class Node:
         fetches: numbers its snapshot transfers.
         heard_at, heard_boot: failure detection per other node.
         nodes_up: the others that count as up; shared with the cores.
+        disk_watch: notices that the disk hangs.
+        handing_over: groups that were to be handed over since it does.
     """
 
     def __init__(
@@ -76,6 +81,8 @@ class Node:
         self.heard_at: dict[int, int] = {}
         self.heard_boot: dict[int, int] = {}
         self.nodes_up: set[int] = set()
+        self.disk_watch = DiskWatch(STALL_TICKS)
+        self.handing_over: set[int] = set()
 
     def start(self) -> None:
         """Recover from the disk and run."""
@@ -84,6 +91,7 @@ class Node:
         self.boot += 1
         self.network.boots[self.number] = self.boot
         self.paused = False
+        self.disk_watch = DiskWatch(STALL_TICKS)
         self.store.open(self._on_durable, self._on_failed)
         for peer in self.peers:
             self.heard_at[peer.number] = self.loop.now
@@ -119,6 +127,7 @@ class Node:
             store.begin(group, own, record.founding if founder else NOBODY)
         replica = Replica(self, record.checker)
         self.replicas[group] = replica
+        replica.core.withhold(self.disk_watch.stalled)
         if self.loop.tracing:
             self.loop.trace(
                 f"host     {group} as {replica.member}: {store.hard_state(group)!r}, "
@@ -241,6 +250,7 @@ class Node:
             return
         self.ticks += 1
         self._watch_peers()
+        self._watch_disk()
         for group in self.store.collect():
             replica = self.replicas.get(group)
             if replica is not None:
@@ -301,6 +311,39 @@ class Node:
                 changed = True
             if changed:
                 self._tell_peer(number)
+
+    def _watch_disk(self) -> None:
+        """Give up what is led here while the disk hangs, and take no part in elections."""
+        watch = self.disk_watch
+        if self.faults.leads_without_disk:
+            watch.tick(1.0, self.store.under_way)
+        elif watch.tick(1.0, self.store.under_way):
+            self.coverage.note("disks that hang" if watch.stalled else "disks that answer again")
+            self.handing_over.clear()
+            for replica in list(self.replicas.values()):
+                replica.core.withhold(watch.stalled)
+                replica.turn()
+        if not watch.stalled:
+            return
+        for replica in list(self.replicas.values()):
+            core = replica.core
+            if core.role != LEADER:
+                continue
+            if watch.stalled_s > STALL_TICKS + 2 * int(core.options.election_ticks):
+                text = f"member {replica.member} leads, its disk hangs for {watch.stalled_s} ticks"
+                raise InvariantError(19, text)
+            if not core.transferee and not self.faults.leads_without_disk:
+                self._leave(replica)
+
+    def _leave(self, replica: Replica) -> None:
+        """Hand a group over, once; then step down."""
+        up = [m for m in replica.core.membership.voters if member_node(m) in self.nodes_up]
+        if up and replica.group not in self.handing_over:
+            self.handing_over.add(replica.group)
+            if replica.transfer(self.loop.rng.choice(up)):
+                return
+        replica.core.resign()
+        replica.turn()
 
     def _came_up(self, peer: int) -> None:
         """Begin a session with a node that was down, before anything that it sends is taken."""

@@ -34,6 +34,7 @@ class HostFaults:
         never_wake: changes of other nodes' liveness are not told to the core.
         snapshot_of_newest_membership: a snapshot carries a membership that may be rolled back.
         bodies_not_fetched: a snapshot is installed without the bodies of its live entries.
+        leads_without_disk: a node whose disk hangs goes on leading.
         wiped_keeps_id: a node that lost its data comes back under its old member id.
     """
 
@@ -44,6 +45,7 @@ class HostFaults:
     snapshot_of_newest_membership: bool = False
     bodies_not_fetched: bool = False
     wiped_keeps_id: bool = False
+    leads_without_disk: bool = False
 
 
 class CrashedError(Exception):

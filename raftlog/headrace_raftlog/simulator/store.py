@@ -26,11 +26,17 @@ class Store:
         durable: what is surely on the disk, by group; the checker's knowledge.
         removed: groups removed for good, durably or not.
         full: whether the disk has no space.
+        under_way: as `LogWriter.under_way` says it; None in a store that does not say.
     """
 
     durable: dict[int, MemoryLog]
     removed: dict[int, bool]
     full: bool
+
+    @property
+    def under_way(self) -> tuple[int, int] | None:
+        """Return a number of the write under way, None while there is none."""
+        return None
 
     @abstractmethod
     def open(self, done: Callable[[list[object]], None], failed: Callable[[], None]) -> None:

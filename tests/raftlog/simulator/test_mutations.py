@@ -287,6 +287,7 @@ def test_bug_of_the_core_is_found(broken, name, profile, first, seeds):
         (HostFaults(never_wake=True), "quiet", True, 0, 10),
         (HostFaults(snapshot_of_newest_membership=True), "membership", True, 0, 40),
         (HostFaults(bodies_not_fetched=True), "snapshot", True, 0, 10),
+        (HostFaults(leads_without_disk=True), "disk", True, 0, 150),
         (HostFaults(wiped_keeps_id=True), "membership", True, 0, 100),
     ],
 )
