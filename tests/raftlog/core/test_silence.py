@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from headrace_raftlog.model.entry import HardState
@@ -36,7 +38,7 @@ class Idle:
         self._sessions = sessions
         self._lost = set()
         self.nodes_up = {number: {1, 2, 3} - {number} for number in (1, 2, 3)}
-        self.members = {}
+        self.members: dict[int, Any] = {}
         self.sent = 0
         for number in (1, 2, 3):
             self.start(number)
@@ -47,7 +49,7 @@ class Idle:
 
     def start(self, number, disk=None):
         """Run a member, of what its disk holds."""
-        kept = {}
+        kept: dict[str, Any] = {}
         if disk is not None:
             kept["entries"] = tuple(disk.log.items)
             kept["hard_state"] = HardState(disk.core.term, disk.core.vote, 0)
