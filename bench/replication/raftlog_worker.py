@@ -37,6 +37,10 @@ class IdleHandler:
         """Return nothing: all entries are done with."""
         return b"", array("Q")
 
+    def held(self) -> array[int]:
+        """Return nothing: nobody reads what is done with."""
+        return array("Q")
+
     def restore(self, state: bytes) -> None:
         """Take nothing."""
 

@@ -1,8 +1,9 @@
 """Dead entries of a queue's log that are kept for somebody who still reads them.
 
 An entry that dies while it is within the held part of the log is noted here instead of being
-forgotten, and stays in the log's snapshots. What is held has bounds, in entries and in octets: past
-one of them everything is let go, and who reads has to begin anew.
+forgotten, and stays in this node's log; snapshots, which travel, do not name it. What is held has
+bounds, in entries and in octets: past one of them everything is let go, and who reads has to begin
+anew.
 """
 
 from __future__ import annotations
@@ -120,33 +121,14 @@ class Hold:
         del part[-most:]
         return some
 
-    def join(self, live: array[int]) -> array[int]:
-        """Return the positions of live entries, ascending, with those that are held."""
-        if not self._entries:
-            return live
+    def held(self) -> array[int]:
+        """Return the positions of the entries that died and are kept, ascending."""
         if not self._ascending:
             self._sort()
-        return _merged(self._entries, live)
+        return self._entries[:]
 
     def _sort(self) -> None:
         pairs = sorted(zip(self._entries, self._sizes, strict=True))
         self._entries = array("Q", [pair[0] for pair in pairs])
         self._sizes = array("I", [pair[1] for pair in pairs])
         self._ascending = True
-
-
-def _merged(held: array[int], live: array[int]) -> array[int]:
-    """Return both in one ascending row; they have nothing in common, and mostly no overlap."""
-    if not live or held[-1] < live[0]:
-        return held + live
-    before: i64 = bisect_left(held, live[0])
-    merged = held[:before]
-    done: i64 = 0
-    for place in range(before, len(held)):
-        index = held[place]
-        at: i64 = bisect_left(live, index, done)
-        merged += live[done:at]
-        merged.append(index)
-        done = at
-    merged += live[done:]
-    return merged

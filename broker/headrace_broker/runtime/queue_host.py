@@ -286,7 +286,11 @@ class QueueHost(HostEnd):
 
     def snapshot(self) -> tuple[bytes, array[int]]:
         """Return the machine's state, and the positions of the entries that hold its messages."""
-        return self.machine.snapshot(), self.log.kept(self.machine.live_entries())
+        return self.machine.snapshot(), self.machine.live_entries()
+
+    def held(self) -> array[int]:
+        """Return the positions of dead entries that somebody reads on this node."""
+        return self.log.held()
 
     def restore(self, state: bytes) -> None:
         """Take over a state that `snapshot` gave, here or on another node; never while serving.

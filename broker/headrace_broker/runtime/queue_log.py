@@ -107,10 +107,10 @@ class QueueLog:
         hold.keep(index, self.entry_octets(index))
         return True
 
-    def kept(self, live: array[int]) -> array[int]:
-        """Return the positions of a snapshot's entries: those that are live, and what is held."""
+    def held(self) -> array[int]:
+        """Return the positions, ascending, of dead entries that are held."""
         hold = self.hold
-        return live if hold is None else hold.join(live)
+        return array("Q") if hold is None else hold.held()
 
     def replaced(self) -> None:
         """The log begins anew with a snapshot of another replica, which holds nothing."""

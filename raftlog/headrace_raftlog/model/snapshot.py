@@ -21,16 +21,31 @@ class Snapshot:
         state: the application's state, opaque.
         live: indexes up to `index` whose entries the application still reads, ascending; every
             other entry up to `index` is dead.
+        held: dead ones, ascending, that stay in the log of the member that took this, while it
+            runs; they are its own business, stored nowhere and sent to nobody.
     """
 
     def __init__(
-        self, index: i64, term: i64, membership: Membership, state: bytes, live: array[int]
+        self,
+        index: i64,
+        term: i64,
+        membership: Membership,
+        state: bytes,
+        live: array[int],
+        held: array[int] | None = None,
     ) -> None:
         self.index = index
         self.term = term
         self.membership = membership
         self.state = state
         self.live = live
+        self.held = array("Q") if held is None else held
+
+    def kept(self) -> array[int]:
+        """Return the indexes, ascending, that the log of the member that took this keeps."""
+        if not self.held:
+            return self.live
+        return array("Q", sorted([*self.live, *self.held]))
 
     def __repr__(self) -> str:
         return f"Snapshot({self.index}/t{self.term}, {len(self.state)}B, {len(self.live)} live)"

@@ -36,6 +36,13 @@ class GroupHandler(Protocol):
             `entry_data` must still find; all other applied entries may vanish from now on.
         """
 
+    def held(self) -> array[int]:
+        """Return the indexes (typecode Q, ascending) of dead entries that are still read here.
+
+        They stay in this member's log behind its snapshot, until `entry_dead` is told of them; no
+        snapshot names them, and other members know nothing of them.
+        """
+
     def restore(self, state: bytes) -> None:
         """Begin anew with a state that `snapshot` returned, here or on another member.
 

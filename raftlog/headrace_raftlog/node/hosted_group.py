@@ -13,8 +13,10 @@ from headrace_raftlog.model.group import LEADER
 from headrace_raftlog.model.limits import ENTRY_COST_BYTES, VOTERS_MAX, WRITING_MESSAGES_MAX
 from headrace_raftlog.model.membership import member_node
 from headrace_raftlog.model.message import Message
+from headrace_raftlog.model.snapshot import Snapshot
 from headrace_raftlog.node.handler import GroupHandler
 from headrace_raftlog.node.reads import GroupReads
+from headrace_raftlog.storage.compaction import without_dead
 from headrace_raftlog.storage.group_log import StoredGroup
 
 
@@ -97,6 +99,17 @@ class HostedGroup:
         if up and core.leader == 0 and self.members_on(peer):
             core.wake()  # it may vote, or know who leads
         return False
+
+    def needed(self, snapshot: Snapshot) -> Snapshot:
+        """Return a fetched snapshot without the entries that are dead here.
+
+        What the member's own snapshot does not name is dead for ever, and is not in its log; a
+        leader of an older release names entries that it holds for a backup.
+        """
+        live = without_dead(self.view, snapshot.live)
+        if live is snapshot.live:
+            return snapshot
+        return Snapshot(snapshot.index, snapshot.term, snapshot.membership, snapshot.state, live)
 
     def members_on(self, node: i64) -> list[int]:
         """Return the member ids of a node, older ones included."""

@@ -4,7 +4,9 @@ First the snapshot, which names the entries that are still read; then those of t
 here yet, which are kept on disk as they come; and when nothing is missing, the snapshot takes the
 place of the log's beginning, in one step. A fetch that is cut short, by a crash or by another
 leader, is begun anew with the leader's next offer, and what was kept is not fetched again. If the
-leader drops an entry meanwhile it has a newer snapshot: the fetch goes on with that one.
+leader drops an entry meanwhile it has a newer snapshot: the fetch goes on with that one. A group
+whose fetch fails, or brings nothing that was missing, rests before the next, longer each time, so
+that it holds no slot that others could use.
 """
 
 from __future__ import annotations
@@ -14,7 +16,12 @@ import logging
 from contextlib import aclosing
 from typing import Final
 
-from headrace_raftlog.model.limits import FETCH_ATTEMPTS_MAX, FETCHES_MAX
+from headrace_raftlog.model.limits import (
+    FETCH_ATTEMPTS_MAX,
+    FETCH_REST_TICKS,
+    FETCH_REST_TICKS_MAX,
+    FETCHES_MAX,
+)
 from headrace_raftlog.model.membership import member_node
 from headrace_raftlog.model.snapshot import Snapshot, SnapshotOffer
 from headrace_raftlog.node.host import Host
@@ -46,9 +53,12 @@ class SnapshotFetcher:
         self._tick_s = tick_s
         self._slots = asyncio.Semaphore(FETCHES_MAX)
         self._running: dict[int, tuple[int, asyncio.Task[None]]] = {}
+        self._rests: dict[int, tuple[float, int]] = {}  # until when, and for how many ticks
 
     def offered(self, hosted: HostedGroup, offer: SnapshotOffer) -> None:
-        """Begin a fetch, unless one from the same leader is under way."""
+        """Begin a fetch, unless one from the same leader is under way or the group rests."""
+        if asyncio.get_running_loop().time() < self._rests.get(hosted.group, (0.0, 0))[0]:
+            return
         running = self._running.get(hosted.group)
         if running is not None:
             if running[0] == offer.leader:
@@ -60,6 +70,7 @@ class SnapshotFetcher:
 
     def leader_changed(self, hosted: HostedGroup) -> None:
         """End the fetch of a group from somebody who does not lead it any more."""
+        self._rests.pop(hosted.group, None)
         running = self._running.get(hosted.group)
         if running is not None and (hosted.removed or running[0] != hosted.core.leader):
             running[1].cancel()
@@ -93,13 +104,25 @@ class SnapshotFetcher:
             try:
                 await self._fetch(hosted, node, offer.index)
             except (FetchFailedError, FrameError) as error:
+                ticks = self._rest(hosted.group)
                 LOG.warning(
                     "group %d: the snapshot of node %d was not fetched to its end, and will be "
-                    "begun again: %s",
+                    "begun again in %.1f s: %s",
                     hosted.group,
                     node,
+                    ticks * self._tick_s,
                     error,
                 )
+            else:
+                self._rests.pop(hosted.group, None)
+
+    def _rest(self, group: int) -> int:
+        """Begin no fetch of a group for a while; return for how many ticks."""
+        _, before = self._rests.get(group, (0.0, 0))
+        ticks = min(max(2 * before, FETCH_REST_TICKS), FETCH_REST_TICKS_MAX)
+        until = asyncio.get_running_loop().time() + ticks * self._tick_s
+        self._rests[group] = (until, ticks)
+        return ticks
 
     async def _fetch(self, hosted: HostedGroup, node: int, index: int) -> None:
         group, member = hosted.group, hosted.core.member
@@ -108,7 +131,7 @@ class SnapshotFetcher:
                 return  # the entries came another way
             try:
                 snapshot = await self._bulk.snapshot(node, group, member, index)
-                await self._fetch_missing(hosted, node, snapshot)
+                snapshot = await self._fetch_missing(hosted, node, snapshot)
             except GoneError:
                 await asyncio.sleep(self._tick_s)  # the leader's newer snapshot is on its way
                 continue
@@ -118,12 +141,24 @@ class SnapshotFetcher:
             return
         raise FetchFailedError(f"{FETCH_ATTEMPTS_MAX} snapshots were gone before they were here")
 
-    async def _fetch_missing(self, hosted: HostedGroup, node: int, snapshot: Snapshot) -> None:
-        """Fetch until nothing is missing; there is no turn of the loop between that and return."""
+    async def _fetch_missing(self, hosted: HostedGroup, node: int, snapshot: Snapshot) -> Snapshot:
+        """Fetch until nothing is missing; there is no turn of the loop between that and return.
+
+        Returns:
+            The snapshot, without entries that are dead here.
+
+        Raises:
+            FetchFailedError: a whole fetch brought nothing that was missing.
+        """
+        before = 0
         while not self._is_over(hosted):
+            snapshot = hosted.needed(snapshot)
             missing = self._host.missing(hosted, snapshot)
             if not missing:
-                return
+                return snapshot
+            if before and len(missing) >= before:
+                raise FetchFailedError(f"entry {missing[0]} is still missing, as {before - 1} more")
+            before = len(missing)
             ranges = ranges_of(missing)
             fetch = self._bulk.entries(
                 node, hosted.group, hosted.core.member, ranges, snapshot.term
@@ -131,11 +166,12 @@ class SnapshotFetcher:
             async with aclosing(fetch) as pieces:
                 async for piece in pieces:
                     if self._is_over(hosted):
-                        return
+                        return snapshot
                     self._host.add_incoming(hosted, piece)
                     self.entries_fetched += len(piece)
                     while self._host.is_backlogged:  # noqa: ASYNC110  (no event tells of its end)
                         await asyncio.sleep(self._tick_s)
+        return snapshot
 
     def _is_over(self, hosted: HostedGroup) -> bool:
         return hosted.removed or self._host.stopped

@@ -78,8 +78,9 @@ class SnapshotTaker:
         if index <= hosted.saved_index:
             return False
         state, live = hosted.handler.snapshot()
+        held = hosted.handler.held()
         term = hosted.view.term_at(index)
-        snapshot = Snapshot(index, term, core.membership_at(index), state, live)
+        snapshot = Snapshot(index, term, core.membership_at(index), state, live, held)
         self._log.save_snapshot(hosted.group, snapshot)
         self.taken += 1
         self.saved(hosted, snapshot)

@@ -27,6 +27,17 @@ def lacking(group: StoredGroup, live: array[int], trusted: i64) -> list[int]:
     return out if group.incoming is None else [at for at in out if not group.has_incoming(at)]
 
 
+def without_dead(group: StoredGroup, live: array[int]) -> array[int]:
+    """Return the live indexes of a later snapshot without those that are dead in this log."""
+    sparse = group.live if group.live is not None else _EMPTY
+    before: i64 = bisect_right(live, group.snapshot_index)
+    dead = Matching(sparse.indexes, live, before).missing
+    if not dead:
+        return live
+    gone = set(dead)
+    return array("Q", [index for index in live if index not in gone])
+
+
 def compact(group: StoredGroup, index: i64, term: i64, live: array[int]) -> None:
     """Let everything up to `index` go but the live entries, which the group has itself.
 

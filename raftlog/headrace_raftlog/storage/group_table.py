@@ -187,7 +187,7 @@ class GroupTable:
         if stored.index <= group.snapshot_index:
             drop_snapshot(group, stored)
             return
-        compact(group, stored.index, stored.term, taken.live)
+        compact(group, stored.index, stored.term, taken.kept())
         if group.snapshot is not None:
             drop_snapshot(group, group.snapshot)
         group.snapshot = stored

@@ -316,7 +316,7 @@ class SharedLog:
 
         Args:
             group: incarnation id.
-            snapshot: at an applied index; every live entry is in the log.
+            snapshot: at an applied index; every live or held entry is in the log.
             token: called back once it is durable; None: no call.
 
         Raises:
@@ -331,7 +331,7 @@ class SharedLog:
             self._queue.note(token)
             return
         assert view.term_at(snapshot.index) == snapshot.term, f"{snapshot!r} does not fit the log"
-        lost = lacking(view, snapshot.live, snapshot.index)
+        lost = lacking(view, snapshot.kept(), snapshot.index)
         assert not lost, f"group {group}: live entry {lost[0]} is not in the log"
         self._queue.feed(self._snapshot_write(view, snapshot, token, TAKEN))
 

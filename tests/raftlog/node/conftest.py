@@ -54,6 +54,7 @@ class Machine:
         self.indexes: list[int] = []
         self.leaders: list[tuple[int, int, bool]] = []
         self.restored = 0
+        self.held_here: list[int] = []
         self.is_live: Callable[[int], bool] = lambda index: False
         self.read: Callable[[int], bytes] = lambda index: b""
         self._changed = changed
@@ -63,6 +64,9 @@ class Machine:
         bodies = zip(self.indexes, self.applied, strict=True)
         kept = [None if index in live else data.hex() for index, data in bodies]
         return json.dumps([self.indexes, kept]).encode(), array("Q", live)
+
+    def held(self) -> array[int]:
+        return array("Q", self.held_here)
 
     def restore(self, state: bytes) -> None:
         self.indexes, kept = json.loads(state)
@@ -232,6 +236,9 @@ class EventMachine:
     def snapshot(self) -> tuple[bytes, array[int]]:
         self.events.append(f"{self.name} snapshot")
         return self.name.encode(), array("Q")
+
+    def held(self) -> array[int]:
+        return array("Q")
 
     def restore(self, state: bytes) -> None:
         self.events.append(f"{self.name} restores {state.decode()}")

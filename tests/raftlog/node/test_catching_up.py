@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Callable, Coroutine
+from array import array
+from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from headrace_raftlog.model.entry import Entry
 from headrace_raftlog.model.group import LEADER, CoreOptions
+from headrace_raftlog.model.limits import FETCH_REST_TICKS, FETCHES_MAX
 from headrace_raftlog.model.membership import Membership, member_node
 from headrace_raftlog.transport import bulk_server
 from headrace_raftlog.transport.bulk_client import BulkClient, GoneError
@@ -115,6 +118,114 @@ def test_restart_begins_at_the_newest_snapshot(cluster: MakeCluster) -> None:
         await all_equal(c, 5)
         for node in ALL:
             assert c.machines[node, 5].applied[: len(before[node])] == before[node]
+        await c.stop()
+
+    run(body())
+
+
+async def with_own_snapshots(c: Any) -> tuple[int, int, int]:
+    """Let all members of a group snapshot; return leader, a follower and an entry that is dead."""
+    leader = await start_group(c, *ALL)
+    await write(c, 5, 10)
+    await all_equal(c, 5)
+    dead = next(i for i in c.machines[leader, 5].indexes if i % 10)
+    return leader, next(n for n in ALL if n != leader), dead
+
+
+async def snapshots_of(c: Any, *nodes: int) -> None:
+    """Take snapshots, and wait until they are in force."""
+    for node in nodes:
+        last = first_index(c, node, 5)
+        c.nodes[node].snapshot_now(5)
+        await c.ticks(lambda node=node, last=last: first_index(c, node, 5) > last)
+
+
+def test_entries_that_one_member_holds_stay_there_and_nobody_else_hears_of_them(
+    cluster: MakeCluster,
+) -> None:
+    async def body() -> None:
+        c = make(cluster)
+        leader, slow, dead = await with_own_snapshots(c)
+        body_held = c.nodes[leader].entry_data(5, dead)
+        for node in ALL:
+            if node != slow:
+                c.machines[node, 5].held_here = [dead]
+        await snapshots_of(c, *ALL)
+        leader = await behind(c, 5, slow)
+        assert c.nodes[leader].entry_data(5, dead) == body_held
+        assert dead not in c.nodes[leader]._log.read_snapshot(5).live
+        await c.start(slow)
+        c.create(5, slow)
+        await all_equal(c, 5)
+        with pytest.raises(KeyError):
+            c.nodes[slow].entry_data(5, dead)
+        c.machines[leader, 5].held_here = []
+        await write(c, 5, 1)
+        await snapshots_of(c, leader)
+        with pytest.raises(KeyError):
+            c.nodes[leader].entry_data(5, dead)
+        await c.stop()
+
+    run(body())
+
+
+def test_entries_of_a_peers_snapshot_that_are_dead_here_are_not_fetched(
+    cluster: MakeCluster,
+) -> None:
+    async def body() -> None:
+        c = make(cluster)
+        leader, slow, dead = await with_own_snapshots(c)
+        for node in ALL:
+            machine = c.machines[node, 5]
+
+            def named(machine: Any = machine) -> tuple[bytes, array[int]]:
+                state, live = type(machine).snapshot(machine)
+                return state, array("Q", sorted([dead, *live]))
+
+            if node != slow:  # as members of an older release do while a backup reads them
+                machine.snapshot = named
+        await snapshots_of(c, *ALL)
+        leader = await behind(c, 5, slow)
+        assert dead in c.nodes[leader]._log.read_snapshot(5).live
+        await c.start(slow)
+        c.create(5, slow)
+        await all_equal(c, 5)
+        assert c.nodes[slow]._fetcher.installed == 1
+        with pytest.raises(KeyError):
+            c.nodes[slow].entry_data(5, dead)
+        await c.stop()
+
+    run(body())
+
+
+def test_fetch_that_brings_nothing_rests_and_holds_no_slot(
+    cluster: MakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def body() -> None:
+        c = make(cluster)
+        leader = await start_group(c, *ALL)
+        slow = next(n for n in ALL if n != leader)
+        leader = await behind(c, 5, slow)
+        fetches: list[int] = []
+        await c.start(slow)
+        fetcher = c.nodes[slow]._fetcher
+
+        async def nothing(*args: Any) -> AsyncIterator[list[Entry]]:
+            fetches.append(1)
+            return
+            yield
+
+        real = fetcher._bulk
+        fetcher._bulk = Interposed(real, "entries", nothing)
+        c.create(5, slow)
+        await c.ticks(lambda: fetcher._rests.get(5, (0.0, 0))[1] >= 4 * FETCH_REST_TICKS)
+        assert len(fetches) == 3  # one for each failure, and no more
+        assert "is still missing" in caplog.text
+        assert not fetcher._slots.locked()
+        assert fetcher._slots._value == FETCHES_MAX
+        fetcher._bulk = real
+        await all_equal(c, 5)
+        assert 5 not in fetcher._rests
         await c.stop()
 
     run(body())
