@@ -75,7 +75,7 @@ async def serve(config: Config, stop: asyncio.Event, hang_up: asyncio.Event) -> 
         stack.push_async_callback(node.stop)
         status = NodeStatusSource(node)
         administration = NodeAdministration(node)
-        hosts = Hosts(_names(config))
+        hosts = Hosts(host_names(config))
         management = ManagementServer(status, administration, hosts=hosts)
         stack.push_async_callback(management.stop)
         for address, security in ((config.listeners.http, None), (config.listeners.https, tls)):
@@ -116,7 +116,7 @@ def _cluster_tls(config: Config) -> ClusterTls | None:
     return found
 
 
-def _names(config: Config) -> list[str]:
+def host_names(config: Config) -> list[str]:
     """Return the names by which this node may be asked over HTTP."""
     listeners = config.listeners
     places = [node.address for node in config.cluster.nodes]

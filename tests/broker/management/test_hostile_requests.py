@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import sys
 from collections.abc import Iterable
 from typing import Any
@@ -11,6 +12,8 @@ from typing import Any
 import aiohttp
 import pytest
 
+from headrace_broker.app import host_names
+from headrace_broker.config import load_config
 from headrace_broker.management.hosts import Hosts
 from headrace_broker.management.metric_server import MetricServer
 from headrace_broker.management.server import ManagementServer
@@ -133,3 +136,18 @@ def test_a_page_whose_name_leads_here_gets_nothing(
     assert not ask(node, lines("127.0.0.1"), metrics).startswith("HTTP/1.1 421")
     own = ask(node, lines("evil.example:15672"), metrics, ["evil.example"])
     assert not own.startswith("HTTP/1.1 421")
+
+
+def test_a_node_knows_the_names_that_its_configuration_gives_it() -> None:
+    environment = {
+        "HEADRACE_NODE_NAME": "n2",
+        "HEADRACE_NODE_DATA_DIR": "/data",
+        "HEADRACE_CLUSTER_NODES": "1=n1@a.example:7100,2=n2@b.example:7100",
+        "HEADRACE_CLUSTER_JOIN_SECRET_FILE": "/secret",
+        "HEADRACE_LISTENERS_HTTP": "web.example:15672",
+        "HEADRACE_HTTP_HOSTS": "proxy.example",
+    }
+    hosts = Hosts(host_names(load_config(None, environment)))
+    own = ("n2", "b.example", "web.example", "proxy.example", socket.gethostname())
+    assert all(hosts.allows(name) for name in own)
+    assert not hosts.allows("evil.example")

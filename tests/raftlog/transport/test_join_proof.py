@@ -160,6 +160,38 @@ def test_nodes_are_given_a_secret_one_after_the_other(node_type, addresses):
     run(body)
 
 
+@pytest.mark.parametrize("required", [True, False])
+def test_a_node_of_an_earlier_release_is_let_in_while_the_proof_is_not_required(
+    identity_of, required
+):
+    class Earlier(RaftTransportServicer):
+        async def Open(self, request: Any, context: Any) -> StreamPlace:  # noqa: N802
+            raise AssertionError("only the challenge is asked for")
+
+    async def body() -> None:
+        server = grpc.aio.server()
+        add_RaftTransportServicer_to_server(Earlier(), server)
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        proof = JoinProof(lambda: JoinSecrets((NEW,), required))
+        own = identity_of(2).metadata(1)
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            if required:
+                with pytest.raises(UnprovenError, match=r"cluster\.join_secret_required = false"):
+                    await proof.prove(channel, own)
+            else:
+                assert await proof.prove(channel, own) == (own, Proof())
+        await server.stop(None)
+        called = JoinProof(lambda: JoinSecrets((NEW,), required))
+        if required:
+            with pytest.raises(UnprovenError, match="it gave no proof"):
+                called.check(own)
+        else:
+            assert called.check(own) == Proof()
+
+    run(body)
+
+
 def test_who_is_called_proves_itself_too(node_type, caller_type, identity_of, addresses):
     """An impostor at a node's address has challenges of its own, and takes any proof."""
 
