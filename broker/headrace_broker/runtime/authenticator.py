@@ -177,7 +177,7 @@ class Authenticator:
         if not self._checker.remembered(self._candidate(name, host), password):
             return Verdict(False, wait_s) if wait_s > 0 else None
         if wait_s > 0:
-            self._limit.remember(name, host)  # the failures of others go on counting
+            self._limit.glanced(name, host)  # the failures of others go on counting
         else:
             self._limit.succeeded(name, host)
         return Verdict(True)

@@ -94,6 +94,9 @@ class _Glances:
         self.left -= 1
         return True
 
+    def give_back(self) -> None:
+        self.left = min(self.left + 1, LOGIN_GLANCES_MAX)
+
 
 class LoginLimit:
     """Says who has to wait before a log-in is looked at.
@@ -147,10 +150,14 @@ class LoginLimit:
         """Forget what a user did wrong at an address; what others did there stays."""
         key = (user, site(host))
         self._users.forget(key)
-        self.remember(user, host)
+        self._remember(user, host)
 
-    def remember(self, user: str, host: str) -> None:
-        """Note that a user was right at an address; the failures there stay."""
+    def glanced(self, user: str, host: str) -> None:
+        """Note that a glance found a password right: it does not count, but the failures stay."""
+        self._remember(user, host)
+        self._right[(user, site(host))].give_back()
+
+    def _remember(self, user: str, host: str) -> None:
         key = (user, site(host))
         if key not in self._right:
             self._right[key] = _Glances(self._clock())

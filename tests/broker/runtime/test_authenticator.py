@@ -255,6 +255,19 @@ def test_a_right_password_passes_where_it_was_right_before_though_others_fail(us
     asyncio.run(work())
 
 
+def test_clients_of_a_locked_user_come_back_all_at_once(users, threads):
+    authenticator = Authenticator(users.get, Clock())
+
+    async def work():
+        assert await authenticator.check("ann", "secret", FAR)
+        for _ in range(LOGIN_FAILURES_OF_USER + 3):
+            await authenticator.check("ann", "guess", FAR)
+        checks = (authenticator.check("ann", "secret", FAR) for _ in range(1000))
+        assert all(await asyncio.gather(*checks))
+
+    asyncio.run(work())
+
+
 def test_guesses_against_what_is_remembered_are_as_few_as_others(users, threads):
     authenticator = Authenticator(users.get, Clock())
 
