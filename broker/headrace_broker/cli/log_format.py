@@ -119,10 +119,10 @@ def begin(level: str) -> None:
     Args:
         level: a name of `logging`'s, in any case of letters.
     """
-    logging.basicConfig(level=level.upper())
-    for handler in logging.getLogger().handlers:
-        handler.setFormatter(HumanFormatter())
-        handler.addFilter(BUDGET)
+    handler = logging.StreamHandler()
+    handler.setFormatter(HumanFormatter())
+    handler.addFilter(BUDGET)
+    logging.basicConfig(level=level.upper(), handlers=[handler])  # unless somebody else has
 
 
 def set_up(section: LoggingSection) -> None:
@@ -133,7 +133,8 @@ def set_up(section: LoggingSection) -> None:
     """
     kind = JsonFormatter if section.format == JSON else HumanFormatter
     for handler in logging.getLogger().handlers:
-        handler.setFormatter(kind())
+        if isinstance(handler.formatter, (HumanFormatter, JsonFormatter)):  # made by `begin`
+            handler.setFormatter(kind())
     if section.audit_file:
         try:
             file = _AuditFile(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import logging
 import stat
@@ -23,6 +22,7 @@ from headrace_broker.runtime.audit import ACTOR, Actor
 def set_up(monkeypatch):
     """Sets logging up as a node does, on loggers of its own, and takes it back."""
     handler = logging.StreamHandler()
+    handler.setFormatter(log_format.HumanFormatter())
     root = logging.getLogger()
     monkeypatch.setattr(root, "handlers", [handler])
     before = audit.LOG.level
@@ -136,13 +136,16 @@ def test_what_people_write_is_left_as_it_is(set_up, kind):
     assert "queue 'Aufträge ありがとう' has 3 messages" in line
 
 
-def test_a_record_is_written_before_the_configuration_is_read(monkeypatch):
-    root, stream = logging.getLogger(), io.StringIO()
-    monkeypatch.setattr(root, "handlers", [logging.StreamHandler(stream)])
-    monkeypatch.setattr(root, "level", root.level)
+def test_a_record_is_written_before_the_configuration_is_read(monkeypatch, capsys):
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "handlers", [])
+    before = root.level
     log_format.begin("info")
     root.warning("a\nb")
-    assert stream.getvalue().endswith(r"WARNING root: a\nb" + "\n")
+    root.setLevel(before)
+    assert capsys.readouterr().err.endswith(r"WARNING root: a\nb" + "\n")
+    (handler,) = root.handlers
+    assert log_format.BUDGET in handler.filters
 
 
 def test_the_audit_file_is_written_likewise(set_up, tmp_path):
