@@ -1,4 +1,10 @@
-"""Which version this is, and whether its hot path is compiled."""
+"""Which version this is, and whether its hot path is compiled.
+
+There are two, and each has its names wherever one is told. `VERSION` is Headrace's own:
+`headrace_version`, and `product_version` beside the product's name. `RABBITMQ_VERSION` is what
+clients compare with the RabbitMQ that they need: `rabbitmq_version` and `management_version` in the
+HTTP API and in definitions, and `version` among the server's properties in AMQP.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +13,7 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from typing import Final
 
 VERSION: Final = "0.1.0"
+RABBITMQ_VERSION: Final = "4.1.0"  # whose APIs these are
 
 # One module of each compiled part; hatch_build.py compiles all of them or none.
 HOT_MODULES: Final = (

@@ -41,7 +41,12 @@ def vhost_definitions(view: CatalogView, vhost: str) -> Body:
 
 
 def _head() -> Body:
-    return {"product_name": "Headrace", "product_version": build_info.VERSION}
+    return {
+        "product_name": "Headrace",
+        "product_version": build_info.VERSION,
+        "headrace_version": build_info.VERSION,
+        "rabbitmq_version": build_info.RABBITMQ_VERSION,
+    }
 
 
 def _without_vhost(row: Body) -> Body:

@@ -10,6 +10,7 @@ from headrace_broker import build_info
 from headrace_broker.management.access import caller
 from headrace_broker.management.administration import Administration
 from headrace_broker.management.answer import PARTIAL_HEADER, json_answer
+from headrace_broker.management.feature_flag import FEATURE_FLAGS, FeatureFlagView
 from headrace_broker.management.figures import (
     AGES,
     RETENTION,
@@ -36,7 +37,6 @@ from headrace_broker.model.stats import (
     VhostStats,
 )
 
-RABBITMQ_VERSION: Final = "4.1.0"  # whose API this is; clients look whether it is new enough
 CHURN: Final = NODE_FIGURES[7:14]
 MESSAGES: Final = ("publish", "confirm", "deliver_get", "redeliver", "ack")
 OUTCOMES: Final = tuple(name for name in CLIENT_FIGURES if name not in MESSAGES)
@@ -70,7 +70,12 @@ class OverviewEndpoints:
             ),
             got("/api/cluster-name", self._name, "Name of the cluster.", dict[str, str]),
             got("/api/extensions", self._extensions, "Extensions of the page; none.", list[Body]),
-            listed("/api/feature-flags", self._nothing, "Flags of features; none.", Body),
+            listed(
+                "/api/feature-flags",
+                self._feature_flags,
+                "What clients ask RabbitMQ for by a flag, and is there.",
+                FeatureFlagView,
+            ),
             listed("/api/deprecated-features", self._nothing, "What will go; nothing.", Body),
             listed("/api/deprecated-features/used", self._nothing, "Likewise, in use.", Body),
             got("/api/auth", self._auth, "Ways to log in beside a password.", Body),
@@ -85,8 +90,9 @@ class OverviewEndpoints:
         body: Body = {
             "product_name": "Headrace",
             "product_version": build_info.VERSION,
-            "management_version": build_info.VERSION,
-            "rabbitmq_version": RABBITMQ_VERSION,
+            "headrace_version": build_info.VERSION,
+            "management_version": build_info.RABBITMQ_VERSION,
+            "rabbitmq_version": build_info.RABBITMQ_VERSION,
             "compiled": build_info.compiled(),
             "rates_mode": "basic",
             "sample_retention_policies": RETENTION,
@@ -115,11 +121,18 @@ class OverviewEndpoints:
     async def _extensions(self, request: web.Request) -> web.Response:
         return json_answer([])
 
+    async def _feature_flags(self, request: web.Request) -> web.Response:
+        return await listing(request, list(FEATURE_FLAGS), _render_flag)
+
     async def _nothing(self, request: web.Request) -> web.Response:
         return await listing(request, [], dict)
 
     async def _auth(self, request: web.Request) -> web.Response:
         return json_answer({"oauth_enabled": False})
+
+
+def _render_flag(flag: FeatureFlagView) -> Body:
+    return {**flag}
 
 
 def _objects(nodes: list[NodeStats]) -> dict[str, int]:

@@ -9,6 +9,7 @@ import msgspec
 
 from headrace_broker.catalog.argument import unknown_queue_arguments
 from headrace_broker.management.flow_rendering import render_queue_moves
+from headrace_broker.model.definition import QUEUE_QUORUM
 from headrace_broker.model.flow import FLOW, RUNNING
 from headrace_broker.model.status import NodeStatus, Overview, QueueStatus
 
@@ -64,6 +65,8 @@ def render_queue(queue: QueueStatus, now_ms: int) -> dict[str, Any]:
         "effective_policy_definition": queue.definition,
         "flow": render_queue_moves(queue.flow),
     }
+    if queue.kind == QUEUE_QUORUM:
+        body["delivery_limit"] = queue.delivery_limit if queue.delivery_limit >= 0 else "unlimited"
     if queue.has_counts:
         mark = queue.watermark
         body |= {

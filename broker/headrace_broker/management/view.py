@@ -228,6 +228,7 @@ QueueView = _view(
         **dict.fromkeys(("arguments", "effective_policy_definition"), dict[str, Any]),
         **dict.fromkeys(("policy", "operator_policy"), _optional(str)),
         **dict.fromkeys(("members", "unknown_arguments"), list[str]),
+        "delivery_limit": int | str,
         "flow": QueueFlowView,
         **_figures(LENGTHS),
         **dict.fromkeys(("messages_delayed", "messages_dlx"), _optional(int)),
@@ -438,7 +439,9 @@ OverviewView = _view(
     "The cluster in short.",
     {
         **dict.fromkeys(("product_name", "product_version", "management_version"), str),
-        **dict.fromkeys(("rabbitmq_version", "rates_mode", "cluster_name", "node"), str),
+        **dict.fromkeys(
+            ("headrace_version", "rabbitmq_version", "rates_mode", "cluster_name", "node"), str
+        ),
         "leader": str,
         **dict.fromkeys(("compiled", "disable_stats", "enable_queue_totals"), bool),
         "sample_retention_policies": dict[str, list[int]],

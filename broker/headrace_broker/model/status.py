@@ -170,6 +170,7 @@ class QueueStatus(msgspec.Struct, frozen=True):
         policy: name of the policy that counts for it, "" for none.
         operator_policy: likewise.
         definition: what both come to.
+        delivery_limit: failed deliveries that a message survives, negative for any number.
         watermark: as the counts.
         flow: what its leader says of its flow control, None where nothing moves in it.
         archived: settled messages that are kept.
@@ -196,6 +197,7 @@ class QueueStatus(msgspec.Struct, frozen=True):
     policy: str = ""
     operator_policy: str = ""
     definition: dict[str, Any] = {}
+    delivery_limit: int = -1
     watermark: WatermarkStatus = WatermarkStatus()
     flow: QueueFlow | None = None
     archived: int = 0

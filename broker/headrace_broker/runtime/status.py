@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from headrace_broker.catalog.effective import policy_of
-from headrace_broker.catalog.policy import merged
+from headrace_broker.catalog.policy import effective, merged
 from headrace_broker.flow.alarm import STAGE_ALARM
-from headrace_broker.model.definition import QUEUE_QUORUM, Queue
+from headrace_broker.model.definition import QUEUE_QUORUM, Policy, Queue
 from headrace_broker.model.flow_parameter import PARAMETERS
 from headrace_broker.model.status import (
     DamageStatus,
@@ -26,6 +26,7 @@ from headrace_broker.runtime.counts import watermark_of
 from headrace_broker.runtime.flow_settings import Setting
 from headrace_broker.runtime.head_timestamp import HeadTimestamps
 from headrace_broker.runtime.node import BrokerNode
+from headrace_broker.runtime.queue_settings import queue_settings
 from headrace_raftlog.model.membership import Membership, member_node, name_of
 
 
@@ -272,8 +273,17 @@ class NodeStatusSource:
             policy=policy.name if policy is not None else "",
             operator_policy=operator_policy.name if operator_policy is not None else "",
             definition=merged(policy, operator_policy),
+            delivery_limit=self._delivery_limit(queue, policy, operator_policy),
             watermark=watermark_of(host) if host else WatermarkStatus(),
         )
+
+    def _delivery_limit(self, queue: Queue, policy: Policy | None, operator: Policy | None) -> int:
+        """Return what the queue's machine is told, whether a replica is here or not."""
+        if queue.kind != QUEUE_QUORUM:
+            return -1
+        limits = self._node.catalog.catalog.vhost_limits(queue.vhost)
+        settings = queue_settings(queue, effective(queue, policy, operator, limits))
+        return int(settings.delivery_limit)
 
 
 def role_of(membership: Membership, member: int) -> str:

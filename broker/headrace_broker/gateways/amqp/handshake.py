@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from pamqp import commands
 
-from headrace_broker.build_info import VERSION
+from headrace_broker.build_info import RABBITMQ_VERSION, VERSION
 from headrace_broker.codecs.method import decode_amqplain, long_string_bytes
 from headrace_broker.model.client_limits import ClientLimits
 from headrace_broker.model.limits import (
@@ -57,7 +57,8 @@ def start(cluster_name: str, external: bool) -> commands.Connection.Start:
         "information": "A message broker whose flow control works.",
         "platform": f"Python {platform.python_version()}",
         "product": "Headrace",
-        "version": VERSION,
+        "version": RABBITMQ_VERSION,
+        "headrace_version": VERSION,
     }
     mechanisms = f"{MECHANISMS} {EXTERNAL}" if external else MECHANISMS
     return commands.Connection.Start(0, 9, properties, mechanisms, "en_US")

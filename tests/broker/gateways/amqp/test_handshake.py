@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 from pamqp import commands
 
+from headrace_broker import build_info
 from headrace_broker.gateways.amqp import handshake
 from headrace_broker.model.client_limits import ClientLimits
 from headrace_broker.model.limits import CLOSE_SECONDS_MAX, HANDSHAKE_SECONDS_MAX
@@ -21,6 +22,8 @@ def test_handshake_offers_what_clients_know(kit, new_peer):
     assert start.mechanisms == "PLAIN AMQPLAIN"
     properties = start.server_properties
     assert properties["product"] == "Headrace"
+    assert properties["version"] == build_info.RABBITMQ_VERSION
+    assert properties["headrace_version"] == build_info.VERSION
     assert properties["cluster_name"] == "test"
     assert properties["capabilities"] == {
         "publisher_confirms": True,
