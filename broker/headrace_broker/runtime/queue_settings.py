@@ -19,6 +19,7 @@ from headrace_broker.core.queue.settings import (
     OVERFLOW_REJECT_PUBLISH,
     OVERFLOW_REJECT_PUBLISH_DLX,
     PRIORITY_MAX,
+    PRIORITY_MAX_OF_QUORUM,
     RETRY_ALL,
     RETRY_DISABLED,
     RETRY_FAILED,
@@ -94,12 +95,13 @@ def expires_ms(arguments: Mapping[str, Any]) -> int:
 
 def _set_by_kind(settings: QueueSettings, queue: Queue, arguments: Mapping[str, Any]) -> None:
     """Set what a replicated queue has without being told, and a classic one only when told."""
+    asked = min(max(_number(arguments, "max-priority", 0), 0), PRIORITY_MAX)
     if queue.kind == QUEUE_QUORUM:
-        settings.priority_max = PRIORITY_MAX
+        settings.priority_max = max(asked, PRIORITY_MAX_OF_QUORUM)
         limit = _number(arguments, "delivery-limit", DELIVERY_LIMIT)
         settings.delivery_limit = limit if limit >= 0 else UNSET
     else:
-        settings.priority_max = min(max(_number(arguments, "max-priority", 0), 0), PRIORITY_MAX)
+        settings.priority_max = asked
 
 
 def _set_deduplication(settings: QueueSettings, arguments: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Random logs of queues whose consumers have their prefetch changed."""
+"""Random logs of queues of version 5: prefetch that changes, and more priorities."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import random
 from tests.broker.core.archive_log import archive_log
 from tests.broker.core.lease_log import STAMP
 
-from headrace_broker.core.queue.command import ATTACH, CANCEL, CONFIGURE, encode_set_prefetch
+from headrace_broker.core.queue.command import ATTACH, CANCEL, encode_set_prefetch
+from headrace_broker.core.queue.leader_command import encode_configure
 from headrace_broker.core.queue.queue_machine import PREFETCH_VERSION
+from headrace_broker.core.queue.settings import decode_settings
 
 ARCHIVES = b"\x09\x01\x04"  # head of a CONFIGURE of version 4
 
@@ -21,7 +23,10 @@ def prefetch_log(seed: int, length: int) -> list[bytes]:
     for at in range(upgrade, len(entries)):
         stamp, encoded = entries[at][:STAMP], entries[at][STAMP:]
         if encoded[:3] == ARCHIVES:
-            encoded = bytes([CONFIGURE, 1, PREFETCH_VERSION]) + encoded[3:]
+            settings = decode_settings(encoded[3:])
+            assert settings is not None
+            settings.priority_max = choice.choice([0, 5, 31, 39, 255])
+            encoded = encode_configure(PREFETCH_VERSION, settings)
         elif encoded[:1] in (bytes([ATTACH]), bytes([CANCEL])) and choice.random() < 0.6:
             encoded = _set_prefetch(choice, encoded)
         entries[at] = stamp + encoded

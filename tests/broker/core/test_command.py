@@ -210,6 +210,19 @@ def test_configure_of_an_earlier_version_says_nothing_that_it_does_not_know() ->
     assert encode(4, later) != encode(4, plain)
 
 
+@pytest.mark.parametrize(("asked", "told"), [(5, 5), (31, 31), (32, 31), (255, 31)])
+def test_an_earlier_version_is_told_no_priority_that_is_new(
+    asked: int, told: int
+) -> None:
+    wanted, known = QueueSettings(), QueueSettings()
+    wanted.priority_max, known.priority_max = asked, told
+    encode = leader_command.encode_configure
+    assert encode(4, wanted) == encode(4, known)
+    found = decode_command(stamp_command(1, encode(5, wanted)))
+    assert isinstance(found, Configure)
+    assert found.settings.priority_max == asked
+
+
 def test_numbers_of_a_publisher_come_back_behind_the_batch() -> None:
     found = decoded("enqueue named")
     assert isinstance(found, Enqueue)

@@ -28,8 +28,10 @@ UNSET: Final = -1
 NEWEST: Final = 255  # machine version: above all that there are
 _VERSION_3: Final = 3
 _VERSION_4: Final = 4
+_VERSION_5: Final = 5
 _LAST_OF_VERSION_2: Final = 21  # field
 _LAST_OF_VERSION_3: Final = 22
+_PRIORITY_MAX: Final = 9  # field
 
 OVERFLOW_DROP_HEAD: Final = 0
 OVERFLOW_REJECT_PUBLISH: Final = 1
@@ -48,7 +50,8 @@ ARCHIVE_NONE: Final = 0
 ARCHIVE_HEADERS: Final = 1  # rows of settled messages, whose bodies nobody may read
 ARCHIVE_FULL: Final = 2
 
-PRIORITY_MAX: Final = 31
+PRIORITY_MAX: Final = 255  # what the property of a message can carry
+PRIORITY_MAX_OF_QUORUM: Final = 31  # where nothing is said; and the most before version 5
 KEY_NAME_OCTETS_MAX: Final = 255  # a header's name is a short string
 
 
@@ -135,7 +138,7 @@ def _numbers(settings: QueueSettings) -> dict[int, int]:
         6: settings.dead_letter,
         7: 1 if settings.single_active else 0,
         8: settings.consumer_timeout_ms,
-        9: settings.priority_max,
+        _PRIORITY_MAX: settings.priority_max,
         10: settings.dedup_count if settings.deduplicate else -1,
         11: settings.dedup_ms,
         12: settings.retry_type,
@@ -168,12 +171,15 @@ def encode_settings(settings: QueueSettings, machine_version: i64 = NEWEST) -> b
 
     Args:
         settings: of a queue.
-        machine_version: fields that such a machine does not know are left out.
+        machine_version: fields that such a machine does not know are left out, and a priority that
+            it does not tell apart is the highest one that it does.
     """
     out = BytesWriter()
     out.append(SETTINGS_VERSION)
     numbers = _numbers(settings)
     names = _names(settings)
+    if machine_version < _VERSION_5:
+        numbers[_PRIORITY_MAX] = min(numbers[_PRIORITY_MAX], PRIORITY_MAX_OF_QUORUM)
     for field in _FIELDS:
         if field > _LAST_OF_VERSION_2 and machine_version < _VERSION_3:
             break
@@ -224,7 +230,7 @@ def _set_number(settings: QueueSettings, field: i64, value: i64) -> None:
         settings.single_active = value == 1
     elif field == 8:
         settings.consumer_timeout_ms = value
-    elif field == 9:
+    elif field == _PRIORITY_MAX:
         settings.priority_max = value
     elif field == 10:
         settings.deduplicate = True
