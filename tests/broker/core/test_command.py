@@ -211,9 +211,7 @@ def test_configure_of_an_earlier_version_says_nothing_that_it_does_not_know() ->
 
 
 @pytest.mark.parametrize(("asked", "told"), [(5, 5), (31, 31), (32, 31), (255, 31)])
-def test_an_earlier_version_is_told_no_priority_that_is_new(
-    asked: int, told: int
-) -> None:
+def test_an_earlier_version_is_told_no_priority_that_is_new(asked: int, told: int) -> None:
     wanted, known = QueueSettings(), QueueSettings()
     wanted.priority_max, known.priority_max = asked, told
     encode = leader_command.encode_configure
