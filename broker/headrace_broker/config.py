@@ -222,6 +222,7 @@ class LimitsSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     turn_messages: FlowLimit = None
     turn_octets: FlowLimit = None
     tell_after_ms: FlowLimit = None
+    leaderless_ms: FlowLimit = None
 
     def flow(self) -> dict[str, Value]:
         """Return the limits of flow control that are given here, as stored, by name.

@@ -29,6 +29,8 @@ class FlowLimits:
         turn_messages: publishes that a node passes on in one turn of its loop while consumers wait.
         turn_octets: the same in octets.
         tell_after_ms: a client is told when it was held for so long; 0 for never.
+        leaderless_ms: after so long without a leader of their queue publishes are refused; 0 for
+            never.
         share: percentage of all these that holds now; below 100 while memory is scarce.
     """
 
@@ -44,6 +46,7 @@ class FlowLimits:
         self.turn_messages: i64 = limits.TURN_MESSAGES
         self.turn_octets: i64 = limits.TURN_OCTETS
         self.tell_after_ms: i64 = 0
+        self.leaderless_ms: i64 = limits.LEADERLESS_MS
         self.share: i64 = 100
 
     def scaled(self, figure: i64) -> i64:

@@ -126,6 +126,14 @@ PARAMETERS: Final[dict[str, Parameter]] = {
         limits.DURATION_MS_MAX,
         "a client is told when it was held for so long, 0 for never; clients know of alarms only",
     ),
+    "leaderless-ms": Parameter(
+        limits.LEADERLESS_MS,
+        "milliseconds",
+        0,
+        limits.DURATION_MS_MAX,
+        "publishes are refused when no leader of their queue was reachable for so long, 0 for "
+        "never; several elections fit in",
+    ),
     MEMORY_HIGH: Parameter(
         limits.MEMORY_HIGH_WATERMARK,
         "bytes",

@@ -22,6 +22,7 @@ ENTRY_OVERHEAD_OCTETS: Final = 256 << 10  # in a log entry beside one body: its 
 SETTLE_ITEMS_MAX: Final = 16384  # ranges in one SETTLE; some 340 KiB
 SESSION_OCTETS_MAX: Final = 4 << 20  # octets a session holds for its queue before its channel is given no credit
 DELIVERY_WINDOW_OCTETS: Final = 1 << 20  # octets sent to a consumer's gateway and not yet written
+LEADERLESS_MS: Final = 5000  # milliseconds without a leader that can be reached before clients of the queue are told; several elections fit in
 REQUEST_SECONDS_MAX: Final = 30  # wait for a queue's answer; clients give up at about a minute
 PARTIAL_CONTENT_BYTES_MAX: Final = 64 << 20  # unfinished contents per connection; half of what a node holds
 TABLE_DEPTH_MAX: Final = 16  # tables and arrays within each other; x-death needs 3

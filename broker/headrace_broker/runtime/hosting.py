@@ -36,6 +36,7 @@ from headrace_broker.runtime.port import QueueListener
 from headrace_broker.runtime.queue_gates import QueueGates
 from headrace_broker.runtime.queue_host import QueueHost
 from headrace_broker.runtime.queue_log import MemoryQueueLog, QueueLog, RaftQueueLog
+from headrace_broker.runtime.reachability import LeaderView, Reachability
 from headrace_broker.runtime.session import QueueSession
 from headrace_broker.runtime.traffic import Traffic
 from headrace_broker.runtime.wire import Switchboard
@@ -135,6 +136,9 @@ class Hosting:
         self._next_number = 1
         self._asked: dict[int, int] = {}
         self._moved: dict[int, Queue] = {}  # by group, those that are not where they began
+        view = LeaderView(node, raft, self.hosts, self._moved, self._peers_up)
+        limits = self.ledger.limits
+        self._reachability = Reachability(limits, view.has_leader, lambda: _clock_us() // 1000)
         self._gone: set[int] = set()  # node ids that belong to the cluster no more
         self._leader_waiters: dict[int, list[asyncio.Future[None]]] = {}
         self._tick_handle: asyncio.TimerHandle | None = None
@@ -180,6 +184,7 @@ class Hosting:
         self.configure(refusing)
         for session in list(self._sessions.values()):
             session.tick()
+        self._reachability.look(self._by_group)
         self.ledger.sweep()
 
     # Replicas

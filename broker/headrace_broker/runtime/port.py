@@ -88,6 +88,9 @@ class QueueListener:
         """
         raise AssertionError("no ticket is patient")
 
+    def on_unreachable(self, client: QueueClient, text: str) -> None:
+        """Publishes wait, and no leader can be reached, as `text` says; by default they wait on."""
+
     @abstractmethod
     def on_delivery(self, client: QueueClient, run: DeliveryRun) -> None:
         """Messages for consumer `run.consumer`; may come before `QueueClient.attach` returns."""
@@ -251,6 +254,10 @@ class QueueClient:
             octets: of bodies, counted by `codecs.batch.body_bytes` at both ends, so that the
                 window never drifts.
         """
+
+    def abandon(self) -> list[Ticket]:
+        """End the session at once; return the tickets of what it has not confirmed."""
+        raise AssertionError("only publishes of clients are given up")
 
     @abstractmethod
     def close(self) -> None:

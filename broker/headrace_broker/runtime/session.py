@@ -171,6 +171,22 @@ class QueueSession(QueueClient):
         self.control.settles_sent()
         self._close_when_drained()
 
+    @override
+    def abandon(self) -> list[Ticket]:
+        self.publishing.complete_all()  # what is withheld is committed
+        tickets = self.publishing.give_up()
+        self.close()
+        return tickets
+
+    def unreachable(self, text: str) -> None:
+        """No leader could be reached for long: fail who waits, and tell who has published."""
+        link = self.link
+        if link.gone or link.closing:
+            return
+        self.control.fail(text)
+        if not self.publishing.drained:
+            link.listener.on_unreachable(self, text)
+
     # From the queue, through `end`
 
     def on_enqueued(self, first: i64, last: i64) -> None:

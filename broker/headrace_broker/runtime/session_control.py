@@ -24,6 +24,7 @@ from headrace_broker.model.limits import (
     SETTLE_SLOW_MS,
     SETTLE_SLOW_PARTS,
 )
+from headrace_broker.model.reply_code import INTERNAL_ERROR, AmqpError
 from headrace_broker.runtime.answer import Answer, no_queue
 from headrace_broker.runtime.lane import ControlLane
 from headrace_broker.runtime.lane_port import Gathering, SessionOwner
@@ -123,6 +124,13 @@ class Control(Gathering):
             if not future.done():
                 future.set_exception(no_queue(self._link.queue))
         self._all_sent()
+
+    def fail(self, text: str) -> None:
+        """Fail whatever somebody waits for; the queue may do it all the same, later."""
+        for command in self.lane.pending:
+            future = command.future
+            if future is not None and not future.done():
+                future.set_exception(AmqpError(INTERNAL_ERROR, text))
 
     @override
     def time_is_up(self) -> None:

@@ -164,6 +164,8 @@ class FlowLimits(Spec, frozen=True, kw_only=True):
         turn_messages: publishes passed on in one turn of the loop while consumers wait.
         turn_octets: the same in bytes.
         tell_after_ms: a client is told when it was held for so long; 0 for never.
+        leaderless_ms: publishes are refused when no leader of their queue was reachable for so
+            long; 0 for never.
         memory_high_watermark: bytes, or a fraction of the memory limit such as "0.6", from which
             publishers are blocked in the whole cluster.
         memory_paging_watermark: likewise, from which bodies leave memory.
@@ -182,6 +184,7 @@ class FlowLimits(Spec, frozen=True, kw_only=True):
     turn_messages: Messages | None = None
     turn_octets: Bytes | None = None
     tell_after_ms: Annotated[int, Meta(ge=0, le=INTEGER_MAX)] | None = None
+    leaderless_ms: Annotated[int, Meta(ge=0, le=INTEGER_MAX)] | None = None
     memory_high_watermark: Watermark | None = None
     memory_paging_watermark: Watermark | None = None
     disk_free_limit: DiskWatermark | None = None

@@ -308,6 +308,13 @@ class FakeClient(QueueClient):
             found.window += octets
         self.fake.dispatch()
 
+    def abandon(self) -> list[Ticket]:
+        self.flush()
+        self.repay()
+        tickets, self.waiting = self.waiting, []
+        self.close()
+        return tickets
+
     def close(self) -> None:
         assert not self.closed
         assert self.published == []  # flushed before

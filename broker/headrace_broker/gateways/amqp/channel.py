@@ -37,6 +37,7 @@ from headrace_broker.gateways.amqp.outlet import Deferred, Outlet
 from headrace_broker.gateways.amqp.publishing import Publisher
 from headrace_broker.gateways.amqp.replying import ReplyConsumer
 from headrace_broker.gateways.amqp.transaction import Transaction
+from headrace_broker.gateways.amqp.unreachable import give_up_publishes
 from headrace_broker.model.flow import NO_LIMIT
 from headrace_broker.model.limits import CHANNEL_UNITS, METHOD_UNITS, REJECT_UNITS
 from headrace_broker.model.message import DeliveryRun, Publish
@@ -59,8 +60,7 @@ class Channel(QueueListener, Passer, Deferred):
     too but for settlements and the like.
 
     Attributes:
-        number: 1 to 65535.
-        state: a CHANNEL_* state.
+        number, state: 1 to 65535, and a CHANNEL_* state.
         outlet: the connection's.
         links: its sessions.
         confirms: answers to its publishes.
@@ -409,6 +409,10 @@ class Channel(QueueListener, Passer, Deferred):
             self.holding.withhold(self.confirms.withheld_by())
             self._confirm()
 
+    def on_unreachable(self, client: QueueClient, text: str) -> None:
+        """Refuse publishes that wait for confirms; else close the channel."""
+        give_up_publishes(self, client, text)
+
     def on_delivery(self, client: QueueClient, run: DeliveryRun) -> None:
         """Send a run, or hold it."""
         link = self.links.find(client)
@@ -474,11 +478,7 @@ class Channel(QueueListener, Passer, Deferred):
         self.consumers.pop(consumer.tag, None)
 
     def notify_cancel(self, consumer: Consumer) -> None:
-        """Send basic.cancel for a lost consumer to a client that understands it.
-
-        It waits for the answer to what the client asked last: queue.delete-ok comes before the
-        cancels that the deletion brings.
-        """
+        """Send basic.cancel for a lost consumer, behind the answer to what was asked last."""
         if self.outlet.cancel_notify:
             self._cancels.append(consumer.tag)
             if not self._busy:

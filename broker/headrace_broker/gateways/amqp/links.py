@@ -100,6 +100,13 @@ class Links:
         for link in links.values():
             self._close(link)
 
+    def forget(self, link: Link) -> None:
+        """Forget a link whose session has ended by itself."""
+        self._by_group.pop(link.client.queue.group, None)
+        self._by_client.pop(link.client, None)
+        self.relieve(link)
+        link.closed = True
+
     def _prune(self) -> None:
         """Close the idle links; next time when as many have come as are left now."""
         for group, link in list(self._by_group.items()):

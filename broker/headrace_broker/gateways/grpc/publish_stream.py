@@ -23,6 +23,7 @@ from headrace_broker.gateways.amqp.publishing import Publisher
 from headrace_broker.gateways.amqp.shell import Shell
 from headrace_broker.gateways.amqp.timers import TIMER_TELL
 from headrace_broker.gateways.amqp.transaction import Transaction
+from headrace_broker.gateways.amqp.unreachable import refuse_unreachable
 from headrace_broker.gateways.grpc.stream_confirms import StreamConfirms
 from headrace_broker.model.flow import NO_LIMIT
 from headrace_broker.model.limits import STREAM_TELL_MS, STREAM_WINDOW_MESSAGES
@@ -227,6 +228,12 @@ class PublishStream(QueueListener, Passer, Teller):
         self.links.close()
         self.outlet.brake.timers.cancel(TIMER_TELL)
         self.outlet.brake.close()
+
+    @override
+    def on_unreachable(self, client: QueueClient, text: str) -> None:
+        """Refuse what a queue without a leader has not confirmed; the stream goes on."""
+        refuse_unreachable(self, self.links, self.confirms, client)
+        self.outlet.brake.wake()
 
     # The window
 

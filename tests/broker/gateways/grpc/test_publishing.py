@@ -178,6 +178,28 @@ def test_a_queue_that_is_full_refuses_those_messages_only(serve, broker) -> None
     serve(scenario)
 
 
+def test_a_queue_without_a_leader_refuses_and_the_stream_goes_on(serve, broker) -> None:
+    broker.add_queue("q")
+    broker.hold_confirms = True
+
+    async def scenario(served) -> None:
+        stream = await Stream(served, routing_key="q", confirms=True).open()
+        await stream.send(message(), message())
+        while not (broker.clients and broker.clients[-1].waiting):  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        client = broker.clients[-1]
+        client.listener.on_unreachable(client, "no leader")
+        answer = await stream.answer("refused")
+        assert pairs(answer.ranges) == [(1, 2)]
+        assert client.closed
+        broker.hold_confirms = False
+        await stream.send(message())
+        answer = await stream.answer("confirmed")
+        assert pairs(answer.ranges) == [(3, 3)]
+
+    serve(scenario)
+
+
 def test_a_publisher_whose_epoch_is_over_hears_that_it_is_fenced(serve, broker) -> None:
     queue = broker.add_queue("q")
     queue.refusing = queue.fencing = True  # the last one of each command

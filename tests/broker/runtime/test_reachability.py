@@ -1,0 +1,200 @@
+"""Clients of a queue without a leader that can be reached are told so after a bounded time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from headrace_broker.flow.flow_limits import FlowLimits
+from headrace_broker.model.definition import Queue
+from headrace_broker.model.limits import LEADERLESS_MS
+from headrace_broker.model.reply_code import INTERNAL_ERROR, AmqpError
+from headrace_broker.runtime.port import Attachment, Ticket
+from headrace_broker.runtime.reachability import LeaderView, Reachability
+
+QUEUE = Queue("/", "work", "quorum", 7, (1, 2, 3))
+
+
+class Logs:
+    """Knows one leader."""
+
+    def __init__(self, leader: int) -> None:
+        self._leader = leader
+
+    def leader(self, group: int) -> int:
+        return self._leader
+
+
+class Session:
+    """Notes that it is told."""
+
+    def __init__(self) -> None:
+        self.queue = QUEUE
+        self.texts: list[str] = []
+
+    def unreachable(self, text: str) -> None:
+        self.texts.append(text)
+
+
+@pytest.mark.parametrize(
+    ("leader", "up", "expected"),
+    [
+        (1, {2: 0, 3: 0}, True),  # it steps down by itself without a quorum
+        (2, {2: 5, 3: 0}, True),
+        (2, {2: 0, 3: 5}, False),
+        (0, {2: 5, 3: 5}, False),
+    ],
+)
+def test_replica_here_knows_the_leader(leader: int, up: dict[int, int], expected: bool) -> None:
+    view = LeaderView(1, Logs(leader), {7}, {}, up)
+    assert view.has_leader(QUEUE) is expected
+
+
+@pytest.mark.parametrize(
+    ("up", "expected"),
+    [({1: 5, 2: 5, 3: 5}, True), ({1: 5, 2: 5}, True), ({1: 5, 2: 0}, False), ({}, False)],
+)
+def test_without_a_replica_a_majority_that_is_heard_may_lead(
+    up: dict[int, int], expected: bool
+) -> None:
+    assert LeaderView(4, Logs(0), set(), {}, up).has_leader(QUEUE) is expected
+
+
+def test_queue_in_memory_is_led_where_it_lives() -> None:
+    memory = Queue("/", "m", "classic", 8, (2,), durable=False)
+    assert not memory.logged
+    assert LeaderView(1, Logs(0), set(), {}, {2: 1}).has_leader(memory)
+    assert not LeaderView(1, Logs(0), set(), {}, {2: 0}).has_leader(memory)
+
+
+class Around:
+    """A look at one queue, with a clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0
+        self.led = False
+        self.limits = FlowLimits()
+        self.session: Any = Session()
+        self.reachability = Reachability(self.limits, lambda queue: self.led, lambda: self.now_ms)
+
+    def look(self, now_ms: int) -> int:
+        """Look, and return how often the session was told by now."""
+        self.now_ms = now_ms
+        self.reachability.look({7: {1: self.session}})
+        return len(self.session.texts)
+
+
+def test_sessions_are_told_after_the_bound_and_at_each_look_from_then_on() -> None:
+    around = Around()
+    assert around.look(1000) == 0
+    assert around.look(1000 + LEADERLESS_MS - 1) == 0
+    assert around.look(1000 + LEADERLESS_MS) == 1
+    assert around.look(1500 + LEADERLESS_MS) == 2
+    text = "no leader of queue 'work' in vhost '/' was reachable from this node for 5 s"
+    assert around.session.texts[0] == text
+
+
+def test_leader_that_is_seen_begins_the_time_anew() -> None:
+    around = Around()
+    around.look(0)
+    around.led = True
+    around.look(LEADERLESS_MS - 1)
+    around.led = False
+    assert around.look(LEADERLESS_MS) == 0
+    assert around.look(2 * LEADERLESS_MS - 1) == 0
+
+
+def test_queue_without_sessions_is_forgotten() -> None:
+    around = Around()
+    around.look(0)
+    around.reachability.look({})
+    assert around.look(LEADERLESS_MS) == 0
+
+
+def test_nobody_is_told_with_a_bound_of_0() -> None:
+    around = Around()
+    around.limits.leaderless_ms = 0
+    around.look(0)
+    assert around.look(10 * LEADERLESS_MS) == 0
+
+
+def test_log_tells_once_that_it_gives_up_and_once_that_a_leader_is_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    around = Around()
+    for now in (0, LEADERLESS_MS, 2 * LEADERLESS_MS):
+        around.look(now)
+    around.led = True
+    for now in (3 * LEADERLESS_MS, 4 * LEADERLESS_MS):
+        around.look(now)
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == 2
+    assert "publishes are refused and requests fail" in told[0]
+    assert "(nodes 1, 2, 3)" in told[0]
+    assert told[1] == "queue 'work' in vhost '/': a leader can be reached again"
+
+
+class TestSession:
+    def test_abandoned_publishes_are_given_back_and_the_session_ends_later(
+        self, world: Any, listener: Any, publishes: Any
+    ) -> None:
+        session = world.open(2, listener)
+        world.break_links()
+        ticket = Ticket(1, 2)
+        session.publish(publishes(b"1", b"2"), ticket)
+        session.flush()
+        world.settle_down()
+        account = session.link.account
+        assert account.messages == 2
+        assert session.abandon() == [ticket]
+        assert account.messages == 0
+        assert world.owner.closed == []
+        world.cut = False
+        session.relocate(world.leader)
+        world.settle_down()
+        assert world.owner.closed == [session.session]
+        assert world.hosts[1].machine.ready_count == 0
+
+    def test_what_had_left_before_may_be_committed(
+        self, world: Any, listener: Any, publishes: Any
+    ) -> None:
+        session = world.open(1, listener)
+        session.publish(publishes(b"1"), Ticket(1, 1))
+        session.flush()
+        assert len(session.abandon()) == 1
+        world.settle_down()
+        assert world.hosts[1].machine.ready_count == 1
+        assert world.owner.closed == [session.session]
+        assert listener.confirmed == []
+
+    def test_requests_fail_and_are_not_sent_anew(self, world: Any, listener: Any) -> None:
+        session = world.open(2, listener)
+        world.break_links()
+
+        async def scenario() -> None:
+            attach = asyncio.ensure_future(session.attach(1, Attachment("c", 10)))
+            await asyncio.sleep(0)
+            session.unreachable("no leader")
+            with pytest.raises(AmqpError, match="no leader") as raised:
+                await attach
+            assert raised.value.code == INTERNAL_ERROR
+
+        asyncio.run(scenario())
+
+    def test_channel_is_told_only_where_publishes_wait(
+        self, world: Any, listener: Any, publishes: Any
+    ) -> None:
+        told: list[str] = []
+        listener.on_unreachable = lambda client, text: told.append(text)
+        session = world.open(2, listener)
+        world.break_links()
+        session.unreachable("no leader")
+        assert told == []
+        session.publish(publishes(b"1"), Ticket(1, 1))
+        session.flush()
+        session.unreachable("no leader")
+        assert told == ["no leader"]
