@@ -308,8 +308,13 @@ class QueueSession(QueueClient):
         self.relocate(located if located else self.link.target)
 
     def _close_when_drained(self) -> None:
-        if self.publishing.drained and not self.control.lane.pending:
+        if not self.publishing.drained or self.control.lane.pending:
+            return
+        if self.link.reached:
             self.control.close()
+        else:  # there is nothing for a queue to forget
+            self.link.gone = True
+            self._over()
 
 
 @final

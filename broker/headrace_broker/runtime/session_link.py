@@ -29,6 +29,8 @@ class SessionLink:
         gone: the queue is gone, or has forgotten the session.
         lost: a command or a resync did not leave.
         doubted: deliveries may be missing.
+        reached: a command was handed to a leader or to a way there; without one no queue knows
+            the session.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class SessionLink:
         self.gone = False
         self.lost = False
         self.doubted = False
+        self.reached = False
         self._reach = reach
 
     def host(self) -> HostEnd | None:
@@ -64,4 +67,5 @@ class SessionLink:
         """Send a command; one that does not leave is sent again later by who keeps it."""
         host = self.host()
         if host is not None:
+            self.reached = True
             host.command(self.session, data)

@@ -159,6 +159,18 @@ class TestSession:
         assert world.owner.closed == [session.session]
         assert world.hosts[1].machine.ready_count == 0
 
+    def test_session_that_reached_nobody_is_over_at_once(
+        self, world: Any, listener: Any, publishes: Any
+    ) -> None:
+        """Who publishes again and again meanwhile does not leave a session behind each time."""
+        session = world.open(2, listener)
+        session.relocate(0)
+        ticket = Ticket(1, 1)
+        session.publish(publishes(b"1"), ticket)
+        session.flush()
+        assert session.abandon() == [ticket]
+        assert world.owner.closed == [session.session]
+
     def test_what_had_left_before_may_be_committed(
         self, world: Any, listener: Any, publishes: Any
     ) -> None:
