@@ -148,8 +148,6 @@ class Hosting:
         self._configure_handle: asyncio.Handle | None = None
         self._refusing: set[int] = set()  # groups: CONFIGURE was not taken
 
-    # Life
-
     def start(self) -> None:
         """Begin the periodic looks at silent sessions and at what is taken in."""
         self._looker.start()
@@ -163,13 +161,10 @@ class Hosting:
         """End the periodic looks."""
         self._looker.stop()
         self._owner.turns.stop()
-        if self._tick_handle is not None:
-            self._tick_handle.cancel()
-            self._tick_handle = None
-        if self._configure_handle is not None:
-            self._configure_handle.cancel()
-        for handle in self._grace_handles.values():
-            handle.cancel()
+        for handle in (self._tick_handle, self._configure_handle, *self._grace_handles.values()):
+            if handle is not None:
+                handle.cancel()
+        self._tick_handle = None
         self._grace_handles.clear()
 
     def _tick(self) -> None:
@@ -177,8 +172,7 @@ class Hosting:
         self.switchboard.mend()
         owed, self._owed = self._owed, set()
         for group, node in owed:
-            host = self.hosts.get(group)
-            if host is not None:
+            if (host := self.hosts.get(group)) is not None:
                 self._report(host, node)
         refusing, self._refusing = self._refusing, set()
         self.configure(refusing)
@@ -440,8 +434,6 @@ class Hosting:
     def machine_version(self, queue: Queue) -> int:
         """Return the newest machine version that all nodes with a replica of a queue know."""
         return self.duties.machine_version(self._moved.get(queue.group, queue))
-
-    # Other nodes
 
     def peer_added(self, peer: int) -> None:
         """Note that a node belongs to the cluster."""

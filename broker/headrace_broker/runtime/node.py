@@ -8,11 +8,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace_broker.catalog.command import AnnounceNode
 from headrace_broker.catalog.event import Event, QueueAdded, QueueChanged, QueueRemoved
-from headrace_broker.catalog.version import CATALOG_VERSION
 from headrace_broker.config import Config
-from headrace_broker.core.queue.queue_machine import MACHINE_VERSION
 from headrace_broker.flow.account import Ledger
 from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.model.definition import Node, Queue
@@ -37,13 +34,13 @@ from headrace_broker.runtime.flow_report import FlowReport
 from headrace_broker.runtime.flow_settings import FlowSettings
 from headrace_broker.runtime.flow_sources import FlowSources
 from headrace_broker.runtime.hosting import Hosting
-from headrace_broker.runtime.leader_balance import BalanceAround, LeaderBalance
 from headrace_broker.runtime.leasing import LeaseClient
 from headrace_broker.runtime.leftovers import remove_leftovers
 from headrace_broker.runtime.maintenance import Maintenance
 from headrace_broker.runtime.member_moves import MemberMoves
 from headrace_broker.runtime.node_configuration import client_limits, raft_options
 from headrace_broker.runtime.node_directory import CATALOG_GROUP, Admission, NodeDirectory
+from headrace_broker.runtime.node_parts import announcement, make_balance
 from headrace_broker.runtime.operations import Operations, Surroundings
 from headrace_broker.runtime.pb.cluster_pb2 import ClusterPayload
 from headrace_broker.runtime.queue_rates import QueueRates
@@ -177,7 +174,7 @@ class BrokerNode:
         self.rates = QueueRates(self.hosting.hosts, self.ledger, _now_us)
         self.flow_report = self._make_flow_report(self.directory.others)
         self.operations = self._make_operations()
-        self.leader_balance = self._make_balance()
+        self.leader_balance = make_balance(self)
         self.telemetry = Telemetry(self, config.telemetry)
         self._handlers = self._payload_handlers()
 
@@ -223,19 +220,6 @@ class BrokerNode:
             NodeState(lambda: self.resources.unfit(), self._nodes_unheard),
         )
         return Operations(around, self.clients.inquiries, report)
-
-    def _make_balance(self) -> LeaderBalance:
-        around = BalanceAround(
-            self.config.node.id,
-            self.catalog.catalog,
-            lambda: self.catalog.leader,
-            self.nodes_up,
-            self.maintenance.avoided,
-            self.names,
-        )
-        balance = LeaderBalance(around, self.operations, self.config.cluster.balance_leaders)
-        self.operations.show(balance.status)
-        return balance
 
     def _make_letters(self) -> ExpiryAccounts:
         charges, session_id = self.debts.charges, self.hosting.new_session_id
@@ -387,17 +371,7 @@ class BrokerNode:
             else:
                 self.caught_up = True
                 self.directory.settle()
-                own = self.config.node
-                self.catalog.announce(
-                    AnnounceNode(
-                        own.id,
-                        MACHINE_VERSION,
-                        self.raft.disk,
-                        own.name,
-                        self.config.address,
-                        CATALOG_VERSION,
-                    )
-                )
+                self.catalog.announce(announcement(self))
                 await remove_leftovers(self.catalog.catalog, self.raft)
                 self.leader_balance.start()
                 return
