@@ -27,7 +27,7 @@ from headrace_raftlog.model.membership import member_node
 from headrace_raftlog.model.snapshot import Snapshot
 from headrace_raftlog.node.host import Host
 from headrace_raftlog.node.hosted_group import HostedGroup
-from headrace_raftlog.storage.lost_entries import cut_lost, lost_indexes, place_of
+from headrace_raftlog.storage.lost_entries import cut_lost, is_durable, lost_indexes, place_of
 from headrace_raftlog.storage.shared_log import SharedLog
 from headrace_raftlog.transport.bulk_client import (
     BulkClient,
@@ -106,7 +106,7 @@ class Mender:
         logged_at = time.monotonic()
         while not self._is_over(hosted):
             lost = lost_indexes(hosted.view)
-            if not lost:
+            if not lost and is_durable(hosted.view):
                 LOG.warning("group %d: nothing of its log is damaged any more", hosted.group)
                 self._host.resume(hosted)
                 return

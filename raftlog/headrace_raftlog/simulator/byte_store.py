@@ -16,8 +16,9 @@ from typing_extensions import override
 
 from headrace_raftlog.model.entry import Entry, HardState
 from headrace_raftlog.model.log import GroupLog
-from headrace_raftlog.model.membership import NOBODY, Membership
+from headrace_raftlog.model.membership import Membership
 from headrace_raftlog.model.snapshot import Snapshot
+from headrace_raftlog.simulator.byte_comparison import equal, told
 from headrace_raftlog.simulator.coverage import Coverage
 from headrace_raftlog.simulator.disk import (
     BEGIN,
@@ -38,8 +39,10 @@ from headrace_raftlog.simulator.memory_log import MemoryLog
 from headrace_raftlog.simulator.parameters import Parameters
 from headrace_raftlog.simulator.store import Store
 from headrace_raftlog.storage.group_log import StoredGroup
+from headrace_raftlog.storage.lost_entries import lost_indexes
 from headrace_raftlog.storage.memory_files import MemoryFiles
 from headrace_raftlog.storage.options import LogOptions
+from headrace_raftlog.storage.record import HEADER_BYTES
 from headrace_raftlog.storage.segment import segment_name
 from headrace_raftlog.storage.shared_log import SharedLog
 
@@ -84,6 +87,7 @@ class ByteStore(Store):
         self.durable = {}
         self.removed = {}
         self.full = False
+        self.rotten = {}
         self.files = MemoryFiles()
         self._options = LogOptions(
             segment_bytes=loop.rng.choice(SEGMENT_BYTES),
@@ -168,25 +172,72 @@ class ByteStore(Store):
         durable = self.durable.get(group)
         if durable is None or not durable.items:
             return False
+        if not self._flip(group, 0, GROUP_AT):
+            return False
+        self._damaged[group] = True
+        return True
+
+    def rot(self, group: int, index: int) -> bool:
+        """Flip a bit in the body of a durable entry; False where that cannot be. Node is down."""
+        if not self._flip(group, index, HEADER_BYTES):
+            return False
+        self.rotten.setdefault(group, set()).add(index)
+        return True
+
+    def _flip(self, group: int, index: int, byte: int) -> bool:
+        """Flip a bit of an entry's record, 0: the oldest with data, where it is no torn end."""
         log = SharedLog.open(DIRECTORY, self._options, None, self.files)
+        if not log.known(group):
+            return False
         view = log.group(group)
         newest = max(one.location_of(one.last_index()) for one in map(log.group, log.groups()))
-        location = _oldest_blob(view)
+        location = view.location_of(index) if index else _oldest_blob(view)
         self.files = self.files.after_power_loss(_all_survive, names_synced=False)
         if location == 0 or newest - location < BEFORE_DAMAGE_BYTES:
             return False
         path = f"{DIRECTORY}/{segment_name(location >> 32)}"
         data = bytearray(self.files.file(path).written)
-        data[(location & 0xFFFFFFFF) + GROUP_AT] ^= 1 << self.loop.rng.randrange(8)
+        data[(location & 0xFFFFFFFF) + byte] ^= 1 << self.loop.rng.randrange(8)
         self.files.put(path, bytes(data))
-        self._damaged[group] = True
         return True
+
+    def lost(self, group: int) -> list[tuple[int, int]]:
+        """Return index and term, 0 up to the snapshot, of the entries that recovery found lost."""
+        if not self.shared.known(group):
+            return []
+        view = self.shared.group(group)
+        return [
+            (index, int(view.term_at(index)) if index > view.snapshot_index else 0)
+            for index in lost_indexes(view)
+        ]
+
+    def is_writing(self, group: int) -> bool:
+        """Return whether something of a group is not known to be durable."""
+        return any(record.group == group for record in self._records)
+
+    def held(self, group: int, index: int, term: int) -> Entry | None:
+        """Return an entry of a term as another node may fetch it, None where it is not here."""
+        if not self.shared.known(group):
+            return None
+        view = self.shared.group(group)
+        if index in lost_indexes(view) or not view.has(index):
+            return None
+        if term and index > view.snapshot_index and view.term_at(index) != term:
+            return None
+        entry = view.entry(index)
+        return entry if term in (0, entry.term) else None
+
+    def mend(self, group: int, entry: Entry) -> bool:
+        """Put a lost entry back; False where it is there already."""
+        self._wanted = True
+        return self.shared.mend(group, entry)
 
     @override
     def wipe(self) -> None:
         """See `Store.wipe`."""
         self.files = MemoryFiles()
         self.durable = {}
+        self.rotten = {}
         self._gone = {}
         self._damaged = {}
         self._records = []
@@ -391,6 +442,9 @@ class ByteStore(Store):
                     raise InvariantError(10, f"group {group} is quarantined: {damaged[group]}")
                 self.durable.pop(group, None)
                 continue
+            unknown = {index for index, _ in self.lost(group)} - self.rotten.get(group, set())
+            if unknown:
+                raise InvariantError(10, f"entries {sorted(unknown)} of group {group} are lost")
             own = [record for record in records if record.group == group]
             kept = self._explain(group, own, [save for save in saves if save.group == group])
             if kept is None:
@@ -416,51 +470,15 @@ class ByteStore(Store):
                         assert isinstance(save.value, Snapshot)
                         if log.term_at(save.value.index) == save.value.term:
                             log.save(save.value)
-                if _equal(log, view):
+                if equal(log, view):
                     self._gone = gone
                     return log
         known = self.durable.get(group)
         raise InvariantError(
             10,
-            f"recovered group {group}: {_told(view)}; durable: "
+            f"recovered group {group}: {told(view)}; durable: "
             f"{known.last_index() if known else None}, under way: {len(records)}",
         )
-
-
-def _told(view: StoredGroup | None) -> str:
-    if view is None:
-        return "nothing"
-    return (
-        f"member {view.member}, {view.hard_state!r}, snapshot {view.snapshot_index}, "
-        f"last {view.last_index()}"
-    )
-
-
-def _equal(log: MemoryLog | None, view: StoredGroup | None) -> bool:
-    """Return whether a real log holds exactly what an abstract one does."""
-    if view is None or view.member == 0:
-        return log is None or log.member == 0
-    if log is None or log.member != view.member:
-        return False
-    own, other = log.hard_state, view.hard_state
-    if (own.term, own.vote) != (other.term, other.vote):
-        return False
-    if log.snapshot_index != view.snapshot_index or log.last_index() != view.last_index():
-        return False
-    if log.items and log.items != view.entries(view.first_index(), view.last_index() + 1, 1 << 60):
-        return False
-    if log.membership not in (view.membership, NOBODY):
-        return False
-    if not _same_incoming(log, view):
-        return False
-    return all(view.entry(index) == log.bodies[index] for index in log.bodies)
-
-
-def _same_incoming(log: MemoryLog, view: StoredGroup) -> bool:
-    """Return whether the same fetched entries wait for an install, as long as they should be."""
-    held = view.incoming
-    found = dict(zip(held.indexes, held.lengths, strict=True)) if held is not None else {}
-    return found == {index: len(entry.data) for index, entry in log.incoming.items()}
 
 
 def _oldest_blob(view: StoredGroup) -> int:

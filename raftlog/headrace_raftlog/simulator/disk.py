@@ -91,6 +91,7 @@ class Disk(Store):
         self.visible: dict[int, MemoryLog] = {}
         self.removed = {}
         self.full = False
+        self.rotten = {}
         self._durably_removed: dict[int, bool] = {}
         self._damaged: dict[int, bool] = {}
         self._queue: list[Record] = []

@@ -13,12 +13,14 @@ from headrace_raftlog.simulator.network import Network
 from headrace_raftlog.simulator.node import Node
 from headrace_raftlog.simulator.parameters import TICK, Parameters
 from headrace_raftlog.simulator.replica import Replica
+from headrace_raftlog.simulator.rot import rot
 
 HUNT_DELAYS: Final = (1, 3, 8)  # a new leader is struck within so many usual delays
 FIGURE_8_UNITS: Final = 5  # units until a new leader's first entry is on its own disk
 CLOCK_STANDS: Final = (
     0.3  # share of isolated nodes whose clock stands still, so that they notice late
 )
+ROT: Final = 0.5  # share of losses of data that are entries which others have, with the real log
 FLAPS_MAX: Final = 6  # cuts and heals of a flapping link
 
 
@@ -176,6 +178,11 @@ class Nemesis:
         """
         rng = self.loop.rng
         records = self.catalog.alive()
+        if any(record.group in node.store.rotten for record in records for node in self.nodes):
+            return  # who has what rotted there has to keep it
+        if self.parameters.real_storage and rng.random() < ROT:
+            self._rot(rng.choice(records))
+            return
         wipes = rng.random() < 0.4
         damaged = rng.choice(records).group
         if not wipes and not self.parameters.real_storage:
@@ -201,6 +208,20 @@ class Nemesis:
             for member in members:
                 record.lost[member] = True
         self.loop.after(rng.randint(0, 10) * TICK, self._restart, victim)
+
+    def _rot(self, record: GroupRecord) -> None:
+        """Let entries of a group rot, on some nodes or all of them; another node has each."""
+        rng = self.loop.rng
+        victims = rng.sample(self.nodes, rng.randint(1, len(self.nodes)))
+        count = 0
+        for victim in victims:
+            victim.crash()
+            count += rot(victim, self.nodes, record, rng)
+            self.loop.after(rng.randint(0, 10) * TICK, self._restart, victim)
+        if count > 0:
+            self.coverage.note("groups with rot")
+        if count > 1:
+            self.coverage.note("groups with rot on several nodes")
 
     def _fill_disk(self, victim: Node) -> None:
         if victim.up:

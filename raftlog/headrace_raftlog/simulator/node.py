@@ -18,6 +18,7 @@ from headrace_raftlog.simulator.network import Network
 from headrace_raftlog.simulator.parameters import TICK, Parameters
 from headrace_raftlog.simulator.reconcile import reconcile
 from headrace_raftlog.simulator.replica import CrashedError, HostFaults, Replica, Saved, Written
+from headrace_raftlog.simulator.rot import mended
 from headrace_raftlog.simulator.store import Store
 from headrace_raftlog.storage.disk_watch import DiskWatch
 
@@ -114,6 +115,8 @@ class Node:
         group = record.group
         store = self.store
         if group in store.removed or group in self.replicas:
+            return
+        if not quarantined and not mended(self, record):
             return
         if quarantined:
             self.coverage.note("quarantined")

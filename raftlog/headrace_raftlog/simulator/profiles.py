@@ -200,7 +200,7 @@ PROFILES: Final = {
             snapshot_every=(2, 5, 10),
             groups=(1, 1, 2, 3),
             disk_fault=0.15,
-            data_loss=0.1,
+            data_loss=0.2,
             crash_point=0.01,
         ),
     )

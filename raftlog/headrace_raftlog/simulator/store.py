@@ -27,11 +27,13 @@ class Store:
         removed: groups removed for good, durably or not.
         full: whether the disk has no space.
         under_way: as `LogWriter.under_way` says it; None in a store that does not say.
+        rotten: by group, entries that rotted and may not be put back yet.
     """
 
     durable: dict[int, MemoryLog]
     removed: dict[int, bool]
     full: bool
+    rotten: dict[int, set[int]]
 
     @property
     def under_way(self) -> tuple[int, int] | None:

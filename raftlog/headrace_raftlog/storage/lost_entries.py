@@ -55,6 +55,14 @@ def put_back(view: StoredGroup, entry: Entry) -> bool:
     return True
 
 
+def is_durable(view: StoredGroup) -> bool:
+    """Return whether the snapshot that took the place of lost entries, if one did, is on disk.
+
+    Before that, what it covers must not be acknowledged.
+    """
+    return view.snapshot is None or view.snapshot.location != 0
+
+
 def cut_lost(view: StoredGroup, index: int) -> None:
     """Drop a lost entry that was never committed, and all behind it.
 

@@ -187,6 +187,37 @@ def test_damage_that_nobody_did_is_noticed(store, tokens):
         start(store)
 
 
+def test_entry_that_rots_is_lost_until_it_is_put_back(store, tokens):
+    written = [entry(index, size=400) for index in range(1, 12)]
+    for each in written:
+        write(store, tokens, each)
+    store.power_off()
+    assert store.rot(7, 3)
+    tokens = start(store)
+    assert store.quarantined() == []
+    assert store.lost(7) == [(3, written[2].term)]
+    assert store.held(7, 3, written[2].term) is None
+    assert store.held(7, 4, written[3].term) == written[3]
+    assert not store.mend(7, written[3])
+    assert store.mend(7, written[2])
+    write(store, tokens, entry(12))
+    assert store.lost(7) == []
+    store.power_off()
+    start(store)
+    assert store.lost(7) == []
+    assert store.entry(7, 3) == written[2]
+
+
+def test_rot_that_nobody_did_is_noticed(store, tokens):
+    for index in range(1, 12):
+        write(store, tokens, entry(index, size=400))
+    store.power_off()
+    assert store.rot(7, 3)
+    store.rotten = {}
+    with pytest.raises(InvariantError, match="are lost"):
+        start(store)
+
+
 def test_damage_that_could_pass_for_a_torn_end_is_not_done(store, tokens):
     write(store, tokens, entry(1))
     store.power_off()
