@@ -32,6 +32,7 @@ from headrace_raftlog.storage.segment import (
     SegmentHeader,
     SegmentReader,
     decode_segment_header,
+    header_is_intact,
     segment_name,
     segment_sequence,
 )
@@ -49,6 +50,7 @@ class Survey:
         listed_in: the segment whose list of the others was used; 0 when there is none yet.
         first_number: number of that segment's first batch.
         superfluous: names of files that may go.
+        restored: headers that are damaged on disk and known from the other segments.
     """
 
     def __init__(self, files: Files, directory: str, reader: SegmentReader) -> None:
@@ -61,6 +63,7 @@ class Survey:
         self.listed_in: i64 = 0
         self.first_number: i64 = 1
         self.superfluous: list[str] = []
+        self.restored: dict[int, SegmentHeader] = {}
         self._present: list[int] = []
         self._gone: set[int] = set()
         self._held: dict[int, bytes] = {}
@@ -100,24 +103,52 @@ class Survey:
 
     def _header(self, sequence: int) -> SegmentHeader:
         path = self.reader.path(sequence)
-        fd = self.files.open(path)
-        try:
-            header = decode_segment_header(path, self.files.read(fd, SEGMENT_HEADER_BYTES, 0))
-            size = self.files.size(fd)
-        finally:
-            self.files.close(fd)
+        data, size = self._first_sectors(sequence)
+        header = self._decoded(sequence, data, size)
         if header.sequence != sequence:
             raise CorruptLogError(path, 0, f"the header says segment {header.sequence}")
         if header.size != size:
             raise CorruptLogError(path, size, f"the file is not {header.size} bytes long")
         return header
 
+    def _first_sectors(self, sequence: int) -> tuple[bytes, int]:
+        """Return the header of a file with what can be a batch's head behind it, and its length."""
+        fd = self.files.open(self.reader.path(sequence))
+        try:
+            size = self.files.size(fd)
+            data = self.files.read(fd, SEGMENT_HEADER_BYTES + SECTOR_BYTES, 0)
+            if header_is_intact(data):
+                return data, size
+            return self.files.read(fd, size, 0), size
+        finally:
+            self.files.close(fd)
+
+    def _decoded(self, sequence: int, data: bytes, size: int) -> SegmentHeader:
+        """Return a segment's header; one that is damaged says nothing that is not known otherwise.
+
+        Its sequence and length are the file's, all else is the same in all segments; and the batch
+        that follows it shows by its checksum whether the file is of this log.
+        """
+        path = self.reader.path(sequence)
+        if header_is_intact(data):
+            return decode_segment_header(path, data)
+        for other in self._present:
+            found = self._first_sectors(other)[0] if other != sequence else b""
+            if not header_is_intact(found):
+                continue
+            known = decode_segment_header(self.reader.path(other), found)
+            if head_number_at(data, SEGMENT_HEADER_BYTES, known.salt) > 0:
+                header = SegmentHeader(sequence, size, known.salt, known.node, known.cluster)
+                self.restored[sequence] = header
+                return header
+        return decode_segment_header(path, data)
+
     def _find_list(self, sequence: int) -> bool:
         """Read the list that a segment begins with, and what it says later about files."""
         path = self.reader.path(sequence)
         data = read_file(self.files, path)
         self._held[sequence] = data
-        salt: i64 = decode_segment_header(path, data).salt
+        salt: i64 = self._decoded(sequence, data, len(data)).salt
         number: i64 = head_number_at(data, SEGMENT_HEADER_BYTES, salt)
         if number == 0:
             return False

@@ -98,6 +98,7 @@ class Recovery:
         torn: what is to be cut, or None.
         damaged: what is not intact elsewhere.
         superfluous: names of files that may go: unfinished ones, and removed ones that came back.
+        restored: headers that are damaged on disk and known from the other segments.
         ledger: accounts of the segments.
         memberships: those that groups share.
     """
@@ -118,6 +119,7 @@ class Recovery:
         self.torn: Torn | None = None
         self.damaged: list[DamagedStretch] = []
         self.superfluous: list[str] = []
+        self.restored: dict[int, SegmentHeader] = {}
         self.ledger = Ledger(0)
         self.memberships = MembershipPool()
         self._number: i64 = 1
@@ -137,6 +139,10 @@ class Recovery:
         survey = Survey(self.files, self.directory, self.reader)
         survey.run()
         self.superfluous = survey.superfluous
+        self.restored = survey.restored
+        for sequence in sorted(self.restored):
+            reason = "the segment header is damaged, and known from the other segments"
+            self.damaged.append(DamagedStretch(sequence, 0, reason, []))
         for sequence in survey.sequences:
             self._read_segment(sequence, survey)
         self._resolve()

@@ -24,6 +24,8 @@ def repair(recovery: Recovery) -> None:
         OSError: as the system says; recovery can be tried again.
     """
     files, directory, torn = recovery.files, recovery.directory, recovery.torn
+    for sequence, header in recovery.restored.items():
+        _write(files, recovery.reader.path(sequence), header.encode(), 0)
     if torn is not None:
         _zero(files, recovery.reader.path(torn.sequence), torn.start, torn.end)
     last = recovery.last
@@ -48,6 +50,14 @@ def _zero(files: Files, path: str, start: int, end: int) -> None:
             chunk = _ZEROS[: end - position]
             write_all(files, fd, [chunk], len(chunk), position)
             position += len(chunk)
+    finally:
+        files.close(fd)
+
+
+def _write(files: Files, path: str, data: bytes, offset: int) -> None:
+    fd = files.open(path, write=True)
+    try:
+        write_all(files, fd, [data], len(data), offset)
     finally:
         files.close(fd)
 

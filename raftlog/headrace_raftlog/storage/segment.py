@@ -103,6 +103,15 @@ def decode_segment_header(path: str, data: bytes) -> SegmentHeader:
     return SegmentHeader(sequence, size, salt, node, sector[start : start + length].decode())
 
 
+def header_is_intact(data: bytes) -> bool:
+    """Return whether a file's first sector is a segment header, of whatever version."""
+    sector = data[:SEGMENT_HEADER_BYTES]
+    if len(sector) < SEGMENT_HEADER_BYTES:
+        return False
+    magic, checksum = _LEAD.unpack_from(sector)
+    return bool(magic == SEGMENT_MAGIC and checksum == crc32c(sector[_LEAD.size :]))
+
+
 @final
 class SegmentDraft:
     """A segment under preparation: zero-filled step by step under a temporary name.

@@ -15,7 +15,7 @@ from headrace_raftlog.model.membership import NOBODY
 from headrace_raftlog.storage.lost_entries import lost_indexes
 from headrace_raftlog.storage.memory_files import SECTOR_BYTES, MemoryFile, MemoryFiles, overlay
 from headrace_raftlog.storage.recovery import Recovery
-from headrace_raftlog.storage.segment import SegmentReader
+from headrace_raftlog.storage.segment import SEGMENT_HEADER_BYTES, SegmentReader
 
 Run = Callable[..., list[Entry]]
 Contents = dict[int, tuple[HardState, list[Entry]]]
@@ -185,11 +185,33 @@ def whole(recovery: Recovery) -> Contents:
 def test_refusal_changes_nothing_on_disk(three_segments: MemoryFiles, open_log) -> None:
     data = bytearray(three_segments.file(SECOND).written)
     data[20] ^= 1
+    data[SEGMENT_HEADER_BYTES + 20] ^= 1  # nor does the batch behind it show whose it is
     trial = with_file(three_segments, SECOND, bytes(data))
     with pytest.raises(CorruptLogError):
         open_log(trial)
     assert trial.calls == []
     assert trial.file(SECOND).written == data
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_damaged_segment_header_is_restored_from_the_others(
+    three_segments: MemoryFiles, open_log, number: int
+) -> None:
+    path = f"/log/{number:016d}.log"
+    before = recovered(three_segments)
+    written = bytes(three_segments.file(path).written)
+    for at in range(0, SEGMENT_HEADER_BYTES, 7):
+        data = bytearray(written)
+        data[at] ^= 0x10
+        trial = with_file(three_segments, path, bytes(data))
+        recovery = recovered(trial)
+        assert [(d.sequence, d.offset, d.groups) for d in recovery.damaged] == [(number, 0, [])]
+        assert whole(recovery) == whole(before)
+    opened = open_log(trial)
+    assert opened.contents() == whole(before)
+    opened.log.close()
+    assert trial.file(path).written[:SEGMENT_HEADER_BYTES] == written[:SEGMENT_HEADER_BYTES]
+    assert recovered(trial).damaged == []
 
 
 def test_quarantine_outlives_the_damage(disk: MemoryFiles, open_log, run: Run) -> None:
