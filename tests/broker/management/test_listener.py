@@ -22,14 +22,19 @@ async def answer(request: web.Request) -> web.Response:
     return web.Response(text=request.path)
 
 
-def serve(body: Callable[[int], Awaitable[None]], *arguments: Any, idle_s: float = 20) -> None:
+def serve(
+    body: Callable[[int], Awaitable[None]],
+    tls: Any = None,
+    connections_max: int = 100,
+    idle_s: float = 20,
+) -> None:
     async def main() -> None:
         app = web.Application()
         app.router.add_get("/{path}", answer)
         runner = web.AppRunner(app)
         await runner.setup()
         assert runner.server is not None
-        listener = HttpListener(runner.server, *arguments, idle_s=idle_s)
+        listener = HttpListener(runner.server, tls, connections_max, idle_s)
         port = await listener.start("127.0.0.1", 0)
         try:
             async with asyncio.timeout(30):

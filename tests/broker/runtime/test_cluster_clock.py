@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 
 import pytest
 
@@ -55,7 +56,7 @@ class World:
                 node,
                 NAMES,
                 lambda: 1,
-                lambda peer, payload, node=node: self.send(node, peer, payload),
+                partial(self.send, node),
                 lambda: self.ms * 1_000_000,
                 self.measures[node] if node <= measured else None,
             )
@@ -117,7 +118,9 @@ def test_skew_is_not_known_of_a_node_that_does_not_measure():
     world = World(measured=2)
     world.connect()
     world.run(3)
-    assert world.measures[1].status(2).skew_ms == pytest.approx(0, abs=world.delay_ms + 1)
+    measured = world.measures[1].status(2)
+    assert measured is not None
+    assert measured.skew_ms == pytest.approx(0, abs=world.delay_ms + 1)
     assert world.measures[1].status(3) is None
 
 

@@ -53,7 +53,7 @@ class Parts:
         self.submitted = []
         self.catalog = CatalogStore()
         self.leads = True
-        self.counts = QueueCounts(3, 2, 1)
+        self.counts: Any = QueueCounts(3, 2, 1)
         parts: Any = self
         self.topology = Topology(1, parts, parts, parts)
 

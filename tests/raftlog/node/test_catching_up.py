@@ -212,8 +212,9 @@ def test_fetch_that_brings_nothing_rests_and_holds_no_slot(
 
         async def nothing(*args: Any) -> AsyncIterator[list[Entry]]:
             fetches.append(1)
-            return
-            yield
+            pieces: list[list[Entry]] = []
+            for piece in pieces:
+                yield piece
 
         real = fetcher._bulk
         fetcher._bulk = Interposed(real, "entries", nothing)

@@ -16,7 +16,7 @@ from headrace_raftlog.storage.set_aside import needed_here
 from headrace_raftlog.storage.shared_log import SharedLog
 
 Run = Callable[..., list[Entry]]
-FIRST = "/log/0000000000000001.log"
+SECOND = "/log/0000000000000002.log"
 OPTIONS = LogOptions(segment_bytes=8192)
 
 
@@ -42,9 +42,7 @@ def owned(disk: MemoryFiles, open_log, run: Run) -> tuple[MemoryFiles, Identity]
 
 def test_groups_that_too_few_others_have_are_needed(owned) -> None:
     disk, _ = owned
-    data = bytearray(disk.file(FIRST).written)
-    data[20] ^= 1  # its header
-    disk.put(FIRST, bytes(data))
+    disk.remove(SECOND)
     with pytest.raises(CorruptLogError):
         SharedLog.open("/log", OPTIONS, None, disk)
     assert needed_here("/log", 1, disk) == [2, 3]
