@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import secrets
 import signal
 import subprocess
 import sys
@@ -26,6 +27,8 @@ from headrace_broker.cli.local_cluster import LocalNode, last_words, render_conf
 AMQP_PORT: Final = 20000
 HTTP_PORT: Final = 20500
 GRPC_PORT: Final = 20600
+JOIN_FILE: Final = "join-secret"  # below the data directory; nodes do not talk over loopback here
+JOIN_OCTETS: Final = 32
 STOP_SECONDS: Final = 30.0
 READY_SECONDS: Final = 60.0
 PLACE_VARIABLES: Final = ("HEADRACE_NODE_", "HEADRACE_CLUSTER_", "HEADRACE_LISTENERS_")
@@ -68,7 +71,9 @@ class ChaosNode:
         if self._process is not None:
             return
         self.local.log_file.parent.mkdir(parents=True, exist_ok=True)
-        self.local.config_file.write_text(render_config(self.local, nodes), encoding="utf-8")
+        join_secret = self.local.directory.parent / JOIN_FILE
+        config = render_config(self.local, nodes, join_secret)
+        self.local.config_file.write_text(config, encoding="utf-8")
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(PLACE_VARIABLES)}
         # A test that is killed leaves no node behind: the kernel kills it with its parent.
         command = ["setpriv", "--pdeathsig", "KILL", sys.executable, "-P"]
@@ -192,12 +197,13 @@ class ChaosCluster:
     """
 
     def __init__(self, data: Path, count: int) -> None:
+        self._data = data.absolute()
         self.network = Network(count)
         self.locals = tuple(
             LocalNode(
                 id=number,
                 name=f"n{number}",
-                directory=data.absolute() / f"n{number}",
+                directory=self._data / f"n{number}",
                 amqp=f"127.0.0.1:{AMQP_PORT}",
                 http=f"127.0.0.1:{HTTP_PORT}",
                 peer=f"{self.network.address(number)}:{GRPC_PORT}",
@@ -219,9 +225,16 @@ class ChaosCluster:
 
     def start(self) -> None:
         """Start the nodes that do not run and wait until all take clients."""
+        self._write_join_secret()
         for node in self.nodes:
             node.start(self.locals)
         self.wait_ready()
+
+    def _write_join_secret(self) -> None:
+        file = self._data / JOIN_FILE
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch(mode=0o600)
+        file.write_text(secrets.token_urlsafe(JOIN_OCTETS) + "\n", encoding="utf-8")
 
     def node(self, number: int) -> ChaosNode:
         """Return a node by its number."""
