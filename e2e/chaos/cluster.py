@@ -14,9 +14,11 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from e2e.chaos.data import expected_member
 from e2e.chaos.disk import SlowDisk
 from e2e.chaos.network import Namespace, Network
 from e2e.harness.cluster import wait_for
@@ -31,6 +33,7 @@ JOIN_FILE: Final = "join-secret"  # below the data directory; nodes do not talk 
 JOIN_OCTETS: Final = 32
 STOP_SECONDS: Final = 30.0
 READY_SECONDS: Final = 60.0
+WHOLE_SECONDS: Final = 180.0  # until nodes that lost their data have it again
 PLACE_VARIABLES: Final = ("HEADRACE_NODE_", "HEADRACE_CLUSTER_", "HEADRACE_LISTENERS_")
 # What a healthy node never says, whatever happens around it.
 BAD_LOG_LINE: Final = re.compile(r"Traceback|AssertionError|CRITICAL|never retrieved|Segmentation")
@@ -157,6 +160,25 @@ class ChaosNode:
         with self.namespace.entered():
             return not self.local.api.not_ready_reason()
 
+    @property
+    def store(self) -> Path:
+        """Its data."""
+        return self.local.directory / "store"
+
+    @property
+    def member(self) -> str:
+        """The member id that its disk stands for, "" when it has none yet."""
+        return expected_member(self.store, self.id)
+
+    def get(self, path: str) -> Any:
+        """Return the answer of the HTTP API, None when there is none to be had."""
+        try:
+            with self.namespace.entered():
+                status, answer = self.local.api.get(path)
+        except ApiError:
+            return None
+        return answer if status == 200 else None
+
     def queue_leader(self, queue: str) -> str:
         """Return who leads a queue as far as this node knows, "" when it does not."""
         return str(self._queue(queue).get("leader") or "")
@@ -172,13 +194,7 @@ class ChaosNode:
         """Return a queue's entry in the HTTP listing, {} when there is none to be had."""
         if not self.runs or self._stopped:
             return {}
-        try:
-            with self.namespace.entered():
-                status, entries = self.local.api.get("/api/queues")
-        except ApiError:
-            return {}
-        if status != 200:
-            return {}
+        entries = self.get("/api/queues") or []
         return next((dict(each) for each in entries if each["name"] == queue), {})
 
     def bad_log_lines(self) -> list[str]:
@@ -246,6 +262,33 @@ class ChaosCluster:
         for node in self.nodes:
             wait_for(f"{node.name} to be ready", node.is_ready)
         return time.monotonic() - started
+
+    def wait_whole(self, queues: Sequence[str]) -> None:
+        """Wait until every node votes on the catalog and the queues with the disk it has now.
+
+        A fault of another node's data before that could take the last copy.
+
+        Raises:
+            AssertionError: a node did not get its data back.
+        """
+        what = f"all nodes to vote on the catalog and {', '.join(queues)}"
+        wait_for(what, lambda: self._is_whole(queues), WHOLE_SECONDS)
+
+    def _is_whole(self, queues: Sequence[str]) -> bool:
+        self.check_alive()
+        wanted = sorted((node.member, "voter") for node in self.nodes)
+        rows = self.nodes[0].get("/api/nodes") or []
+        found = [each for row in rows for each in row.get("catalog", [])]
+        if any(row.get("quarantined") for row in rows):
+            return False
+        if sorted((each["member"], each["role"]) for each in found) != wanted:
+            return False
+        entries = {each["name"]: each for each in self.nodes[0].get("/api/queues") or []}
+        return all(
+            sorted((each["member"], each["role"]) for each in entries[queue]["replicas"]) == wanted
+            for queue in queues
+            if queue in entries
+        ) and entries.keys() >= {*queues}
 
     def leader(self, queue: str) -> int:
         """Return the number of a node that says it leads a queue, 0 when none does."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from e2e.chaos import data
 from e2e.chaos.cluster import ChaosCluster
 from e2e.chaos.schedule import (
     LEADER,
@@ -16,6 +17,7 @@ from e2e.chaos.schedule import (
     Restart,
     Slow,
     Step,
+    Wipe,
 )
 
 
@@ -56,6 +58,8 @@ class Nemesis:
                 for number in victims:
                     self._cluster.node(number).disk.set_delay(delay_ms)
                 return f"disks of {victims} take {delay_ms} ms"
+            case Wipe(nodes, between):
+                return self._wipe_twice(self._resolve(nodes, queue), between)
             case Isolate(node, sends, receives):
                 (victim,) = self._resolve((node,), queue)
                 others = [each for each in self._numbers if each != victim]
@@ -75,6 +79,18 @@ class Nemesis:
             for number in numbers:
                 self._cluster.node(number).start(self._cluster.locals)
         return f"killed {numbers}" + (" and started them" if again else "")
+
+    def _wipe_twice(self, numbers: list[int], between: float) -> str:
+        for turn in range(2):
+            for number in numbers:
+                node = self._cluster.node(number)
+                node.kill()
+                data.wipe(node.store)
+                if turn == 0:
+                    node.start(self._cluster.locals)
+            if turn == 0:
+                time.sleep(between)
+        return f"wiped {numbers} twice, {between:.1f} s apart"
 
     def _cut(self, links: list[Link]) -> str:
         for source, target in links:

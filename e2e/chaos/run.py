@@ -174,21 +174,25 @@ class Run:
                 time.sleep(step.hold)
                 nemesis.heal()
                 if step.settle > 0:
-                    self._recover(cluster, liveness)
+                    self._recover(cluster, liveness, queues)
                     crew.raise_failures()
                     time.sleep(step.settle)
         except LivenessError as error:
             self._found.append(Violation("liveness", str(error)))
         self._note(f"nothing took more than {liveness.attempts_most} attempts once healed")
 
-    def _recover(self, cluster: ChaosCluster, liveness: Liveness) -> None:
+    def _recover(self, cluster: ChaosCluster, liveness: Liveness, queues: Sequence[str]) -> None:
         healed = time.monotonic()
         cluster.wait_ready()
         ready = time.monotonic() - healed
         liveness.probe()
         served = time.monotonic() - healed
-        cluster.check_alive()
-        self._note(f"    healed: ready after {ready:.1f} s, all served after {served:.1f} s")
+        cluster.wait_whole([*queues, SINK_QUEUE])
+        whole = time.monotonic() - healed
+        self._note(
+            f"    healed: ready after {ready:.1f} s, all served after {served:.1f} s, "
+            f"all replicas vote after {whole:.1f} s"
+        )
 
     def _catch_up(self, consumers: Sequence[ChaosConsumer]) -> None:
         """Let consumers get what is confirmed; what they leave is drained and looked for there."""

@@ -54,7 +54,18 @@ class Slow(NamedTuple):
     delay_ms: int
 
 
-Fault = Kill | Restart | Pause | Cut | Isolate | Slow
+class Wipe(NamedTuple):
+    """SIGKILL and an empty disk, twice in a row; started again when the step ends.
+
+    Attributes:
+        between: seconds that the node runs on its first empty disk.
+    """
+
+    nodes: tuple[int, ...]
+    between: float
+
+
+Fault = Kill | Restart | Pause | Cut | Isolate | Slow | Wipe
 
 
 class Step(NamedTuple):
@@ -93,6 +104,7 @@ KINDS: Final = (
     "flap",
     "restart-in-split",
     "pause-and-kill",
+    "wipe-twice",
 )
 # A mix of everything that fits into a short run; the rest takes long to recover from.
 SHORT_KINDS: Final = ("kill-leader", "pause-leader", "isolate-leader", "one-way", "bridge")
@@ -156,6 +168,8 @@ def make_step(kind: str, draw: random.Random, count: int) -> Step:
             faults = (Cut(split(nodes[:1], nodes[1:])), Restart(tuple(nodes[:1])))
         case "pause-and-kill":
             faults = (Pause((LEADER,)), Slow(minority, 100), Kill(minority[:1]))
+        case "wipe-twice":
+            faults = (Wipe(minority, draw.uniform(0.2, 8.0)),)
         case _:
             raise ValueError(f"no such kind of step: {kind}")
     gap, hold, settle = draw.uniform(0.1, 1.0), draw.uniform(2.5, 5.0), draw.uniform(0.2, 1.0)

@@ -8,12 +8,14 @@ from e2e.chaos.schedule import (
     KINDS,
     SHORT_KINDS,
     Cut,
+    Fault,
     Isolate,
     Kill,
     Pause,
     Restart,
     Slow,
     Step,
+    Wipe,
     bridge,
     make_schedule,
     split,
@@ -38,6 +40,8 @@ def nodes_of(step: Step) -> set[int]:
         match fault:
             case Kill(nodes) | Restart(nodes) | Pause(nodes) | Slow(nodes, _):
                 named.update(nodes)
+            case Wipe(nodes, _):
+                named.update(nodes)
             case Isolate(node, _, _):
                 named.add(node)
             case Cut(links):
@@ -54,6 +58,19 @@ def test_steps_hit_nodes_that_exist_and_end_healthy(count: int) -> None:
             assert nodes_of(step)
             assert nodes_of(step) <= set(range(count + 1))
         assert steps[-1].settle > 0
+
+
+@pytest.mark.parametrize("count", [3, 5])
+def test_no_step_takes_the_data_of_a_majority(count: int) -> None:
+    for seed in range(50):
+        for step in make_schedule(seed, count, 2 * len(KINDS)):
+            losers = {node for each in step.faults for node in loses_data(each)}
+            assert len(losers) <= (count - 1) // 2
+            assert not losers or step.settle > 0, "what follows waits until the data is back"
+
+
+def loses_data(fault: Fault) -> set[int]:
+    return set(fault.nodes) if isinstance(fault, Wipe) else set()
 
 
 def test_short_kinds_are_kinds() -> None:
