@@ -31,6 +31,11 @@ HTTP_PORT: Final = 20500
 GRPC_PORT: Final = 20600
 JOIN_FILE: Final = "join-secret"  # below the data directory; nodes do not talk over loopback here
 JOIN_OCTETS: Final = 32
+# Several segments in a run, so that a lost one is not everything.
+SMALL_SEGMENTS: Final = {
+    "HEADRACE_LOG_SEGMENT_BYTES": str(2 << 20),
+    "HEADRACE_LIMITS_MESSAGE_BYTES_MAX": str(512 << 10),
+}
 STOP_SECONDS: Final = 30.0
 READY_SECONDS: Final = 60.0
 WHOLE_SECONDS: Final = 180.0  # until nodes that lost their data have it again
@@ -89,7 +94,7 @@ class ChaosNode:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env={**inherited, **self.disk.environment},
+                env={**inherited, **SMALL_SEGMENTS, **self.disk.environment},
                 start_new_session=True,
             )
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
+from typing import Final
+
+SECTOR_BYTES: Final = 512
 
 
 def wipe(store: Path) -> None:
@@ -26,3 +30,41 @@ def expected_member(store: Path, node: int) -> str:
         return ""
     founding = identity["formed"].get(str(node)) == identity["disk"]
     return str(node) if founding else f"{node}.{identity['disk']:x}"
+
+
+def keep_copy(store: Path, copy: Path) -> None:
+    """Copy everything to a new directory."""
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(store, copy)
+
+
+def put_back(copy: Path, store: Path) -> None:
+    """Replace everything by a copy of before, as a restored virtual machine."""
+    shutil.rmtree(store)
+    copy.rename(store)
+
+
+def drop_newest_segment(store: Path) -> str:
+    """Remove the end of the log with its file; return which."""
+    newest = _newest_segment(store)
+    newest.unlink()
+    return f"{newest.name} removed"
+
+
+def zero_end(store: Path, sectors: int) -> str:
+    """Zero the last sectors that hold anything, as a disk that lied about syncs; return where."""
+    newest = _newest_segment(store)
+    written = newest.read_bytes().rstrip(b"\0")
+    end = -(-len(written) // SECTOR_BYTES) * SECTOR_BYTES
+    start = max(end - sectors * SECTOR_BYTES, SECTOR_BYTES)
+    with newest.open("r+b") as file:
+        file.seek(start)
+        file.write(bytes(end - start))
+        os.fsync(file.fileno())
+    return f"{newest.name} zeroed from {start} to {end}"
+
+
+def _newest_segment(store: Path) -> Path:
+    """Return the newest segment with more in it than its header."""
+    segments = sorted(store.glob("*.log"))
+    return [each for each in segments if each.read_bytes()[SECTOR_BYTES:].strip(b"\0")][-1]

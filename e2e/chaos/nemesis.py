@@ -15,10 +15,13 @@ from e2e.chaos.schedule import (
     Link,
     Pause,
     Restart,
+    Restore,
     Slow,
     Step,
+    Truncate,
     Wipe,
 )
+from e2e.harness.cluster import wait_for
 
 
 class Nemesis:
@@ -60,6 +63,10 @@ class Nemesis:
                 return f"disks of {victims} take {delay_ms} ms"
             case Wipe(nodes, between):
                 return self._wipe_twice(self._resolve(nodes, queue), between)
+            case Restore(nodes, between):
+                return self._restore(self._resolve(nodes, queue), between)
+            case Truncate(nodes, sectors):
+                return self._truncate(self._resolve(nodes, queue), sectors)
             case Isolate(node, sends, receives):
                 (victim,) = self._resolve((node,), queue)
                 others = [each for each in self._numbers if each != victim]
@@ -91,6 +98,34 @@ class Nemesis:
             if turn == 0:
                 time.sleep(between)
         return f"wiped {numbers} twice, {between:.1f} s apart"
+
+    def _restore(self, numbers: list[int], between: float) -> str:
+        victims = [self._cluster.node(number) for number in numbers]
+        for node in victims:
+            node.kill()
+            data.keep_copy(node.store, node.store.with_name("copy"))
+            node.start(self._cluster.locals)
+        for node in victims:
+            wait_for(f"{node.name} to be ready", node.is_ready)
+        time.sleep(between)
+        for node in victims:
+            node.kill()
+        for node in victims:
+            data.put_back(node.store.with_name("copy"), node.store)
+        return f"put back copies of {numbers}, {between:.1f} s old"
+
+    def _truncate(self, numbers: list[int], sectors: int) -> str:
+        done = []
+        for number in numbers:
+            node = self._cluster.node(number)
+            node.kill()
+            cut = (
+                data.zero_end(node.store, sectors)
+                if sectors
+                else data.drop_newest_segment(node.store)
+            )
+            done.append(f"{node.name}: {cut}")
+        return ", ".join(done)
 
     def _cut(self, links: list[Link]) -> str:
         for source, target in links:

@@ -65,7 +65,29 @@ class Wipe(NamedTuple):
     between: float
 
 
-Fault = Kill | Restart | Pause | Cut | Isolate | Slow | Wipe
+class Restore(NamedTuple):
+    """Copy the data, run on for a while, SIGKILL, and put the copy in place of the data.
+
+    Attributes:
+        between: seconds from the copy to the kill, in which the nodes promise more.
+    """
+
+    nodes: tuple[int, ...]
+    between: float
+
+
+class Truncate(NamedTuple):
+    """SIGKILL, and a log without its end; started again when the step ends.
+
+    Attributes:
+        sectors: of 512 octets that are zeroed; 0 to remove the newest segment.
+    """
+
+    nodes: tuple[int, ...]
+    sectors: int
+
+
+Fault = Kill | Restart | Pause | Cut | Isolate | Slow | Wipe | Restore | Truncate
 
 
 class Step(NamedTuple):
@@ -105,6 +127,8 @@ KINDS: Final = (
     "restart-in-split",
     "pause-and-kill",
     "wipe-twice",
+    "stale-copy",
+    "truncate",
 )
 # A mix of everything that fits into a short run; the rest takes long to recover from.
 SHORT_KINDS: Final = ("kill-leader", "pause-leader", "isolate-leader", "one-way", "bridge")
@@ -168,12 +192,23 @@ def make_step(kind: str, draw: random.Random, count: int) -> Step:
             faults = (Cut(split(nodes[:1], nodes[1:])), Restart(tuple(nodes[:1])))
         case "pause-and-kill":
             faults = (Pause((LEADER,)), Slow(minority, 100), Kill(minority[:1]))
-        case "wipe-twice":
-            faults = (Wipe(minority, draw.uniform(0.2, 8.0)),)
         case _:
-            raise ValueError(f"no such kind of step: {kind}")
+            faults = (make_fault_of_data(kind, draw, minority),)
     gap, hold, settle = draw.uniform(0.1, 1.0), draw.uniform(2.5, 5.0), draw.uniform(0.2, 1.0)
     return Step(kind, faults, gap, hold, settle)
+
+
+def make_fault_of_data(kind: str, draw: random.Random, minority: tuple[int, ...]) -> Fault:
+    """Return a fault that takes promises back, so that it may hit a minority only."""
+    match kind:
+        case "wipe-twice":
+            return Wipe(minority, draw.uniform(0.2, 8.0))
+        case "stale-copy":
+            return Restore(minority, draw.uniform(1.0, 8.0))
+        case "truncate":
+            return Truncate(minority, draw.choice((0, 1, 20, 400)))
+        case _:
+            raise ValueError(f"no such kind of step: {kind}")
 
 
 def split(left: Sequence[int], right: Sequence[int]) -> tuple[Link, ...]:

@@ -13,8 +13,10 @@ from e2e.chaos.schedule import (
     Kill,
     Pause,
     Restart,
+    Restore,
     Slow,
     Step,
+    Truncate,
     Wipe,
     bridge,
     make_schedule,
@@ -40,7 +42,7 @@ def nodes_of(step: Step) -> set[int]:
         match fault:
             case Kill(nodes) | Restart(nodes) | Pause(nodes) | Slow(nodes, _):
                 named.update(nodes)
-            case Wipe(nodes, _):
+            case Wipe(nodes, _) | Restore(nodes, _) | Truncate(nodes, _):
                 named.update(nodes)
             case Isolate(node, _, _):
                 named.add(node)
@@ -70,7 +72,7 @@ def test_no_step_takes_the_data_of_a_majority(count: int) -> None:
 
 
 def loses_data(fault: Fault) -> set[int]:
-    return set(fault.nodes) if isinstance(fault, Wipe) else set()
+    return set(fault.nodes) if isinstance(fault, Wipe | Restore | Truncate) else set()
 
 
 def test_short_kinds_are_kinds() -> None:
