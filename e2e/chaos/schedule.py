@@ -129,7 +129,12 @@ KINDS: Final = (
     "wipe-twice",
     "stale-copy",
     "truncate",
+    "hang-disk",
 )
+HANG_MS: Final = 3_600_000  # of a sync, unless the step ends it
+# Longer than a node waits before it hands over what it leads.
+HANG_SECONDS: Final = (12.0, 25.0)
+
 # A mix of everything that fits into a short run; the rest takes long to recover from.
 SHORT_KINDS: Final = ("kill-leader", "pause-leader", "isolate-leader", "one-way", "bridge")
 
@@ -186,6 +191,9 @@ def make_step(kind: str, draw: random.Random, count: int) -> Step:
             faults = (Slow(minority, draw.choice((20, 100, 400))),)
         case "stall-leader":
             faults = (Slow((LEADER,), 60_000),)
+        case "hang-disk":
+            victims = draw.choice([(LEADER,), minority])
+            faults = (Slow(victims, HANG_MS),)
         case "kill-all":
             faults = (Kill(tuple(nodes)),)
         case "restart-in-split":
@@ -195,6 +203,8 @@ def make_step(kind: str, draw: random.Random, count: int) -> Step:
         case _:
             faults = (make_fault_of_data(kind, draw, minority),)
     gap, hold, settle = draw.uniform(0.1, 1.0), draw.uniform(2.5, 5.0), draw.uniform(0.2, 1.0)
+    if kind == "hang-disk":
+        hold = draw.uniform(*HANG_SECONDS)
     return Step(kind, faults, gap, hold, settle)
 
 
