@@ -38,6 +38,7 @@ SMALL_SEGMENTS: Final = {
 }
 STOP_SECONDS: Final = 30.0
 READY_SECONDS: Final = 60.0
+REPLICAS: Final = 3  # of a queue whose declarer asks for nothing else
 WHOLE_SECONDS: Final = 180.0  # until nodes that lost their data have it again
 PLACE_VARIABLES: Final = ("HEADRACE_NODE_", "HEADRACE_CLUSTER_", "HEADRACE_LISTENERS_")
 # What a healthy node never says, whatever happens around it.
@@ -269,31 +270,32 @@ class ChaosCluster:
         return time.monotonic() - started
 
     def wait_whole(self, queues: Sequence[str]) -> None:
-        """Wait until every node votes on the catalog and the queues with the disk it has now.
+        """Wait until all replicas of the catalog and the queues vote, with the disks they have now.
 
         A fault of another node's data before that could take the last copy.
 
         Raises:
             AssertionError: a node did not get its data back.
         """
-        what = f"all nodes to vote on the catalog and {', '.join(queues)}"
+        what = f"all replicas to vote on the catalog and {', '.join(queues)}"
         wait_for(what, lambda: self._is_whole(queues), WHOLE_SECONDS)
 
     def _is_whole(self, queues: Sequence[str]) -> bool:
         self.check_alive()
-        wanted = sorted((node.member, "voter") for node in self.nodes)
         rows = self.nodes[0].get("/api/nodes") or []
-        found = [each for row in rows for each in row.get("catalog", [])]
-        if any(row.get("quarantined") for row in rows):
-            return False
-        if sorted((each["member"], each["role"]) for each in found) != wanted:
+        catalog = [each for row in rows for each in row.get("catalog", [])]
+        if any(row.get("quarantined") for row in rows) or len(catalog) != len(self.nodes):
             return False
         entries = {each["name"]: each for each in self.nodes[0].get("/api/queues") or []}
-        return all(
-            sorted((each["member"], each["role"]) for each in entries[queue]["replicas"]) == wanted
-            for queue in queues
-            if queue in entries
-        ) and entries.keys() >= {*queues}
+        groups = [entries.get(queue, {}).get("replicas", []) for queue in queues]
+        return all(self._all_vote(each) for each in [catalog, *groups])
+
+    def _all_vote(self, replicas: Sequence[dict[str, str]]) -> bool:
+        """Return whether a group is complete and every member's disk is the one in use."""
+        members = {node.name: node.member for node in self.nodes}
+        return len(replicas) >= REPLICAS and all(
+            each["role"] == "voter" and each["member"] == members[each["node"]] for each in replicas
+        )
 
     def leader(self, queue: str) -> int:
         """Return the number of a node that says it leads a queue, 0 when none does."""

@@ -187,13 +187,8 @@ def make_step(kind: str, draw: random.Random, count: int) -> Step:
             faults = (Cut(bridge(nodes)),)
         case "split":
             faults = (Cut(split(nodes[: count // 2], nodes[count // 2 :])),)
-        case "slow-disk":
-            faults = (Slow(minority, draw.choice((20, 100, 400))),)
-        case "stall-leader":
-            faults = (Slow((LEADER,), 60_000),)
-        case "hang-disk":
-            victims = draw.choice([(LEADER,), minority])
-            faults = (Slow(victims, HANG_MS),)
+        case "slow-disk" | "stall-leader" | "hang-disk":
+            faults = (make_slow(kind, draw, minority),)
         case "kill-all":
             faults = (Kill(tuple(nodes)),)
         case "restart-in-split":
@@ -201,22 +196,36 @@ def make_step(kind: str, draw: random.Random, count: int) -> Step:
         case "pause-and-kill":
             faults = (Pause((LEADER,)), Slow(minority, 100), Kill(minority[:1]))
         case _:
-            faults = (make_fault_of_data(kind, draw, minority),)
+            faults = (make_fault_of_data(kind, draw, tuple(nodes[:1])),)
     gap, hold, settle = draw.uniform(0.1, 1.0), draw.uniform(2.5, 5.0), draw.uniform(0.2, 1.0)
     if kind == "hang-disk":
         hold = draw.uniform(*HANG_SECONDS)
     return Step(kind, faults, gap, hold, settle)
 
 
-def make_fault_of_data(kind: str, draw: random.Random, minority: tuple[int, ...]) -> Fault:
-    """Return a fault that takes promises back, so that it may hit a minority only."""
+def make_slow(kind: str, draw: random.Random, minority: tuple[int, ...]) -> Slow:
+    """Return a fault of disks that lose nothing."""
+    match kind:
+        case "slow-disk":
+            return Slow(minority, draw.choice((20, 100, 400)))
+        case "stall-leader":
+            return Slow((LEADER,), 60_000)
+        case _:
+            return Slow(draw.choice(((LEADER,), minority)), HANG_MS)
+
+
+def make_fault_of_data(kind: str, draw: random.Random, victim: tuple[int, ...]) -> Fault:
+    """Return a fault that takes promises back.
+
+    It may hit one node only: queues have three replicas, however many nodes there are.
+    """
     match kind:
         case "wipe-twice":
-            return Wipe(minority, draw.uniform(0.2, 8.0))
+            return Wipe(victim, draw.uniform(0.2, 8.0))
         case "stale-copy":
-            return Restore(minority, draw.uniform(1.0, 8.0))
+            return Restore(victim, draw.uniform(1.0, 8.0))
         case "truncate":
-            return Truncate(minority, draw.choice((0, 1, 20, 400)))
+            return Truncate(victim, draw.choice((0, 1, 20, 400)))
         case _:
             raise ValueError(f"no such kind of step: {kind}")
 

@@ -63,11 +63,11 @@ def test_steps_hit_nodes_that_exist_and_end_healthy(count: int) -> None:
 
 
 @pytest.mark.parametrize("count", [3, 5])
-def test_no_step_takes_the_data_of_a_majority(count: int) -> None:
+def test_no_step_takes_the_data_of_two_of_three_replicas(count: int) -> None:
     for seed in range(50):
         for step in make_schedule(seed, count, 2 * len(KINDS)):
             losers = {node for each in step.faults for node in loses_data(each)}
-            assert len(losers) <= (count - 1) // 2
+            assert len(losers) <= 1, "a queue has three replicas, also on five nodes"
             assert not losers or step.settle > 0, "what follows waits until the data is back"
 
 
