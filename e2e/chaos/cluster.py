@@ -22,6 +22,7 @@ from e2e.chaos.data import expected_member
 from e2e.chaos.disk import SlowDisk
 from e2e.chaos.network import Namespace, Network
 from e2e.harness.cluster import wait_for
+from e2e.harness.wall_clock import WallClock
 
 from headrace_broker.cli.api_client import ApiError
 from headrace_broker.cli.local_cluster import LocalNode, last_words, render_config
@@ -62,6 +63,7 @@ class ChaosNode:
         self.local = local
         self.namespace = namespace
         self.disk = SlowDisk(local.directory / "disk")
+        self.clock = WallClock(local.directory / "clock")
         self._process: subprocess.Popen[bytes] | None = None
         self._stopped = False
 
@@ -95,9 +97,14 @@ class ChaosNode:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env={**inherited, **SMALL_SEGMENTS, **self.disk.environment},
+                env={**inherited, **SMALL_SEGMENTS, **self._preloads()},
                 start_new_session=True,
             )
+
+    def _preloads(self) -> dict[str, str]:
+        """Return the variables of the libraries that make disk and clock go wrong."""
+        disk, clock = self.disk.environment, self.clock.environment
+        return {**disk, **clock, "LD_PRELOAD": f"{disk['LD_PRELOAD']} {clock['LD_PRELOAD']}"}
 
     def kill(self) -> None:
         """SIGKILL, also while it is stopped."""

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Final
 
 SECTOR_BYTES: Final = 512
+QUEUES: Final = 3  # that a publisher serves in turn
+BODY: Final = re.compile(rb"(publisher-\d+-\d+)-(\d+)/\d+/")  # see history.message_body
 
 
 def wipe(store: Path) -> None:
@@ -68,3 +71,26 @@ def _newest_segment(store: Path) -> Path:
     """Return the newest segment with more in it than its header."""
     segments = sorted(store.glob("*.log"))
     return [each for each in segments if each.read_bytes()[SECTOR_BYTES:].strip(b"\0")][-1]
+
+
+def rot(store: Path, number: int) -> str:
+    """Flip a bit in a stored message of the middle of the log; return in which.
+
+    Args:
+        store: of a node that does not run.
+        number: of the queue among those of a publisher; messages of two queues share no record.
+    """
+    found = [
+        (path, match)
+        for path in sorted(store.glob("*.log"))
+        for match in BODY.finditer(path.read_bytes())
+        if int(match[2]) % QUEUES == number
+    ]
+    if not found:
+        return "nothing stored yet"
+    path, match = found[len(found) // 2]
+    with path.open("r+b") as file:
+        file.seek(match.start())
+        file.write(bytes([match[0][0] ^ 4]))
+        os.fsync(file.fileno())
+    return f"a bit of {match[1].decode()}-{match[2].decode()} in {path.name}"

@@ -16,8 +16,11 @@ from e2e.chaos.schedule import (
     Pause,
     Restart,
     Restore,
+    Rot,
+    SetClock,
     Slow,
     Step,
+    Throttle,
     Truncate,
     Wipe,
 )
@@ -61,12 +64,16 @@ class Nemesis:
                 for number in victims:
                     self._cluster.node(number).disk.set_delay(delay_ms)
                 return f"disks of {victims} take {delay_ms} ms"
-            case Wipe(nodes, between):
-                return self._wipe_twice(self._resolve(nodes, queue), between)
-            case Restore(nodes, between):
-                return self._restore(self._resolve(nodes, queue), between)
-            case Truncate(nodes, sectors):
-                return self._truncate(self._resolve(nodes, queue), sectors)
+            case Wipe() | Restore() | Truncate() | Rot():
+                return self._damage(fault, queue)
+            case SetClock(nodes, shift_ms):
+                for number in nodes:
+                    self._cluster.node(number).clock.shift(shift_ms)
+                return f"clocks of {list(nodes)} jump by {shift_ms} ms"
+            case Throttle(nodes, kbit):
+                for number in nodes:
+                    self._cluster.network.throttle(number, kbit)
+                return f"links of {list(nodes)} carry {kbit} kbit/s"
             case Isolate(node, sends, receives):
                 (victim,) = self._resolve((node,), queue)
                 others = [each for each in self._numbers if each != victim]
@@ -75,6 +82,17 @@ class Nemesis:
                 return self._cut(links)
             case Cut(cuts):
                 return self._cut(list(cuts))
+
+    def _damage(self, fault: Wipe | Restore | Truncate | Rot, queue: str) -> str:
+        match fault:
+            case Wipe(nodes, between):
+                return self._wipe_twice(self._resolve(nodes, queue), between)
+            case Restore(nodes, between):
+                return self._restore(self._resolve(nodes, queue), between)
+            case Truncate(nodes, sectors):
+                return self._truncate(self._resolve(nodes, queue), sectors)
+            case Rot(nodes):
+                return self._rot(self._resolve(nodes, queue))
 
     def _resolve(self, nodes: tuple[int, ...], queue: str) -> list[int]:
         return [node if node != LEADER else self._cluster.leader(queue) or 1 for node in nodes]
@@ -127,6 +145,14 @@ class Nemesis:
             done.append(f"{node.name}: {cut}")
         return ", ".join(done)
 
+    def _rot(self, numbers: list[int]) -> str:
+        done = []
+        for place, number in enumerate(numbers):
+            node = self._cluster.node(number)
+            node.kill()
+            done.append(f"{node.name}: {data.rot(node.store, place)}")
+        return ", ".join(done)
+
     def _cut(self, links: list[Link]) -> str:
         for source, target in links:
             self._cluster.network.cut(source, target)
@@ -137,5 +163,6 @@ class Nemesis:
         self._cluster.network.heal_all()
         for node in self._cluster.nodes:
             node.disk.set_delay(0)
+            node.clock.shift(0)
             node.resume()
             node.start(self._cluster.locals)

@@ -108,6 +108,7 @@ class Network:
 
     def __init__(self, count: int) -> None:
         self._cuts: set[tuple[int, int]] = set()
+        self._throttled: set[int] = set()
         self._open = contextlib.ExitStack()
         with contextlib.ExitStack() as undo:
             self._hub = self._namespace(undo)
@@ -144,6 +145,20 @@ class Network:
             self._rule("add", source, target)
             self._cuts.add((source, target))
 
+    def throttle(self, node: int, kbit: int) -> None:
+        """Have a node's link carry so many kbit/s each way; more waits, and then is dropped.
+
+        Raises:
+            AssertionError: the kernel has no token bucket filter.
+        """
+        self._throttled.add(node)
+        for where, device in self._ends(node):
+            limit = ("rate", f"{kbit}kbit", "burst", "32kb", "latency", "400ms")
+            where.run("tc", "qdisc", "replace", "dev", device, "root", "tbf", *limit)
+
+    def _ends(self, node: int) -> tuple[tuple[Namespace, str], ...]:
+        return (self.nodes[node], "hub"), (self._hub, f"n{node}")
+
     def heal(self, source: int, target: int) -> None:
         """Undo a cut, if there is one."""
         if (source, target) in self._cuts:
@@ -151,7 +166,11 @@ class Network:
             self._cuts.remove((source, target))
 
     def heal_all(self) -> None:
-        """Undo all cuts."""
+        """Undo all cuts and rate limits."""
+        for node in sorted(self._throttled):
+            for where, device in self._ends(node):
+                where.run("tc", "qdisc", "del", "dev", device, "root")
+        self._throttled.clear()
         for source, target in sorted(self._cuts):
             self.heal(source, target)
 

@@ -16,6 +16,7 @@ from e2e.chaos.client import BROKEN, ChaosClient
 from e2e.chaos.cluster import ChaosCluster, NodeEndedError
 from e2e.chaos.consumer import ChaosConsumer
 from e2e.chaos.crew import Crew
+from e2e.chaos.data import QUEUES
 from e2e.chaos.drain import drain
 from e2e.chaos.history import History, Outcome
 from e2e.chaos.linearizability import Reads
@@ -24,7 +25,6 @@ from e2e.chaos.nemesis import Nemesis
 from e2e.chaos.schedule import KINDS, make_schedule
 from pamqp import commands
 
-QUEUES: Final = 3
 WARM_UP_SECONDS: Final = 1.0
 CATCH_UP_SECONDS: Final = 60.0  # for consumers to get what is confirmed, once publishers stopped
 POLL_SECONDS: Final = 0.1

@@ -87,7 +87,40 @@ class Truncate(NamedTuple):
     sectors: int
 
 
-Fault = Kill | Restart | Pause | Cut | Isolate | Slow | Wipe | Restore | Truncate
+class Rot(NamedTuple):
+    """SIGKILL, and a flipped bit in a message of another queue on each of these nodes."""
+
+    nodes: tuple[int, ...]
+
+
+class SetClock(NamedTuple):
+    """Wall clocks that jump by so much, and back when the step ends."""
+
+    nodes: tuple[int, ...]
+    shift_ms: int
+
+
+class Throttle(NamedTuple):
+    """Links of these nodes that carry so much in each direction until the step ends."""
+
+    nodes: tuple[int, ...]
+    kbit: int
+
+
+Fault = (
+    Kill
+    | Restart
+    | Pause
+    | Cut
+    | Isolate
+    | Slow
+    | Wipe
+    | Restore
+    | Truncate
+    | Rot
+    | SetClock
+    | Throttle
+)
 
 
 class Step(NamedTuple):
@@ -130,6 +163,9 @@ KINDS: Final = (
     "stale-copy",
     "truncate",
     "hang-disk",
+    "rot",
+    "clock-jump",
+    "slow-link",
 )
 HANG_MS: Final = 3_600_000  # of a sync, unless the step ends it
 # Longer than a node waits before it hands over what it leads.
@@ -195,12 +231,26 @@ def make_step(kind: str, draw: random.Random, count: int) -> Step:
             faults = (Cut(split(nodes[:1], nodes[1:])), Restart(tuple(nodes[:1])))
         case "pause-and-kill":
             faults = (Pause((LEADER,)), Slow(minority, 100), Kill(minority[:1]))
+        case "rot" | "clock-jump" | "slow-link":
+            faults = (make_wrong(kind, draw, nodes),)
         case _:
             faults = (make_fault_of_data(kind, draw, tuple(nodes[:1])),)
     gap, hold, settle = draw.uniform(0.1, 1.0), draw.uniform(2.5, 5.0), draw.uniform(0.2, 1.0)
     if kind == "hang-disk":
         hold = draw.uniform(*HANG_SECONDS)
     return Step(kind, faults, gap, hold, settle)
+
+
+def make_wrong(kind: str, draw: random.Random, nodes: Sequence[int]) -> Fault:
+    """Return a fault that a cluster mends or bears wherever it strikes."""
+    match kind:
+        case "rot":
+            return Rot(tuple(nodes[:2]))
+        case "clock-jump":
+            victims = tuple(nodes[: draw.choice((1, len(nodes)))])
+            return SetClock(victims, draw.choice((-1, 1)) * draw.randint(1000, 600_000))
+        case _:
+            return Throttle(tuple(nodes[:1]), draw.choice((256, 1000, 4000)))
 
 
 def make_slow(kind: str, draw: random.Random, minority: tuple[int, ...]) -> Slow:

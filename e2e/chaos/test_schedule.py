@@ -14,8 +14,11 @@ from e2e.chaos.schedule import (
     Pause,
     Restart,
     Restore,
+    Rot,
+    SetClock,
     Slow,
     Step,
+    Throttle,
     Truncate,
     Wipe,
     bridge,
@@ -41,6 +44,8 @@ def nodes_of(step: Step) -> set[int]:
     for fault in step.faults:
         match fault:
             case Kill(nodes) | Restart(nodes) | Pause(nodes) | Slow(nodes, _):
+                named.update(nodes)
+            case Rot(nodes) | SetClock(nodes, _) | Throttle(nodes, _):
                 named.update(nodes)
             case Wipe(nodes, _) | Restore(nodes, _) | Truncate(nodes, _):
                 named.update(nodes)
