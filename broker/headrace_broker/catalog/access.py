@@ -222,6 +222,18 @@ def check_any(may: May, user: str, vhost: str, kind: str, name: str) -> None:
         raise _without(user, vhost, CONFIGURE, kind, name)
 
 
+def knows_queue(caller: Caller, view: CatalogView, queue: Queue) -> bool:
+    """Return whether a caller who did not name a queue may be told that it exists.
+
+    A refusal that names the queue is only for callers for whom this is true.
+    """
+    may = judge(view)
+    return caller.sees(view, queue.vhost) and (
+        caller.monitors
+        or any(may(caller.name, queue.vhost, each, queue.name) for each in (CONFIGURE, WRITE, READ))
+    )
+
+
 def check_topic(
     may_route: MayRoute, user: str, vhost: str, operation: str, exchange: str, routing_key: str
 ) -> None:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
 
-from headrace_broker.catalog.access import QUEUE, Caller, check_allowed, check_enters, judge
+from headrace_broker.catalog.access import (
+    QUEUE,
+    Caller,
+    check_allowed,
+    check_enters,
+    judge,
+    knows_queue,
+)
 from headrace_broker.catalog.permission import READ
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.codecs.column_block import encode_columns
@@ -64,10 +71,16 @@ class ArchiveLog:
         self._listing = listing
 
     def check(self, caller: Caller, shard: str) -> None:
-        """Refuse who may not read a queue; all shards at once are nobody's, and are filtered."""
+        """Refuse who may not read a queue; all shards at once are nobody's, and are filtered.
+
+        Shards are numbers, which can be guessed: a queue that the caller may not know of is
+        answered like a number that no queue has.
+        """
         if not shard:
             return
         queue = self._queue(shard)
+        if not knows_queue(caller, self._view, queue):
+            raise _unknown(shard)
         check_enters(self._view, caller.name, queue.vhost)
         check_allowed(judge(self._view), caller.name, queue.vhost, READ, QUEUE, queue.name)
 
@@ -145,7 +158,7 @@ class ArchiveLog:
     def _queue(self, shard: str) -> Queue:
         queue = self._view.queue_by_group(int(shard)) if shard.isdecimal() else None
         if queue is None:
-            raise UnknownShardError(f"there is no archive '{shard}'")
+            raise _unknown(shard)
         return queue
 
     async def _visible(self, caller: Caller) -> tuple[list[ArchiveStatus], tuple[str, ...]]:
@@ -187,6 +200,10 @@ class ArchiveLog:
         assert group is not None, "it was opened, or has committed"
         epoch, committed = int(group.epoch), int(group.committed)
         return Group(self._shard(status), name, epoch, committed, int(group.committed_ms))
+
+
+def _unknown(shard: str) -> UnknownShardError:
+    return UnknownShardError(f"there is no archive '{shard}'")
 
 
 def _group_of(shard: Shard, group: ArchiveGroupStatus) -> Group:

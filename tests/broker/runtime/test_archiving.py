@@ -327,3 +327,17 @@ def test_an_answer_that_is_lost_is_asked_for_again_and_fences_nobody(nodes, at_o
     again = nodes.run(nodes.clients[2].open_group(nodes.world.queue, b"lake", b"a"))
     assert first.status == again.status == ARCHIVE_OK
     assert first.group.epoch == again.group.epoch == 1
+
+
+def test_a_guessed_shard_tells_no_name_to_who_may_do_nothing_there(nodes):
+    nodes.view.permission = lambda user, vhost: None
+    stranger = Caller("stranger", ("management",))
+    texts = []
+    for shard in ("7", "8"):
+        with pytest.raises(UnknownShardError) as refusal:
+            nodes.logs[1].check(stranger, shard)
+        texts.append(str(refusal.value).replace(shard, "N"))
+    assert texts[0] == texts[1]
+    monitor = Caller("monitor", ("monitoring",))
+    with pytest.raises(AmqpError, match="refused for user 'monitor'"):
+        nodes.logs[1].check(monitor, "7")
