@@ -2,9 +2,12 @@
 
 Rules, each with a name that violations carry:
 
-lost: a confirmed message was delivered at least once by the end, when all queues were drained.
-phantom: what is delivered was published, to that queue, with that body.
-unflagged-duplicate: at most one delivery of a message comes without the redelivered flag.
+lost: a confirmed message was delivered at least once by the end, when all queues were drained, be
+    it as a dead letter; of a queue of delayed messages, those that were not are counted there.
+phantom: what is delivered was published, to that queue or to one whose dead letters go there, with
+    that body; no more messages are delayed than were published.
+unflagged-duplicate: at most one delivery of a message comes without the redelivered flag, but for
+    dead letters, which come at least once.
 order: of what one publisher's channel published to one queue, deliveries without the flag reach
     each consumer in the order of publishing.
 register: looks at the catalog, and its changes, are linearizable for each name.
@@ -17,7 +20,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -37,32 +40,46 @@ class Violation(NamedTuple):
 
 def check(history: History, reads: Reads = Reads.STRICT) -> list[Violation]:
     """Return everything that is wrong with a run whose queues were drained at its end."""
+    letters = {*history.dead_letters.values()}
     found = [
-        *check_lost(history.publishes, history.deliveries),
-        *check_phantoms(history.publishes, history.deliveries),
-        *check_duplicates(history.deliveries),
-        *check_order(history.publishes, history.deliveries),
+        *check_lost(history),
+        *check_phantoms(history.publishes, history.deliveries, history.dead_letters),
+        *check_duplicates([each for each in history.deliveries if each.queue not in letters]),
+        *check_order(
+            history.publishes, [each for each in history.deliveries if each.queue not in letters]
+        ),
         *check_registers(history.operations, reads),
     ]
     return _shortened(found)
 
 
-def check_lost(publishes: Sequence[Publish], deliveries: Sequence[Delivery]) -> Iterator[Violation]:
-    """Find confirmed messages that nobody got."""
-    delivered = {each.id for each in deliveries}
-    for each in publishes:
-        if each.outcome is Outcome.CONFIRMED and each.id not in delivered:
+def check_lost(history: History) -> Iterator[Violation]:
+    """Find confirmed messages that nobody got and that are not delayed."""
+    delivered = {each.id for each in history.deliveries}
+    missing = [each for each in history.publishes if each.id not in delivered]
+    for queue, count in history.delayed.items():
+        outcomes = Counter(each.outcome for each in missing if each.queue == queue)
+        confirmed, unknown = outcomes[Outcome.CONFIRMED], outcomes[Outcome.UNKNOWN]
+        if count < confirmed:
+            yield Violation("lost", f"{queue} delays {count} of {confirmed} confirmed messages")
+        if count > confirmed + unknown:
+            text = f"{queue} delays {count} messages, {confirmed + unknown} at most were published"
+            yield Violation("phantom", text)
+    for each in missing:
+        if each.outcome is Outcome.CONFIRMED and each.queue not in history.delayed:
             yield Violation("lost", f"{each.id} to {each.queue} was confirmed and never delivered")
 
 
 def check_phantoms(
-    publishes: Sequence[Publish], deliveries: Sequence[Delivery]
+    publishes: Sequence[Publish],
+    deliveries: Sequence[Delivery],
+    dead_letters: Mapping[str, str],
 ) -> Iterator[Violation]:
     """Find deliveries that were never published, or not there."""
     queues = {each.id: each.queue for each in publishes}
     for each in deliveries:
         queue = queues.get(each.id)
-        if queue != each.queue:
+        if each.queue not in (queue, dead_letters.get(queue or "")):
             origin = "was never published" if queue is None else f"was published to {queue}"
             yield Violation("phantom", f"{each.id} came from {each.queue} but {origin}")
 

@@ -12,12 +12,12 @@ from e2e.harness.raw_client import RawClient
 from e2e.harness.worker import Worker
 from pamqp import commands, frame
 from pamqp.body import ContentBody
+from pamqp.common import FieldTable
 from pamqp.header import ContentHeader
 
 CHANNEL: Final = 1
 ANSWER_SECONDS: Final = 12.0  # the catalog gives up after 10
 ERROR_TEXT_MAX: Final = 200
-PERSISTENT: Final = commands.Basic.Properties(delivery_mode=2)
 
 
 class RefusedError(Exception):
@@ -116,11 +116,19 @@ class ChaosClient(RawClient):
         self.open_channel(CHANNEL)
 
     def publish(
-        self, queue: str, body: bytes, exchange: str = "", *, mandatory: bool = False
+        self,
+        queue: str,
+        body: bytes,
+        exchange: str = "",
+        *,
+        mandatory: bool = False,
+        delay_ms: int = 0,
     ) -> None:
-        """Send one persistent message."""
+        """Send one persistent message, that is to wait in its queue for so long."""
+        headers: FieldTable | None = {"x-delay": delay_ms} if delay_ms else None
+        properties = commands.Basic.Properties(delivery_mode=2, headers=headers)
         method = commands.Basic.Publish(0, exchange, queue, mandatory)
-        parts = (method, ContentHeader(0, len(body), PERSISTENT), ContentBody(body))
+        parts = (method, ContentHeader(0, len(body), properties), ContentBody(body))
         self.socket.sendall(b"".join(frame.marshal(each, CHANNEL) for each in parts))
 
     def body(self) -> bytes:

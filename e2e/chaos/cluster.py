@@ -203,6 +203,10 @@ class ChaosNode:
             return None
         return entry["messages_ready"], entry["messages_unacknowledged"]
 
+    def queue_figure(self, queue: str, figure: str) -> int | None:
+        """Return one count of the HTTP listing, None when not known."""
+        return self._queue(queue).get(figure)
+
     def _queue(self, queue: str) -> dict[str, Any]:
         """Return a queue's entry in the HTTP listing, {} when there is none to be had."""
         if not self.runs or self._stopped:
@@ -315,6 +319,11 @@ class ChaosCluster:
         """Return a queue's ready and unacknowledged messages, None when nobody leads it."""
         leader = self.leader(queue)
         return self.node(leader).queue_counts(queue) if leader else None
+
+    def queue_figure(self, queue: str, figure: str) -> int | None:
+        """Return a count that a queue's leader tells, None when nobody leads it."""
+        leader = self.leader(queue)
+        return self.node(leader).queue_figure(queue, figure) if leader else None
 
     def check_alive(self) -> None:
         """Raise NodeEndedError when a node ended by itself."""

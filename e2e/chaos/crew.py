@@ -10,9 +10,11 @@ from e2e.chaos.client import ChaosWorker
 from e2e.chaos.cluster import ChaosNode
 from e2e.chaos.consumer import ChaosConsumer
 from e2e.chaos.history import History
-from e2e.chaos.publisher import ChaosPublisher
+from e2e.chaos.publisher import DELAYED_QUEUE, LETTERS_QUEUE, ChaosPublisher
 
 PUBLISHERS: Final = 3
+LATE_QUEUES: Final = [DELAYED_QUEUE, LETTERS_QUEUE]
+LATE_INTERVAL: Final = 0.05  # seconds
 CONSUMERS_PER_QUEUE: Final = 2
 CATALOG_CLIENTS_PER_NODE: Final = 2
 NAME_SECONDS: Final = 3.0
@@ -50,6 +52,7 @@ class Crew:
                 ChaosPublisher(f"publisher-{n}", nodes, queues, history, next(seeds), interval)
                 for n in range(PUBLISHERS)
             ),
+            ChaosPublisher("late", nodes, LATE_QUEUES, history, next(seeds), LATE_INTERVAL),
             *(
                 CatalogClient(f"catalog-{node.name}-{n}", node, names, history, next(seeds))
                 for node in nodes

@@ -71,6 +71,8 @@ class History(msgspec.Struct):
     publishes: list[Publish] = []
     deliveries: list[Delivery] = []
     operations: list[Operation] = []
+    dead_letters: dict[str, str] = {}  # queue -> where its dead letters go
+    delayed: dict[str, int] = {}  # queue -> messages that wait for a later time, at the end
 
     def save(self, path: Path) -> None:
         """Write it as JSON, for `python -m e2e.chaos.checker`."""

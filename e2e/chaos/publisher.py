@@ -12,6 +12,10 @@ from e2e.chaos.cluster import ChaosNode
 from e2e.chaos.history import History, Outcome, Publish, message_body
 from pamqp import commands
 
+DELAYED_QUEUE: Final = "chaos-delayed"  # its messages wait until after the end
+DELAY_MS: Final = 6 * 3_600_000  # more than clocks jump
+LETTERS_QUEUE: Final = "chaos-letters"  # its messages expire and go to the next one
+DEAD_QUEUE: Final = "chaos-dead"
 WINDOW: Final = 64  # unconfirmed publishes allowed
 SIZES: Final = (60, 200, 1024, 8192)  # octets of a body
 RETRY_SECONDS: Final = 0.1
@@ -74,7 +78,8 @@ class ChaosPublisher(ChaosWorker):
         self._history.publishes.append(attempt)
         self._tag += 1
         self._outstanding[self._tag] = attempt
-        client.publish(queue, message_body(message, self._random.choice(SIZES)))
+        delay_ms = DELAY_MS if queue == DELAYED_QUEUE else 0
+        client.publish(queue, message_body(message, self._random.choice(SIZES)), delay_ms=delay_ms)
 
     def _listen(self, client: ChaosClient, seconds: float) -> None:
         deadline = time.monotonic() + seconds

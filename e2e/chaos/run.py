@@ -15,19 +15,29 @@ from e2e.chaos.checker import Violation, check, summary
 from e2e.chaos.client import BROKEN, ChaosClient
 from e2e.chaos.cluster import ChaosCluster, NodeEndedError
 from e2e.chaos.consumer import ChaosConsumer
-from e2e.chaos.crew import Crew
+from e2e.chaos.crew import LATE_QUEUES, Crew
 from e2e.chaos.data import QUEUES
 from e2e.chaos.drain import drain
 from e2e.chaos.history import History, Outcome
 from e2e.chaos.linearizability import Reads
 from e2e.chaos.liveness import Liveness, LivenessError
 from e2e.chaos.nemesis import Nemesis
+from e2e.chaos.publisher import DEAD_QUEUE, DELAYED_QUEUE, LETTERS_QUEUE
 from e2e.chaos.schedule import KINDS, make_schedule
+from e2e.harness.cluster import wait_for
 from pamqp import commands
+from pamqp.common import FieldTable
 
 WARM_UP_SECONDS: Final = 1.0
 CATCH_UP_SECONDS: Final = 60.0  # for consumers to get what is confirmed, once publishers stopped
 POLL_SECONDS: Final = 0.1
+EXPIRING: Final[FieldTable] = {
+    "x-message-ttl": 1000,
+    "x-dead-letter-exchange": "",
+    "x-dead-letter-routing-key": DEAD_QUEUE,
+    "x-dead-letter-strategy": "at-least-once",
+    "x-overflow": "reject-publish",
+}
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -147,12 +157,32 @@ class Run:
             left = drain(cluster, node, queue, self._history)
             if left:
                 self._found.append(Violation("left-over", left))
+        self._collect_late(cluster)
         self._note("queues drained")
 
+    def _collect_late(self, cluster: ChaosCluster) -> None:
+        """Wait for dead letters, take them, and count the messages that are still delayed."""
+        wait_for(
+            "dead letters to arrive", lambda: cluster.queue_figure(LETTERS_QUEUE, "messages") == 0
+        )
+        self._history.dead_letters[LETTERS_QUEUE] = DEAD_QUEUE
+        left = drain(cluster, cluster.nodes[0], DEAD_QUEUE, self._history)
+        if left:
+            self._found.append(Violation("left-over", left))
+        count = wait_for(
+            "the count of delayed messages",
+            lambda: cluster.queue_figure(DELAYED_QUEUE, "messages_delayed"),
+        )
+        self._history.delayed[DELAYED_QUEUE] = count
+        self._note(f"{count} messages are delayed")
+
     def _declare(self, cluster: ChaosCluster, queues: list[str]) -> None:
-        for number, queue in enumerate([*queues, SINK_QUEUE]):
+        plain = [*queues, SINK_QUEUE, DELAYED_QUEUE, DEAD_QUEUE, LETTERS_QUEUE]
+        for number, queue in enumerate(plain):
             with ChaosClient(cluster.nodes[number % len(cluster.nodes)]) as client:
-                declare = commands.Queue.Declare(0, queue, durable=True)
+                declare = commands.Queue.Declare(
+                    0, queue, durable=True, arguments=EXPIRING if queue == LETTERS_QUEUE else None
+                )
                 client.call(declare, commands.Queue.DeclareOk)
                 exchange = commands.Exchange.Declare(0, SINK_EXCHANGE, "direct", durable=True)
                 client.call(exchange, commands.Exchange.DeclareOk)
@@ -187,7 +217,7 @@ class Run:
         ready = time.monotonic() - healed
         liveness.probe()
         served = time.monotonic() - healed
-        cluster.wait_whole([*queues, SINK_QUEUE])
+        cluster.wait_whole([*queues, SINK_QUEUE, *LATE_QUEUES, DEAD_QUEUE])
         whole = time.monotonic() - healed
         self._note(
             f"    healed: ready after {ready:.1f} s, all served after {served:.1f} s, "
@@ -196,7 +226,11 @@ class Run:
 
     def _catch_up(self, consumers: Sequence[ChaosConsumer]) -> None:
         """Let consumers get what is confirmed; what they leave is drained and looked for there."""
-        wanted = {each.id for each in self._history.publishes if each.outcome is Outcome.CONFIRMED}
+        wanted = {
+            each.id
+            for each in self._history.publishes
+            if each.outcome is Outcome.CONFIRMED and each.queue not in LATE_QUEUES
+        }
         deadline = time.monotonic() + CATCH_UP_SECONDS
         while wanted := wanted.difference(*(each.seen for each in consumers)):
             if time.monotonic() > deadline:

@@ -51,6 +51,20 @@ def test_confirmed_and_never_delivered_is_lost() -> None:
     assert "m1-2" in violation.text
 
 
+def test_confirmed_messages_may_be_delayed_or_come_as_dead_letters() -> None:
+    history = History([published(1), published(2), published(3, Outcome.UNKNOWN)], [])
+    for count, found in ((1, ["lost"]), (2, []), (3, []), (4, ["phantom"])):
+        history.delayed["work"] = count
+        assert rules(history) == found
+    letters = [delivered("m1-2", queue="dead"), delivered("m1-1", queue="dead")]
+    history = History([published(1), published(2)], letters, dead_letters={"work": "dead"})
+    assert rules(history) == []
+    del history.deliveries[0]
+    assert rules(history) == ["lost"]
+    history.deliveries.append(delivered("m1-2", queue="other"))
+    assert rules(history) == ["phantom"]
+
+
 def test_unconfirmed_messages_may_be_lost_or_come() -> None:
     history = History([published(1, Outcome.UNKNOWN), published(2, Outcome.UNKNOWN)], [])
     assert rules(history) == []
