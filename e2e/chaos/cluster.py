@@ -297,7 +297,9 @@ class ChaosCluster:
         catalog = [each for row in rows for each in row.get("catalog", [])]
         if any(row.get("quarantined") for row in rows) or len(catalog) != len(self.nodes):
             return False
-        entries = {each["name"]: each for each in self.nodes[0].get("/api/queues") or []}
+        # A node that hosts no replica of a queue names none.
+        told = [each for node in self.nodes for each in node.get("/api/queues") or []]
+        entries = {each["name"]: each for each in told if each.get("replicas")}
         groups = [entries.get(queue, {}).get("replicas", []) for queue in queues]
         return all(self._all_vote(each) for each in [catalog, *groups])
 
