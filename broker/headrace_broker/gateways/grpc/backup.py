@@ -11,8 +11,16 @@ from typing import Any, Final
 
 import grpc
 
+from headrace_broker.catalog.access import (
+    QUEUE,
+    check_administers,
+    check_allowed,
+    check_not_exclusive,
+    refused,
+    stranger_text,
+)
 from headrace_broker.catalog.access import Caller as User
-from headrace_broker.catalog.access import check_administers, check_not_exclusive
+from headrace_broker.catalog.permission import READ, WRITE
 from headrace_broker.gateways.grpc.authentication import Caller
 from headrace_broker.gateways.grpc.call import Admission
 from headrace_broker.gateways.grpc.errors import RETRY_MS, CallError, Context, bad_field
@@ -99,7 +107,9 @@ class BackupService(BackupServicer):
         async with self._admission.call(context) as caller:
             _check_caller(caller)
             ttl_ms = _ttl(request.ttl_ms)
+            self._check_vhost(caller, request.vhost)
             queue = await self._queue(request.vhost, request.queue)
+            self._check_queue(caller, READ, queue)
             with _errors():
                 opened = await self._client.open(queue, ttl_ms)
             answer = _checked(opened.answer)
@@ -173,7 +183,9 @@ class BackupService(BackupServicer):
                 raise bad_field("open", "must be the first request")
             opening = request.open
             check_opening(opening)
+            self._check_vhost(caller, opening.vhost)
             queue = await self._queue(opening.vhost, opening.queue, "open.")
+            self._check_queue(caller, WRITE, queue)
             info = self._enter(caller, opening)
             try:
                 with _errors():
@@ -191,6 +203,24 @@ class BackupService(BackupServicer):
                 self._infos.discard(info)
 
     # Inner
+
+    def _check_vhost(self, caller: Caller, vhost: str) -> None:
+        """Refuse a vhost where the caller has no permission, before it is said what is there.
+
+        Raises:
+            AmqpError: ACCESS_REFUSED.
+        """
+        if not self._broker.permissions.may_enter(caller.user, vhost):
+            raise refused(stranger_text(caller.user, vhost))
+
+    def _check_queue(self, caller: Caller, operation: str, queue: Queue) -> None:
+        """Refuse the bodies of a queue to callers without a permission for them.
+
+        Raises:
+            AmqpError: ACCESS_REFUSED.
+        """
+        may = self._broker.permissions.may
+        check_allowed(may, caller.user, queue.vhost, operation, QUEUE, queue.name)
 
     async def _queue(self, vhost: str, name: str, within: str = "") -> Queue:
         broker = self._broker
