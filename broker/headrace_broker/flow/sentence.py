@@ -272,7 +272,7 @@ def _most_of(causes: list[CauseStatus], own: str, what: str) -> str:
     if not causes:
         return ""
     top = causes[0]
-    if top.account == own:
+    if own and top.account == own:  # accounts of other users have no name for who may not know it
         return f"; {wording.percent(top.share)} of {what} is this connection's own"
     who = wording.origin(top.kind, top.name, top.user_provided_name, top.node, top.user)
     return f"; {wording.percent(top.share)} of {what} came from {who}"

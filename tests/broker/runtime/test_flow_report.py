@@ -149,6 +149,13 @@ def test_without_its_leader_a_queue_is_explained_as_far_as_that_goes(slow: Any) 
     )
 
 
+def test_a_queue_is_explained_without_calling_the_load_of_others_ones_own(slow: Any) -> None:
+    world, _, _, _ = slow
+    viewer = Viewer("app", False, lambda vhost: True)
+    found = ask(world, 1, lambda report: report.why("orders", "/", viewer))
+    assert found.sentence.endswith("; 90 % of its load came from another user's connection")
+
+
 def test_users_see_their_own_connections_and_not_who_the_others_are(slow: Any) -> None:
     world, victim, culprit, _ = slow
     viewer = Viewer("app", False, lambda vhost: True)
