@@ -231,8 +231,6 @@ class CatalogService:
         await asyncio.gather(*tasks, return_exceptions=True)
         self._seeding = self._announcing = None
 
-    # Changes
-
     async def submit(self, command: commands.AnyCommand, seconds: float | None = None) -> Result:
         """Make a change and wait until it is applied on this node.
 
@@ -253,13 +251,12 @@ class CatalogService:
 
     async def _submit(self, command: commands.AnyCommand, seconds: float | None) -> Result:
         problem = command_problem(command)
-        if isinstance(command, commands.Bind):
+        if not problem and isinstance(command, commands.Bind):
             problem = self.binding_problem(command.binding)
         if problem:
             return Refused(problem)
         limit = seconds if seconds is not None else self._timing.answer_seconds
-        problem = await self._gate.wait(command, limit)
-        if problem:
+        if problem := await self._gate.wait(command, limit):
             return UpgradePending(problem)
         try:
             encoded = commands.encode_command(self._gate.stamped(plain_command(command)))
@@ -281,9 +278,8 @@ class CatalogService:
             raise CatalogUnavailableError(self._why_unavailable(limit)) from None
 
     async def _request(self, command: bytes) -> Result:
-        number = self._next_number
         self._next_number += 1
-        return await self._ask_as(number, command)
+        return await self._ask_as(self._next_number - 1, command)
 
     async def _ask_as(self, number: int, command: bytes) -> Result:
         """Send a change under a number of its own until it is answered."""

@@ -122,12 +122,9 @@ class BrokerNode:
         self.raft.on_peer = self._on_peer
         nodes = [Node(member.id, member.name, member.address) for member in config.cluster.nodes]
         self.flow_settings = FlowSettings(self.flow, config.limits.flow())
+        first_user = read_default_user(config.default_user)
         self.catalog = CatalogService(
-            self.raft,
-            node,
-            nodes,
-            self._send_catalog,
-            default_user=read_default_user(config.default_user),
+            self.raft, node, nodes, self._send_catalog, default_user=first_user
         )
         self._make_cluster(nodes)
         others = list(self.directory.others)

@@ -212,8 +212,7 @@ def test_fetch_that_brings_nothing_rests_and_holds_no_slot(
 
         async def nothing(*args: Any) -> AsyncIterator[list[Entry]]:
             fetches.append(1)
-            pieces: list[list[Entry]] = []
-            for piece in pieces:
+            for piece in list[list[Entry]]():
                 yield piece
 
         real = fetcher._bulk

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
@@ -66,10 +66,21 @@ class Case:
         place = Place("/log/1", 1, offset, size)
         return self.reads.fetch(place, self.fd, count_min, lambda: self.done.append(offset))
 
+    def end(self) -> None:
+        """End the threads, whatever they wait for."""
+        self.reads.close()
+        for _ in range(100):
+            self.disk.go.release()
+        for thread in self.reads._threads:
+            thread.join(WAIT_SECONDS)
+            assert not thread.is_alive()
+
 
 @pytest.fixture
-def case() -> Case:
-    return Case()
+def case() -> Iterator[Case]:
+    case = Case()
+    yield case
+    case.end()
 
 
 def test_bytes_that_the_system_does_not_have_are_read_by_a_thread(case: Case) -> None:
@@ -135,6 +146,7 @@ def test_pieces_stay_within_their_bounds() -> None:
         READ_PIECES_MAX
     )
     assert case.reads.held_bytes <= READ_PIECES_BYTES_MAX
+    case.end()
 
 
 def test_piece_is_there_for_whoever_waited_for_it_whatever_comes_beside_it(case: Case) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
@@ -18,6 +19,13 @@ from headrace_raftlog.storage.shared_log import SharedLog
 Run = Callable[..., list[Entry]]
 FIRST = "/log/0000000000000001.log"
 SECOND = "/log/0000000000000002.log"
+
+
+def until(check: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 30
+    while not check():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
 
 
 def syncs(disk: MemoryFiles, path: str = FIRST) -> int:
@@ -159,7 +167,7 @@ def test_next_segment_is_ready_before_it_is_needed(disk: MemoryFiles, open_log, 
     opened = open_log(disk)
     for index in range(1, 5):
         opened.commit(1, run(index, 1, b"x" * 400))
-    assert ("create", SECOND + ".new") in disk.calls
+    until(lambda: ("create", SECOND + ".new") in disk.calls)
     assert ("rename", SECOND) not in disk.calls
     index = 5
     while ("rename", SECOND) not in disk.calls:
