@@ -255,7 +255,7 @@ def broken(mutant):
         ("other_groups_taken", "groups", 0, 40),
         ("other_members_taken", "membership", 0, 15),
         ("messages_do_not_wake", "quiet", 0, 15),
-        ("silence_before_all_is_replicated", "quiet", 0, 80),
+        ("silence_before_all_is_replicated", "quiet", 40, 80),
         ("two_changes_in_flight", "overlap", 0, 40),
         ("change_without_a_joint_step", "overlap", 0, 30),
         ("joint_decided_by_the_new_half", "overlap", 0, 30),
