@@ -1,4 +1,4 @@
-"""Arguments of queues, exchanges and consumers: what is unknown or wrong is refused by name."""
+"""Arguments of queues, exchanges and consumers: what is wrong is refused by name."""
 
 from __future__ import annotations
 
@@ -55,9 +55,8 @@ QUORUM_ONLY: Table = {
     "x-max-in-memory-length": 1,
     "x-max-in-memory-bytes": 1,
 }
+UNKNOWN: Table = {"x-no-such-thing": 1, "message-ttl": "soon"}
 QUEUES: tuple[tuple[str, Table], ...] = (
-    ("x-no-such-thing", {"x-no-such-thing": 1}),
-    ("message-ttl", {"message-ttl": 1}),
     *((name, {name: "7"}) for name in NUMBERS),
     *((name, {name: True}) for name in NUMBERS),
     *((name, {name: -(1 << 40)}) for name in NUMBERS),
@@ -87,10 +86,6 @@ QUEUES: tuple[tuple[str, Table], ...] = (
 )
 EXCHANGES: tuple[tuple[str, str, Table], ...] = (
     *(
-        ("x-no-such-thing", kind, {"x-no-such-thing": 1})
-        for kind in ("direct", "fanout", "topic", "headers", "x-consistent-hash")
-    ),
-    *(
         ("alternate-exchange", "topic", {"alternate-exchange": wrong})
         for wrong in (1, *WRONG_TYPES)
     ),
@@ -107,7 +102,6 @@ EXCHANGES: tuple[tuple[str, str, Table], ...] = (
     ),
 )
 CONSUMERS: tuple[tuple[str, Table], ...] = (
-    ("x-no-such-thing", {"x-no-such-thing": 1}),
     ("x-stream-offset", {"x-stream-offset": "first"}),
     *(
         (name, {name: wrong})
@@ -188,3 +182,26 @@ def test_wrong_arguments_of_consumers_are_refused_by_name(
         )
         assert (code, f"'{name}'" in text) == (406, True), (arguments, code, text)
     assert channel.queue_declare(queue, passive=True).method.consumer_count == 0
+
+
+def test_unknown_arguments_are_taken_and_named(
+    shared_cluster: Cluster, refusals: Refusals, queue_name: Name
+) -> None:
+    name = queue_name("q")
+    channel = shared_cluster.connect("n1").channel()
+    channel.queue_declare(name, durable=True, arguments=UNKNOWN)
+    channel.queue_declare(name, durable=True, arguments=UNKNOWN)
+    row = shared_cluster.queue(name)
+    assert row is not None
+    assert sorted(row["unknown_arguments"]) == sorted(UNKNOWN)
+    other = UNKNOWN | {"x-no-such-thing": 2}
+    code, text = refusals.of(
+        partial(BlockingChannel.queue_declare, queue=name, durable=True, arguments=other)
+    )
+    assert (code, "'x-no-such-thing'" in text) == (406, True)
+    for kind in ("direct", "fanout", "topic", "headers", "x-consistent-hash"):
+        channel.exchange_declare(queue_name(kind), kind, arguments=UNKNOWN)
+        channel.exchange_declare(queue_name(kind), passive=True)
+        channel.exchange_delete(queue_name(kind))
+    channel.basic_consume(name, lambda *_: None, arguments=UNKNOWN)
+    assert channel.queue_declare(name, passive=True).method.consumer_count == 1

@@ -125,7 +125,7 @@ def test_exchanges_bound_in_a_ring_deliver_once(shared_cluster: Cluster, queue_n
 @pytest.mark.parametrize(
     ("kind", "arguments", "text"),
     [
-        ("direct", {"x-unknown": 1}, "invalid arg 'x-unknown'"),
+        ("direct", {"hash-header": "h"}, "'hash-header'"),
         ("direct", {"alternate-exchange": 1}, "for arg 'alternate-exchange'"),
         ("x-delayed-message", {}, "'x-delayed-type' must be an existing exchange type"),
         ("x-consistent-hash", {"hash-property": "app_id"}, "Unsupported property: app_id"),

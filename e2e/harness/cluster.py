@@ -23,6 +23,7 @@ from headrace_broker.cli.local_cluster import (
     LocalNode,
     render_config,
 )
+from headrace_broker.config import load_config
 
 READY_SECONDS: Final = 60.0  # a loaded machine elects slowly; a healthy one needs about two
 POLL_SECONDS: Final = 0.05
@@ -95,7 +96,8 @@ class Cluster:
         nodes = tuple(other if each.name == name else each for each in self.local.nodes)
         other.directory.mkdir()
         store.rename(other.directory / "store")
-        other.config_file.write_text(render_config(other, nodes), encoding="utf-8")
+        secret = Path(load_config(node.config_file, {}).cluster.join_secret_file)
+        other.config_file.write_text(render_config(other, nodes, secret), encoding="utf-8")
         command = [sys.executable, "-P", "-m", "headrace_broker.cli", "serve"]
         with log.open("ab") as output:
             return subprocess.Popen(

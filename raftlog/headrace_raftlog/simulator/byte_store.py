@@ -187,12 +187,12 @@ class ByteStore(Store):
     def _flip(self, group: int, index: int, byte: int) -> bool:
         """Flip a bit of an entry's record, 0: the oldest with data, where it is no torn end."""
         log = SharedLog.open(DIRECTORY, self._options, None, self.files)
+        self.files = self.files.after_power_loss(_all_survive, names_synced=False)
         if not log.known(group):
             return False
         view = log.group(group)
         newest = max(one.location_of(one.last_index()) for one in map(log.group, log.groups()))
         location = view.location_of(index) if index else _oldest_blob(view)
-        self.files = self.files.after_power_loss(_all_survive, names_synced=False)
         if location == 0 or newest - location < BEFORE_DAMAGE_BYTES:
             return False
         path = f"{DIRECTORY}/{segment_name(location >> 32)}"

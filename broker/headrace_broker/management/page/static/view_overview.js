@@ -33,6 +33,7 @@ export class OverviewView {
     this.held = heldTable();
     this.full = fullTable();
     this.nodeSection = section("Nodes", this.nodes.element);
+    this.nodeSection.hidden = true; // until there are any that the user may see
     const tiles = [...Object.values(this.tiles), ...Object.values(this.more)];
     this.element = h("div", { class: "stack" },
       h("dl", { class: "tiles" }, tiles.map(({ element }) => element)),
