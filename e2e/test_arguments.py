@@ -102,7 +102,6 @@ EXCHANGES: tuple[tuple[str, str, Table], ...] = (
     ),
 )
 CONSUMERS: tuple[tuple[str, Table], ...] = (
-    ("x-stream-offset", {"x-stream-offset": "first"}),
     *(
         (name, {name: wrong})
         for name in ("x-priority", "x-consumer-timeout", "x-prefetch-bytes")

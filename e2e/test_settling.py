@@ -62,7 +62,7 @@ def test_lost_channel_counts(
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("x-priority", "high"), ("x-prefetch-bytes", -1), ("x-stream-offset", 1)]
+    ("name", "value"), [("x-priority", "high"), ("x-prefetch-bytes", -1), ("x-filter", 1)]
 )
 def test_bad_consumer_argument_is_refused_by_name(
     channel: BlockingChannel, queue_name: Callable[[str], str], name: str, value: object
