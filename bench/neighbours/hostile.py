@@ -24,7 +24,7 @@ Chunks = Iterator[bytes]
 
 
 class Case(NamedTuple):
-    """What hostile clients do.
+    """Hostile clients and their loads.
 
     Attributes:
         name: for `--case`.

@@ -1,4 +1,4 @@
-"""What the configuration says about how nodes of a cluster know each other off loopback."""
+"""Rules of the configuration on how nodes of a cluster prove themselves off loopback."""
 
 from __future__ import annotations
 

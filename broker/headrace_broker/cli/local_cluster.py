@@ -245,7 +245,7 @@ class LocalCluster:
             )
 
     def _give_secret(self, running: list[LocalNode]) -> None:
-        """Have the nodes to be started know each other by a secret, which is made once.
+        """Give the nodes to be started a common secret, which is made once.
 
         Nodes that run without one, of an earlier release, would not be let in.
         """

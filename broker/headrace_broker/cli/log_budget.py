@@ -21,7 +21,7 @@ _DECIDED: Final = "within_budget"
 
 
 class _Kind:
-    """What was written and left out of the records of one line of code."""
+    """Counts of records written and left out, for one line of code."""
 
     def __init__(self, name: str, level: int) -> None:
         self.name = name

@@ -1,4 +1,4 @@
-"""How a node writes its log, for people or for programs, and where its audit log goes.
+"""Formats of a node's log, for people or for programs, and the place of its audit log.
 
 What clients say is in many lines: names of users, vhosts and queues, what certificates hold. Here,
 where all lines pass, it is kept from looking like a line of its own, from moving a terminal's

@@ -1,4 +1,4 @@
-"""How much work other than publishes and acknowledgements a connection may cause in a turn.
+"""Budget of a connection for work other than publishes and acknowledgements in a turn.
 
 A method costs a node about as much as 30 publishes, and some 2,000 of them fit into what one read
 of a socket brings. So all connections together may cause a bounded number in a turn of the loop,
@@ -39,7 +39,7 @@ class EffortTurns:
         self._sharers: i64 = 1
 
     def ask(self) -> None:
-        """Have another turn begin."""
+        """Begin another turn."""
         if not self._asked:
             self._asked = True
             self._call_soon(self._begin)
@@ -55,7 +55,7 @@ class EffortTurns:
 
 @final
 class Effort:
-    """What a connection may still cause in this turn."""
+    """Rest of a connection's budget in this turn."""
 
     def __init__(self, turns: EffortTurns) -> None:
         self._turns = turns
@@ -76,7 +76,7 @@ class Effort:
 
     @property
     def is_spent(self) -> bool:
-        """Whether what comes has to wait for another turn."""
+        """True if input has to wait for another turn."""
         return self._number == self._turns.number and self._left <= 0
 
     def defer(self) -> None:

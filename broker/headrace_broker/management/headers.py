@@ -12,7 +12,7 @@ _NO_SNIFFING: Final = "X-Content-Type-Options"
 
 
 def protect(answer: web.StreamResponse, path: str) -> None:
-    """Have an answer taken for nothing but what it says to be, and answers of the API kept nowhere.
+    """Forbid sniffing of content types, and storing of answers of the API.
 
     Args:
         answer: not sent yet.

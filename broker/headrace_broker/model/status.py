@@ -92,7 +92,7 @@ class NodeStatus(msgspec.Struct, frozen=True):
 
 
 class ClockStatus(msgspec.Struct, frozen=True):
-    """How a node's clocks stand to the median of the wall clocks that the answering node hears.
+    """Offsets of a node's clocks from the median of the wall clocks that the answering node hears.
 
     Attributes:
         skew_ms: its wall clock less the median.

@@ -1,4 +1,4 @@
-"""What a consumer asks of its queue."""
+"""Terms on which a queue serves a consumer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mypy_extensions import i64
 
 @final
 class Attachment:
-    """How a consumer is to be served.
+    """Terms on which a consumer is served.
 
     Attributes:
         tag: for people.

@@ -24,7 +24,7 @@ log: Final = logging.getLogger(__name__)
 
 
 class Booted(Protocol):
-    """Who counts this node's starts."""
+    """Counter of this node's starts."""
 
     boot: int
 

@@ -1,4 +1,4 @@
-"""How far the nodes' clocks are apart, measured by the round trips of reports, and warnings."""
+"""Clock skew between nodes, measured by the round trips of reports, and warnings."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ClusterClock:
 
     @property
     def warnings(self) -> Mapping[int, str]:
-        """What is wrong with clocks, by node id, as of the last `look`."""
+        """Clock warnings by node id, as of the last `look`."""
         return self._warned
 
     def peer_up(self, peer: int) -> None:

@@ -50,7 +50,7 @@ class QueueCounts(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        """Whether the queue holds nothing at all; octets tell of what a leader does not count."""
+        """Return True if the queue holds nothing; octets tell of what a leader does not count."""
         return self.held == 0 and self.watermark.octets == 0
 
 

@@ -258,7 +258,7 @@ class DeadLetterOffice:
         return self._may_leave and not self._alarms.blocked
 
     def release_all(self) -> None:
-        """Have letters leave from now on."""
+        """Release dead letters from now on."""
         self._may_leave = True
         self.go_on()
 

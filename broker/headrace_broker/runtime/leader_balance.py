@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 
 
 class AutomaticBalance(msgspec.Struct):
-    """What the node that was asked knows of leaders being spread by themselves.
+    """State of the automatic balance of leaders, as the asked node knows it.
 
     Attributes:
         state: "off" (by its configuration), "elsewhere" (another node leads the catalog, and
@@ -60,7 +60,7 @@ class AutomaticBalance(msgspec.Struct):
 
 
 class BalanceAround(NamedTuple):
-    """What this needs to know.
+    """Surroundings of the balance.
 
     Attributes:
         node: this node's id.
@@ -82,11 +82,11 @@ class BalanceAround(NamedTuple):
 
 
 class Leaderships(Protocol):
-    """What this needs of `runtime.operations.Operations`."""
+    """The part of `runtime.operations.Operations` that the balance needs."""
 
     @property
     def is_rebalancing(self) -> bool:
-        """Whether a rebalance goes on that somebody began."""
+        """Return True while a rebalance goes on that somebody began."""
 
     async def movable(self) -> tuple[list[Movable], list[str]]:
         """Return who leads what, and the names of nodes that did not answer though they run."""

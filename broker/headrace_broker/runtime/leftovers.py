@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class UnclaimedGroups(Protocol):
-    """What this needs of the replicated logs (`headrace_raftlog.node`)."""
+    """The part of the replicated logs (`headrace_raftlog.node`) that is needed here."""
 
     def unclaimed_groups(self) -> list[int]:
         """Return the groups that the log holds data of and that do not run here, ascending."""

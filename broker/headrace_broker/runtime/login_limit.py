@@ -77,7 +77,7 @@ class _Failures:
 
 
 class _Glances:
-    """How many passwords may still be held against what is remembered, while a user is locked."""
+    """Budget of passwords compared with remembered ones while a user is locked."""
 
     __slots__ = ("at", "left")
 

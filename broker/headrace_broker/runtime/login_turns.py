@@ -43,7 +43,7 @@ class _Waiter:
 
 
 class _Served:
-    """When each of many had its last turn; those of longest ago are forgotten, and come first."""
+    """Times of last turns; those of longest ago are forgotten, and come first."""
 
     def __init__(self) -> None:
         self._at: OrderedDict[str, float] = OrderedDict()

@@ -1,4 +1,4 @@
-"""Whether this node can carry out the commands of a queue's log."""
+"""Machine versions: a check that this node can apply the commands of a queue's log."""
 
 from __future__ import annotations
 

@@ -349,7 +349,7 @@ class Operations:
 
     @property
     def is_rebalancing(self) -> bool:
-        """Whether a rebalance goes on that was begun through this node."""
+        """Return True while a rebalance goes on that was begun through this node."""
         return self._task is not None and not self._task.done()
 
     async def leads(self) -> tuple[list[Led], list[str]]:

@@ -365,7 +365,7 @@ class QueueHost(HostEnd):
         self.used_ms = self._clock.monotonic_ms()
 
     def tick(self, now_ms: i64) -> None:
-        """Have the machine do what is due; called at this time of the node when it was asked to."""
+        """Propose the TICK that is due; called at this time of the node when it was asked for."""
         if self.serving:
             machine = self.machine
             sends_letters = machine.settings.dead_letter == DEAD_LETTER_AT_MOST_ONCE

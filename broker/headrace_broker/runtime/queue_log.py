@@ -63,7 +63,7 @@ class QueueLog:
         """
 
     def prepare(self, index: i64, done: Callable[[], None]) -> bool:
-        """Have a command at hand, so that `entry_data` does not wait for the disk.
+        """Read a command ahead, so that `entry_data` does not wait for the disk.
 
         Returns:
             Whether it is, or is forgotten; otherwise `done` is called in a later turn of the event

@@ -36,7 +36,7 @@ class Replication(Protocol):
 
 
 class NodeState(NamedTuple):
-    """What a node says of itself.
+    """A node's report of itself.
 
     Attributes:
         unfit: returns why it should get no more leaders, "" where it may.

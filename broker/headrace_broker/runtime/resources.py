@@ -31,7 +31,7 @@ class Log(BodyCache, Protocol):
 
     @property
     def disk_behind(self) -> bool:
-        """Whether the disk is full, or far behind what was appended."""
+        """True while the disk is full, or far behind what was appended."""
 
 
 class Resources:

@@ -26,7 +26,7 @@ ALONE: Final = 0  # nodes have ids from 1 on
 
 @final
 class ClockReading:
-    """What is known of another node's clock. Offsets are Unix time less this node's boottime.
+    """Readings of another node's clock. Offsets are Unix time less this node's boottime.
 
     Attributes:
         offset_ms: of its wall clock.

@@ -103,7 +103,7 @@ class ServerTls:
 
 
 class Renewable(Protocol):
-    """What reads files that may change, as `ServerTls`, `ClusterTls` and `JoinSecretFile` do."""
+    """A reader of files that may change: `ServerTls`, `ClusterTls`, `JoinSecretFile`."""
 
     def changed(self) -> bool:
         """Return whether a file has changed since it was read."""

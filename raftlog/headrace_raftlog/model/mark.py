@@ -1,4 +1,4 @@
-"""How far a disk has come: what its node must still have when it comes back with it."""
+"""Marks: the newest batch of a disk that its node must still have when it comes back."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Mark(NamedTuple):
-    """How far a disk is known to have come.
+    """The newest batch that a disk is known to have synced.
 
     Batches of a node's log are numbered without gaps, and nothing is promised before its batch is
     synced. So the number of the newest synced batch stands for all that was promised on a disk.

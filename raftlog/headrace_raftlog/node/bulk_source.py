@@ -33,7 +33,7 @@ class HostedSource:
             return None
 
     def prepare(self, group: int, index: int, done: Callable[[], None]) -> bool:
-        """Have an entry at hand for `entry`; see `StoredGroup.prepare`."""
+        """Read an entry ahead for `entry`; see `StoredGroup.prepare`."""
         hosted = self._host.find(group)
         if self._host.stopped or hosted is None:
             return True

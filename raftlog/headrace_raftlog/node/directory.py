@@ -99,7 +99,7 @@ class Directory:
             raise
 
     def begin(self) -> None:
-        """Have it remembered that a process has begun with what was found."""
+        """Remember that a process has begun with the log as it was found."""
         identity = self.identity
         own = Mark(identity.disk, identity.boot, self.process, self._found)
         self._marks = self._file.marks.begun(own)
@@ -122,7 +122,7 @@ class Directory:
         return self._marks.starts
 
     def condemn(self, reason: ForgottenError) -> None:
-        """Have the log set aside at the next start.
+        """Condemn the log: the next start sets it aside.
 
         Raises:
             OSError: as the system says.

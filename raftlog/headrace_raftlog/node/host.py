@@ -121,7 +121,7 @@ class Host:
         self._mark(hosted)
 
     def resume(self, hosted: HostedGroup) -> None:
-        """Let a suspended group take part: nothing of its log is missing any more.
+        """Resume a suspended group: nothing of its log is missing any more.
 
         It has done nothing since this node started, and begins with what its log holds now.
         """
@@ -209,7 +209,7 @@ class Host:
         self._mark(hosted)
 
     def set_disk_stalled(self, stalled: bool) -> None:
-        """Have no group take part in elections while the disk hangs."""
+        """Keep all groups out of elections while the disk hangs."""
         self.disk_stalled = stalled
         for hosted in self._groups.values():
             hosted.handing_over = False

@@ -1,4 +1,4 @@
-"""What a host needs from the world around it."""
+"""Callbacks of a host to the node around it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace_raftlog.node.hosted_group import HostedGroup
 
 @final
 class HostPort:
-    """What the host needs from the world around it.
+    """Callbacks of the host to the node around it.
 
     Attributes:
         post: queue a message; False when it is dropped.

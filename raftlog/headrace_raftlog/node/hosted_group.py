@@ -168,7 +168,7 @@ class Writing:
         self.messages = messages
 
     def add(self, number: i64, messages: list[Message]) -> None:
-        """Let the messages of a later Ready that writes nothing wait for this one.
+        """Add messages of a later Ready that writes nothing, to leave with this one.
 
         Beyond WRITING_MESSAGES_MAX they are dropped, as a network might; who sent what they
         answer repeats it.

@@ -1,4 +1,4 @@
-"""What the log's writer thread reports, and whether it gets on, on its way to the host."""
+"""Reports of the log's threads to the host, and the watch over hanging disks."""
 
 from __future__ import annotations
 

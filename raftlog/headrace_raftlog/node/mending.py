@@ -42,7 +42,7 @@ LOG: Final = logging.getLogger(__name__)
 
 
 class _Answers:
-    """What came of one round of asking the other members.
+    """Result of one round of asking the other members.
 
     Attributes:
         sources: nodes that sent a body.

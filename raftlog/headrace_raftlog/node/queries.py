@@ -90,7 +90,7 @@ class GroupQueries:
 
     @property
     def disk_stalled(self) -> bool:
-        """Whether the disk hangs: this node leads nothing, and nothing is applied here."""
+        """True while the disk hangs: this node leads nothing, and nothing is applied here."""
         return self._host.disk_stalled
 
     def members(self, group: int) -> Membership:
@@ -122,7 +122,7 @@ class GroupQueries:
 
     @property
     def disk_behind(self) -> bool:
-        """Whether the disk is full, or far behind what was appended: proposals are refused."""
+        """True while the disk is full, or far behind what was appended: proposals are refused."""
         return self._host.is_backlogged
 
     def unclaimed_groups(self) -> list[int]:
@@ -163,7 +163,7 @@ class GroupQueries:
         return self._hosted(group).view.entry(index).data
 
     def prepare_entry(self, group: int, index: int, done: Callable[[], None]) -> bool:
-        """Have an entry at hand, so that `entry_data` does not wait for the disk.
+        """Read an entry ahead, so that `entry_data` does not wait for the disk.
 
         Returns:
             Whether it is, or is not there at all; otherwise `done` is called in a later turn of

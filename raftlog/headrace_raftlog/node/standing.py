@@ -1,4 +1,4 @@
-"""Who a node is to its cluster: its disk, its boots, its member ids."""
+"""Identity of a node in its cluster: its disk, its boots, its member ids."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class NodeStanding:
 
     @property
     def is_formed(self) -> bool:
-        """Whether this node belongs to its cluster."""
+        """True once this node belongs to its cluster."""
         return self._formation.formed.is_set()
 
     @property

@@ -1,4 +1,4 @@
-"""Whether a group in the real log is what it should be."""
+"""Comparison of a group in the real log with what it should be."""
 
 from __future__ import annotations
 

@@ -210,7 +210,7 @@ class Nemesis:
         self.loop.after(rng.randint(0, 10) * TICK, self._restart, victim)
 
     def _rot(self, record: GroupRecord) -> None:
-        """Let entries of a group rot, on some nodes or all of them; another node has each."""
+        """Flip bits in entries of a group, on some nodes or all of them; another node has each."""
         rng = self.loop.rng
         victims = rng.sample(self.nodes, rng.randint(1, len(self.nodes)))
         count = 0

@@ -20,7 +20,7 @@ FETCHED = 0.7  # probability that a peer is reached in a tick
 
 
 def rot(victim: Node, nodes: list[Node], record: GroupRecord, rng: Random) -> bool:
-    """Let a committed entry rot that another node has; False without one. The node is down."""
+    """Flip a bit of a committed entry that another node has; False without one. Node is down."""
     store = victim.store
     durable = store.durable.get(record.group)
     if not isinstance(store, ByteStore) or durable is None:

@@ -59,7 +59,7 @@ class DamagedBatch:
 
 @final
 class _Frame:
-    """What the intact end of a batch, or both of them, say about it."""
+    """Contents of a batch according to its intact end or ends."""
 
     def __init__(self, first: i64, stop: i64, end: i64, count: i64, groups: list[int]) -> None:
         self.first = first

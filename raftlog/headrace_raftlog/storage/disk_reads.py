@@ -76,7 +76,7 @@ class DiskReads:
         self._call_soon: Callable[[Callable[[], object]], object] | None = None
 
     def start(self, call_soon: Callable[[Callable[[], object]], object]) -> None:
-        """Have threads read from now on.
+        """Start to read in threads.
 
         Args:
             call_soon: has a function called on the event loop; any thread may call it.
@@ -85,7 +85,7 @@ class DiskReads:
 
     @property
     def is_started(self) -> bool:
-        """Whether threads read; until then everything is read where it is needed."""
+        """True once threads read; until then everything is read where it is needed."""
         return self._call_soon is not None
 
     def find(self, sequence: int, offset: int, count: int) -> bytes | None:
@@ -120,7 +120,7 @@ class DiskReads:
         return False
 
     def fetch(self, place: Place, fd: int, count_min: int, done: Callable[[], None]) -> bool:
-        """Have a piece in memory: at once where the system has it in its cache, else later.
+        """Bring a piece into memory: at once where the system has it in its cache, else later.
 
         Args:
             place: the piece that is wanted; the end of the file may cut it.
@@ -215,7 +215,7 @@ class DiskReads:
         self._hand_out()
 
     def _turn(self) -> None:
-        """Let pieces that nobody has used grow old; called once for each that was read."""
+        """Age pieces that nobody has used; called once for each that was read."""
         for piece in self._pieces.values():
             piece.kept_turns = max(0, piece.kept_turns - 1)
         self._make_room()

@@ -29,7 +29,7 @@ class DiskWatch:
         self._steady_s = 0.0
 
     def tick(self, passed_s: float, step: tuple[int, int] | None) -> bool:
-        """Let time pass; return whether `stalled` has changed.
+        """Account for time that passed; return True if `stalled` has changed.
 
         Args:
             passed_s: seconds since the call before.

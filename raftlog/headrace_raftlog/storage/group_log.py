@@ -184,7 +184,7 @@ class StoredGroup(GroupLog):
         return out
 
     def prepare(self, index: i64, done: Callable[[], None]) -> bool:
-        """Have an entry at hand, so that `entry` does not wait for the disk.
+        """Read an entry ahead, so that `entry` does not wait for the disk.
 
         Returns:
             Whether `entry` may be called now; else `done` is called in a later turn of the loop.

@@ -1,4 +1,4 @@
-"""What a node remembers of disks, its own and its peers': the file `marks`.
+"""The file `marks`: a node's memory of disks, its own and its peers'.
 
     slot: 8 octets magic | u32 crc32c of the rest | u32 octets of text | u64 serial | text (JSON)
 
@@ -34,7 +34,7 @@ _HEAD_BYTES: Final = _LEAD.size + _REST.size
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """What is remembered.
+    """Contents of the file.
 
     Attributes:
         own: how far the own disk has come; None in a directory of an earlier release.

@@ -48,7 +48,7 @@ from headrace_raftlog.storage.snapshot_store import read_snapshot
 
 @final
 class SalvagedGroup:
-    """What is left of one group.
+    """Intact rest of one group.
 
     Attributes:
         snapshot: the newest one that is intact, or None.
@@ -105,7 +105,7 @@ class SalvagedGroup:
 
 @final
 class Salvage:
-    """What is left of a log.
+    """Intact rest of a log.
 
     Attributes:
         groups: views of the groups whose logs come out; entries of them can still be damaged.

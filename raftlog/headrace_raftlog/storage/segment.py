@@ -259,7 +259,7 @@ class SegmentReader:
     def prepare(
         self, location: i64, size: i64, after: i64, newest: i64, done: Callable[[], None]
     ) -> bool:
-        """Have a durable record at hand for `read`, without waiting for the disk.
+        """Read a durable record ahead for `read`, without waiting for the disk.
 
         Args:
             location: packed, of its first byte.

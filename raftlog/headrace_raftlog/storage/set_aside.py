@@ -26,7 +26,7 @@ ASIDE_NAME: Final = "set-aside"
 
 
 def condemn(directory: str, reason: str, files: Files | None = None) -> None:
-    """Have the log of a directory set aside at its next start, and say why; durable.
+    """Condemn the log of a directory, durably: its next start sets it aside.
 
     Raises:
         OSError: as the system says.

@@ -49,7 +49,7 @@ class BulkSource(Protocol):
         """Return the newest snapshot of a group, None where there is none."""
 
     def prepare(self, group: int, index: int, done: Callable[[], None]) -> bool:
-        """Have an entry at hand for `entry`; False, and `done` is called later, if it is read."""
+        """Read an entry ahead for `entry`; False, and `done` is called later, if it takes time."""
 
     def entry(self, group: int, index: int) -> Entry | None:
         """Return a committed entry, None where it is not there or no longer."""

@@ -106,12 +106,12 @@ class FrameConnection(asyncio.Protocol):
 
     @property
     def has_room(self) -> bool:
-        """Whether the link takes more than what is urgent."""
+        """True while the link takes more than what is urgent."""
         return self._window.is_open or not self.takes_fragments
 
     @property
     def has_large(self) -> bool:
-        """Whether a large frame is under way."""
+        """True while a large frame is under way."""
         return len(self._large) > 0
 
     def put(self, frame: Frame) -> None:

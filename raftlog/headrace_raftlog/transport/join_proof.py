@@ -51,7 +51,7 @@ class UnprovenError(StreamRefusedError):
 
 
 class Proof(NamedTuple):
-    """What both ends of a call have agreed on.
+    """Agreement of both ends of a call.
 
     Attributes:
         secret: by which the caller has proved itself; empty for no proof at all.

@@ -1,4 +1,4 @@
-"""What a node remembers of its peers' disks, and whether a peer still has what it promised.
+"""A node's memory of its peers' disks: does a peer still have what it promised?
 
 Pure: who asks says what was heard and which processes are there.
 """

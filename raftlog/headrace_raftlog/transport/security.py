@@ -1,4 +1,4 @@
-"""How nodes prove to each other who they are: by certificates, by a join secret, or not at all.
+"""Proofs of nodes to each other: by certificates, by a join secret, or none.
 
 With certificates both ends verify each other (mutual TLS), and a node may speak only as the one
 that its certificate names: a valid certificate of one node is of no use to another.
@@ -25,7 +25,7 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class Security(Protocol):
-    """What listens and connects, and judges who calls.
+    """Listener, connector and judge of callers.
 
     Attributes:
         proof: of the join secret, asked for beside certificates.

@@ -42,7 +42,7 @@ class SendWindow:
 
     @property
     def is_open(self) -> bool:
-        """Whether more may be sent that is not urgent."""
+        """True while more may be sent that is not urgent."""
         return self.sent_bytes - self.acknowledged_bytes < self.size
 
     def sent(self, size: int, now: float) -> None:

@@ -30,7 +30,7 @@ class TopicNode:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no binding needs it."""
+        """True while no binding needs it."""
         return not (self.children or self.counts or self.open_counts)
 
 

@@ -59,12 +59,12 @@ class TopicBlock:
 
     @property
     def has_room(self) -> bool:
-        """Whether any pattern fits."""
+        """Return True if any pattern fits."""
         return self._used + PATTERN_PLACES_MAX <= TOPIC_BLOCK_PLACES
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no pattern."""
+        """True while there is no pattern."""
         return not self._rows
 
     def add(self, row: TopicRow) -> None:

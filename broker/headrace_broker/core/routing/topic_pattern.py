@@ -71,5 +71,5 @@ class TopicPattern:
 
     @property
     def opens_inside(self) -> bool:
-        """Whether `#` stands anywhere but at the end."""
+        """True if `#` stands anywhere but at the end."""
         return self.open_count > 1 or (self.open_count == 1 and not self.open_after[-1])

@@ -108,7 +108,7 @@ class Brake(Debtor):
 
     @property
     def is_spent(self) -> bool:
-        """Whether methods have to wait for another turn of the loop."""
+        """True if methods have to wait for another turn of the loop."""
         return self._outlet.effort.is_spent
 
     def limit(self, served: bool) -> i64:

@@ -1,4 +1,4 @@
-"""How many deliveries the queues may give to a channel's consumers.
+"""Prefetch of a channel's consumers: deliveries that queues may give them.
 
 Source: RabbitMQ's documentation of "Consumer Prefetch"; its limiter (3.10) for consumers without
 acknowledgements, which wait while the channel is at its limit and do not count towards it.

@@ -166,7 +166,7 @@ class Holding(Waiter):
 
     @property
     def waits_behind(self) -> bool:
-        """Whether anything waits behind an operation."""
+        """True while anything waits behind an operation."""
         return len(self._behind) > 0
 
     # In

@@ -164,7 +164,7 @@ class Outlet(Reader):
         self.wake()
 
     def defer(self, deferred: Deferred) -> None:
-        """Have somebody go on in the next turn of the loop; once for each call."""
+        """Schedule a continuation in the next turn of the loop; once for each call."""
         self.effort.defer()
         self._deferred.append(deferred)
         self.wake()
@@ -252,7 +252,7 @@ class Outlet(Reader):
         self._pause(PAUSE_COMMANDS, self._stalled > 0)
 
     def pause_for_effort(self, on: bool) -> None:
-        """What was read waits for another turn, or does so no more."""
+        """Note that input waits for another turn, or no longer does."""
         self._pause(PAUSE_EFFORT, on)
 
     def _pause(self, cause: i64, on: bool) -> None:
