@@ -69,7 +69,7 @@ export class OverviewView {
     const points = history.add("overview", point);
     this.rates.update(points);
     this.depth.update(points);
-    const nodes = values.rows("about", "totals", "alarms");
+    const nodes = values.rows("about", "totals", "alarms", "warnings");
     const leader = values.get("about")?.leader;
     this.nodes.update(nodes.map(([key, node]) => [key, { ...node, leads: node.name === leader }]));
     this.nodeSection.hidden = nodes.length === 0;
