@@ -10,7 +10,6 @@ FRAME_BYTES_MAX: Final = 131072  # octets of a frame incl. its 8 of envelope; wh
 CHANNELS_MAX: Final = 2047  # open channels per connection; RabbitMQ's default
 PIPELINE_COMMANDS: Final = 2  # unanswered publish (and settle) commands of a session before more gather
 SETTLE_GATHER_MS: Final = 40  # that few settles of a session gather at most: nothing to a consumer that has other work
-IF_EMPTY_SETTLE_MS: Final = 500  # milliseconds that a delete with if-empty waits for settles on their way when nothing else is in the queue: gathering, and a slow round
 SETTLE_GATHER_COUNT: Final = 50  # deliveries whose settles are many enough to leave at once
 SETTLE_GATHER_PARTS: Final = 4  # so are those of a quarter of what their consumer may work on, if it got there fast
 SETTLE_SLOW_PARTS: Final = 2  # and those of half of it in any case

@@ -50,8 +50,13 @@ class QueueCounts(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        """Return True if the queue holds nothing; octets tell of what a leader does not count."""
-        return self.held == 0 and self.watermark.octets == 0
+        """True if a delete with `if-empty` passes: as in RabbitMQ, unsettled messages do not count.
+
+        Where a leader of an older release does not tell what is delayed, the octets held do.
+        """
+        if self.delayed is None and not self.unsettled and self.watermark.octets:
+            return False
+        return self.held == self.unsettled
 
 
 def counts_of(host: QueueHost) -> QueueCounts:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any, Final
 
 import msgspec
@@ -36,7 +35,6 @@ from headrace_broker.catalog.result import (
     UpgradePending,
 )
 from headrace_broker.model.definition import Binding, Exchange, Queue
-from headrace_broker.model.limits import IF_EMPTY_SETTLE_MS, SETTLE_GATHER_MS
 from headrace_broker.model.reply_code import (
     INTERNAL_ERROR,
     NOT_FOUND,
@@ -203,8 +201,8 @@ class Topology:
     async def delete_queue(self, queue: Queue, if_unused: bool, if_empty: bool) -> int:
         """Delete a queue; return its ready messages.
 
-        One with `if_empty` holds nothing at all: no message that waits, is delayed or unsettled,
-        and no dead letter that has yet to arrive.
+        With `if_empty` it must hold no message that waits or is delayed, and no dead letter that
+        has yet to arrive; those that consumers hold go with it, as in RabbitMQ.
         """
         where = f"queue '{queue.name}' in vhost '{queue.vhost}'"
         try:
@@ -217,31 +215,12 @@ class Topology:
             return 0
         if if_unused and (counts.consumers or counts.leased):
             raise AmqpError(PRECONDITION_FAILED, f"{where} in use")
-        if if_empty:
-            counts = await self._settled(queue, counts)
-        if if_empty and not counts.is_empty:  # RabbitMQ asks for what is ready only
+        if if_empty and not counts.is_empty:
             raise AmqpError(PRECONDITION_FAILED, f"{where} not empty")
         answer = await self.submit(DeleteQueue(queue.vhost, queue.name, queue.group))
         if not isinstance(answer, Ok | NotFound):
             raise refusal(answer)
         return counts.ready
-
-    async def _settled(self, queue: Queue, counts: QueueCounts) -> QueueCounts:
-        """Return counts once nothing is unsettled, or still is after IF_EMPTY_SETTLE_MS.
-
-        A client may have settled what it deletes the queue behind: settles gather at its node.
-        """
-        waited = 0
-        while counts.held == counts.unsettled > 0 and waited < IF_EMPTY_SETTLE_MS:
-            await asyncio.sleep(SETTLE_GATHER_MS / 1000)
-            waited += SETTLE_GATHER_MS
-            try:
-                counts = await self._counts.ask(queue)
-            except LeaderUnavailableError as error:
-                raise AmqpError(INTERNAL_ERROR, str(error)) from error
-            except QueueGoneError:
-                return QueueCounts(0, 0, 0)
-        return counts
 
     async def declare_exchange(self, exchange: Exchange) -> None:
         """Create an exchange unless an equivalent one exists."""
