@@ -64,7 +64,7 @@ def disk(cluster: Cluster, name: str) -> int:
 
 
 def is_new_member(cluster: Cluster, name: str, ask: str) -> bool:
-    """Whether a node has a new disk, and a member of that votes on the queue."""
+    """Return True if a node has a new disk, and a member of that votes on the queue."""
     status, queues = cluster.node(ask).api.get("/api/queues")
     if status != 200:
         return False
@@ -78,7 +78,7 @@ def rebuilt(cluster: Cluster, name: str, ask: str = "n1") -> None:
 
 
 def remembers(cluster: Cluster, name: str, other: str) -> bool:
-    """Whether a node remembers durably all that another one says of itself durably."""
+    """Return True if a node remembers durably all that another one says of itself durably."""
     marks = [MarkFile.open(str(store(cluster, each))) for each in (name, other)]
     known, own = (file.marks for file in marks)
     for file in marks:

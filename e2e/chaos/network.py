@@ -146,7 +146,7 @@ class Network:
             self._cuts.add((source, target))
 
     def throttle(self, node: int, kbit: int) -> None:
-        """Have a node's link carry so many kbit/s each way; more waits, and then is dropped.
+        """Limit a node's link to so many kbit/s each way; more waits, and then is dropped.
 
         Raises:
             AssertionError: the kernel has no token bucket filter.

@@ -39,6 +39,6 @@ class WallClock:
         return {"LD_PRELOAD": str(self._library), "CLOCK_SHIFT_FILE": str(self._control)}
 
     def shift(self, milliseconds: int) -> None:
-        """Have it show so much more than the time from now on."""
+        """Shift the time that it shows by so much from now on."""
         with self._control.open("r+b") as file:
             file.write(struct.pack("=q", milliseconds))

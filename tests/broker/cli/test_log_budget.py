@@ -24,7 +24,7 @@ LOG = logging.getLogger("test.log_budget")
 
 
 class Written:
-    """What two handlers have written that share a budget."""
+    """Lines of two handlers that share a budget."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0

@@ -1,4 +1,4 @@
-"""What a connection may cause in a turn, besides publishes and acknowledgements."""
+"""Budgets of connections for work besides publishes and acknowledgements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the API words what the catalog and the broker refuse."""
+"""Words of the API for what the catalog and the broker refuse."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What frameworks read from the HTTP API before they start: versions, flags, delivery limits."""
+"""Versions, flags and delivery limits, which frameworks read from the HTTP API first."""
 
 from __future__ import annotations
 

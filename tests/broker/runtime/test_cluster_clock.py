@@ -1,4 +1,4 @@
-"""How far nodes' clocks are apart, measured by reports that take their time."""
+"""Clock skew between nodes, measured by reports that take their time."""
 
 from __future__ import annotations
 

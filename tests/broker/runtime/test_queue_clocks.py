@@ -1,4 +1,4 @@
-"""What becomes of messages when the wall clocks of a queue's nodes are set."""
+"""Messages of a queue whose nodes' wall clocks are set."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a learner that is always a little behind counts as caught up. Thesis, section 4.2.1."""
+"""Promotion of learners that are always a little behind. Thesis, section 4.2.1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a disk hangs, and when it answers again, by what a loop sees pass."""
+"""Detection of a disk that hangs and answers again, in time that a loop sees pass."""
 
 from __future__ import annotations
 

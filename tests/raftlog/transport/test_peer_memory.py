@@ -1,4 +1,4 @@
-"""Whether a peer still has what it promised, as far as a node has heard."""
+"""Judgement of peers by what a node has heard of their disks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is under way on a link that is simulated, octet by octet, on a clock of its own."""
+"""Octets under way on a simulated link, on a clock of its own."""
 
 from __future__ import annotations
 

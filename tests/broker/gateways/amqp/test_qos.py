@@ -1,4 +1,4 @@
-"""What basic.qos does to consumers that run, with and without `global`.
+"""basic.qos on consumers that run, with and without `global`.
 
 Expected values are those that RabbitMQ 3.10.8 gave to the same calls on a classic queue, but where
 a client counts on the specification's meaning.

@@ -1,4 +1,4 @@
-"""How refusals of the catalog become statuses of calls."""
+"""Refusals of the catalog as statuses of calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node that is upgraded does not propose while another one would not know it."""
+"""Proposals of an upgraded node that wait until all other nodes know them."""
 
 from __future__ import annotations
 
